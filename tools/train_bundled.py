@@ -1,0 +1,244 @@
+"""Trains the pair of models that ships in models/: a byte-level BPE, a target, and a draft distilled from it.
+
+    pip install -r tools/requirements.txt
+    python tools/train_bundled.py fairy-tales.txt --out models
+
+The text is UTF-8, a paragraph a line, with `<|endoftext|>` alone on a line between tales. Five steps, each leaving
+its result in --work, so that a run that was stopped goes on with the step it was in:
+
+1. a vocabulary of 2,048 tokens from the training split (the last tenth of the text is held out);
+2. the target, on the corpus, with dropout, as the text is small and is seen several times;
+3. text that the target writes itself, greedily and by sampling;
+4. the draft, by KL(target || draft) at every position of corpus and written text alike: acceptance is decided along
+   the target's own path, which leaves the corpus after a few tokens (cf. DistillSpec, arXiv 2310.08461);
+5. both as float16 in OpenAI's checkpoint format, written by TensorFlow.
+"""
+import argparse
+import json
+import math
+import os
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import GPT2Config, GPT2LMHeadModel
+
+EOT = "<|endoftext|>"
+N_VOCAB, N_CTX = 2048, 512
+TARGET = dict(n_layer=6, n_embd=384, n_head=6)
+DRAFT = dict(n_layer=2, n_embd=128, n_head=4)
+BATCH = 16  # sequences of N_CTX tokens
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def split_tales(path):
+    tales = [tale.strip("\n") for tale in open(path, encoding="utf-8").read().split(EOT)]
+    ends = np.cumsum([len(tale) for tale in tales])
+    n_train = int(np.searchsorted(ends, 0.9 * ends[-1]))  # whole tales only: no tale is in both splits
+    return tales[:n_train], tales[n_train:]
+
+
+def learn_bpe(tales, path):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # GPT-2's split into words
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=N_VOCAB - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(tales, trainer)
+    tokenizer.add_special_tokens([EOT])  # the last id
+    tokenizer.save(path)
+
+
+def tokens_of(tales, tokenizer):
+    eot = tokenizer.token_to_id(EOT)
+    return np.concatenate([[*e.ids, eot] for e in tokenizer.encode_batch(tales)])
+
+
+def make_model(sizes, dropout):
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=N_VOCAB, n_positions=N_CTX, resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=0.0,
+            bos_token_id=N_VOCAB - 1, eos_token_id=N_VOCAB - 1,
+            activation_function="gelu_pytorch_tanh", **sizes,  # the same function as "gelu_new", in one kernel
+        )
+    ).to(DEVICE)  # fmt: skip
+
+
+def batches(ids, n_steps, rng):
+    """Epochs of N_CTX-token windows in random order, cut at an offset that is new in each epoch."""
+    windows = []
+    for _ in range(n_steps):
+        if len(windows) < BATCH:
+            starts = np.arange(rng.integers(N_CTX), len(ids) - N_CTX, N_CTX)
+            windows = list(rng.permutation(starts))
+        rows = [ids[s : s + N_CTX] for s in (windows.pop() for _ in range(BATCH))]
+        yield torch.tensor(np.stack(rows), device=DEVICE)
+
+
+def autocast():
+    return torch.autocast(DEVICE, torch.bfloat16)
+
+
+@torch.no_grad()
+def held_out(ids, score):
+    """Mean of score(windows) over all whole windows of ids."""
+    windows = torch.tensor(ids[: len(ids) // N_CTX * N_CTX].reshape(-1, N_CTX), device=DEVICE)
+    return np.mean([score(w) for w in windows.split(BATCH)], axis=0)
+
+
+def cross_entropy(model, ids):
+    with autocast():
+        logits = model(input_ids=ids).logits
+    return F.cross_entropy(logits[:, :-1].float().flatten(0, 1), ids[:, 1:].flatten())
+
+
+def train(model, stream, n_steps, lr, loss_fn, report, every=250):
+    """Muon for the weight matrices of the blocks, AdamW for the rest; warm-up, then linear decay to nothing."""
+    matrices = [p for n, p in model.transformer.h.named_parameters() if p.ndim == 2]
+    held = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in held]
+    optimizers = [
+        torch.optim.Muon(matrices, lr=lr, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=lr, betas=(0.9, 0.95), weight_decay=0.01),
+    ]
+    begun, losses = time.time(), []
+    for step, ids in enumerate(stream, 1):
+        for group in (g for o in optimizers for g in o.param_groups):
+            group["lr"] = lr * min(step / 50, (n_steps - step + 1) / n_steps)
+        loss = loss_fn(ids)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+        model.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+        if step % 20 == 0 or step == n_steps:
+            print(f"step {step}/{n_steps} loss {np.mean(losses[-20:]):.4f} {time.time() - begun:.0f} s", flush=True)
+        if step % every == 0 or step == n_steps:
+            model.eval()
+            print(f"held out: {report()}", flush=True)
+            model.train()
+
+
+@torch.no_grad()
+def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
+    """Text by the target: each sequence continues 4 to 100 tokens of the corpus up to N_CTX tokens."""
+    target.eval()
+    sequences = []
+    while len(sequences) * N_CTX < n_tokens:
+        n_prompt = int(rng.integers(4, 100))
+        starts = rng.integers(len(ids) - n_prompt, size=batch)
+        prompts = torch.tensor(np.stack([ids[s : s + n_prompt] for s in starts]), device=DEVICE)
+        with autocast():
+            out = target.generate(
+                prompts, attention_mask=torch.ones_like(prompts), do_sample=do_sample, top_k=0, eos_token_id=None,
+                max_new_tokens=N_CTX - n_prompt, min_new_tokens=N_CTX - n_prompt, pad_token_id=N_VOCAB - 1,
+            )  # fmt: skip
+        sequences += list(out.cpu().numpy())
+        print(f"{'sampled' if do_sample else 'greedy'}: {len(sequences) * N_CTX} of {n_tokens} tokens", flush=True)
+    return np.concatenate(sequences)
+
+
+def distill_loss(target, draft, ids):
+    with torch.no_grad(), autocast():
+        logq = target(input_ids=ids).logits.float().log_softmax(-1)
+    with autocast():
+        logp = draft(input_ids=ids).logits
+    return F.kl_div(logp.float().log_softmax(-1).flatten(0, 1), logq.flatten(0, 1), log_target=True, reduction="batchmean")
+
+
+def alpha(target, draft, ids):
+    """Mean of sum min(p, q) at T = 1, and the share of positions where both have the same argmax."""
+    with autocast():
+        logits = [m(input_ids=ids).logits.float() for m in (draft, target)]
+    p, q = (x.softmax(-1) for x in logits)
+    same = (logits[0].argmax(-1) == logits[1].argmax(-1)).float().mean()
+    return torch.stack([torch.minimum(p, q).sum(-1).mean(), same]).cpu().numpy()
+
+
+def write_checkpoint(state, sizes, tokenizer_path, out_dir):
+    """The seven files of an OpenAI GPT-2 release, the four of the checkpoint by TensorFlow's own Saver."""
+    import tensorflow as tf
+
+    os.makedirs(out_dir, exist_ok=True)
+    hparams = dict(n_vocab=N_VOCAB, n_ctx=N_CTX, n_embd=sizes["n_embd"], n_head=sizes["n_head"], n_layer=sizes["n_layer"])
+    with open(f"{out_dir}/hparams.json", "w") as f:
+        json.dump(hparams, f)
+    bpe = json.load(open(tokenizer_path, encoding="utf-8"))
+    with open(f"{out_dir}/encoder.json", "w", encoding="ascii") as f:
+        json.dump(bpe["model"]["vocab"] | {EOT: N_VOCAB - 1}, f)
+    with open(f"{out_dir}/vocab.bpe", "w", encoding="utf-8") as f:
+        f.write("#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in bpe["model"]["merges"]))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        for name, value in state.items():
+            name = name.removeprefix("transformer.").replace("h.", "h", 1) if ".h." in name else name.removeprefix("transformer.")
+            name = name.replace(".weight", ".g" if "ln_" in name else "" if name.startswith("w") else ".w")
+            name = name.replace(".bias", ".b")
+            value = value.half().cpu().numpy()
+            value = value[None] if name.endswith(".w") else value  # OpenAI's are 1-d convolutions
+            tf.compat.v1.get_variable("model/" + name.replace(".", "/"), initializer=value)
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.train.Saver().save(session, f"{os.path.abspath(out_dir)}/model.ckpt")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus")
+    parser.add_argument("--out", default="models")
+    parser.add_argument("--work", default="build/bundled")
+    parser.add_argument("--seed", type=int, default=2302)
+    parser.add_argument("--target_steps", type=int, default=1000)
+    parser.add_argument("--draft_steps", type=int, default=1200)
+    parser.add_argument("--written_tokens", type=int, default=500_000)
+    args = parser.parse_args()
+
+    work = lambda name: os.path.join(args.work, name)  # noqa: E731
+    os.makedirs(args.work, exist_ok=True)
+    torch.manual_seed(args.seed)
+    rng = np.random.default_rng(args.seed)
+
+    train_tales, test_tales = split_tales(args.corpus)
+    if not os.path.exists(work("bpe.json")):
+        learn_bpe(train_tales, work("bpe.json"))
+    tokenizer = Tokenizer.from_file(work("bpe.json"))
+    train_ids, test_ids = tokens_of(train_tales, tokenizer), tokens_of(test_tales, tokenizer)
+    print(f"{len(train_ids)} training tokens, {len(test_ids)} held out, on {DEVICE}", flush=True)
+
+    target = make_model(TARGET, dropout=0.1)
+    if not os.path.exists(work("target.pt")):
+        train(
+            target, batches(train_ids, args.target_steps, rng), args.target_steps, 3e-3,
+            lambda ids: cross_entropy(target, ids),
+            lambda: f"{held_out(test_ids, lambda w: cross_entropy(target, w).item()):.4f} nats per token",
+        )  # fmt: skip
+        torch.save(target.half().state_dict(), work("target.pt"))
+    # From here on the target is the one that ships: float16's rounding is in its weights.
+    target.load_state_dict(torch.load(work("target.pt"), map_location=DEVICE))
+    target.float().eval()
+
+    if not os.path.exists(work("written.npy")):
+        written = [write_text(target, train_ids, args.written_tokens / 2, rng, s) for s in (False, True)]
+        np.save(work("written.npy"), np.concatenate(written))
+    written = np.load(work("written.npy"))
+
+    draft = make_model(DRAFT, dropout=0.0)
+    if not os.path.exists(work("draft.pt")):
+        n_held = len(written) // N_CTX // 20 * N_CTX  # of the greedy half, for the report
+        texts = np.concatenate([train_ids, np.tile(written[n_held:], 2)])
+        train(
+            draft, batches(texts, args.draft_steps, rng), args.draft_steps, 6e-3,
+            lambda ids: distill_loss(target, draft, ids),
+            lambda: "alpha at T = 1 and T = 0: corpus {:.3f} {:.3f}, greedy text {:.3f} {:.3f}".format(
+                *held_out(test_ids, lambda w: alpha(target, draft, w)),
+                *held_out(written[:n_held], lambda w: alpha(target, draft, w)),
+            ),
+        )  # fmt: skip
+        torch.save(draft.half().state_dict(), work("draft.pt"))
+
+    for name, sizes in ("target", TARGET), ("draft", DRAFT):
+        write_checkpoint(torch.load(work(f"{name}.pt"), map_location="cpu"), sizes, work("bpe.json"), f"{args.out}/{name}")
+
+
+if __name__ == "__main__":
+    main()
