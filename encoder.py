@@ -1,0 +1,132 @@
+"""Byte-level byte pair encoding, GPT-2's (Radford et al. 2019, section 2.2), from OpenAI's encoder.json and vocab.bpe.
+
+Text is cut into words by a regular expression, each word becomes its UTF-8 bytes, and neighbouring pieces are merged,
+the pair learned earliest first, until no learned pair is left. As any byte is a token, any text can be encoded.
+"""
+import heapq
+import json
+import os
+from functools import lru_cache
+
+import regex
+
+
+class VocabularyError(ValueError):
+    """encoder.json or vocab.bpe is not what GPT-2's encoder can work with."""
+
+
+@lru_cache
+def bytes_to_unicode():
+    """The printable character that stands for each byte in OpenAI's files, {byte: character}.
+
+    Bytes that are printable Latin-1 stand for themselves; the others, among them the space, are moved up to 256 and
+    beyond, in order: so the space is U+0120.
+    """
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+# English contractions, then runs of letters, digits or other signs, each with the space before it, then white space,
+# of which the last one before a word is left to the word.
+WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+
+
+class Encoder:
+    """Text to token ids and back.
+
+    Parameters
+    ----------
+    vocabulary : dict
+        {token: id}; the ids are 0 ... n_vocab - 1.
+    merges : list of (str, str)
+        The pairs, in the order in which they were learned.
+    """
+
+    def __init__(self, vocabulary, merges):
+        check_vocabulary(vocabulary, merges)
+        self.ids = vocabulary
+        self.tokens = {id: token for token, id in vocabulary.items()}
+        self.ranks = {pair: rank for rank, pair in enumerate(merges)}
+        self.to_char = bytes_to_unicode()
+        self.to_byte = {char: byte for byte, char in self.to_char.items()}
+        self.word_ids = lru_cache(maxsize=100_000)(self.word_ids)  # words come again and again
+
+    def word_ids(self, word):
+        """The ids of one word of the regular expression."""
+        return [self.ids[token] for token in merge("".join(self.to_char[b] for b in word.encode()), self.ranks)]
+
+    def encode(self, text):
+        """Token ids of a text, a list of int. `<|endoftext|>` in it is ordinary text, as in OpenAI's encoder.
+
+        Raises ValueError for a lone surrogate, half of a UTF-16 pair, which no UTF-8 can express.
+        """
+        try:
+            return [id for word in WORD.findall(text) for id in self.word_ids(word)]
+        except UnicodeEncodeError as error:
+            lone = ord(error.object[error.start])
+            raise ValueError(f"the text contains a lone surrogate, U+{lone:04X}; remove it or replace it") from None
+
+    def decode(self, ids):
+        """The text of token ids; bytes that are not UTF-8, as when a character is cut in half, become U+FFFD."""
+        text = "".join(self.tokens[int(id)] for id in ids)
+        return bytearray(self.to_byte[char] for char in text).decode("utf-8", errors="replace")
+
+
+def merge(word, ranks):
+    """Cut a word into tokens: of all neighbouring pairs, the one with the lowest rank is merged, the leftmost first.
+
+    A heap and a linked list, so that a word of n characters takes n log n steps: looking for the best pair anew after
+    each merge would take n squared, minutes for a text without spaces.
+    """
+    pieces = list(word)
+    before, after = list(range(-1, len(pieces) - 1)), list(range(1, len(pieces) + 1))  # the neighbours of each piece
+    heap = [(ranks[pair], i, *pair) for i, pair in enumerate(zip(pieces, pieces[1:])) if pair in ranks]
+    heapq.heapify(heap)
+    while heap:
+        _, i, left, right = heapq.heappop(heap)
+        j = after[i]
+        if pieces[i] != left or j == len(pieces) or pieces[j] != right:
+            continue  # one of the two has been merged with another since
+        pieces[i], pieces[j], after[i] = left + right, None, after[j]
+        if after[i] < len(pieces):
+            before[after[i]] = i
+        for a, b in ((before[i], i), (i, after[i])):  # the new pairs
+            if 0 <= a and b < len(pieces) and (pieces[a], pieces[b]) in ranks:
+                heapq.heappush(heap, (ranks[pieces[a], pieces[b]], a, pieces[a], pieces[b]))
+    return [piece for piece in pieces if piece is not None]
+
+
+def check_vocabulary(vocabulary, merges):
+    """Raise VocabularyError unless any text can be encoded, so that it fails here and not at token 40."""
+    if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
+        raise VocabularyError("encoder.json is not an object of token: id; download it again")
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise VocabularyError(f"the {len(vocabulary)} ids in encoder.json are not 0 to {len(vocabulary) - 1}, each once")
+    needed = {*bytes_to_unicode().values(), *(left + right for left, right in merges)}
+    if missing := sorted(needed - vocabulary.keys()):
+        raise VocabularyError(f"encoder.json lacks {len(missing)} tokens that encoding needs, the first {missing[0]!r}")
+
+
+def get_encoder(model_size, models_dir):
+    """The `Encoder` of models_dir/model_size. Raises VocabularyError, which names the file."""
+    directory = os.path.join(models_dir, model_size)
+    try:
+        with open(os.path.join(directory, "encoder.json"), encoding="utf-8") as f:
+            vocabulary = json.load(f, object_pairs_hook=unique)
+        with open(os.path.join(directory, "vocab.bpe"), encoding="utf-8") as f:
+            lines = f.read().split("\n")[1:]  # the first is a version
+        merges = [tuple(line.split(" ")) for line in lines if line]
+        if bad := [pair for pair in merges if len(pair) != 2]:
+            raise VocabularyError(f"vocab.bpe has a line that is no pair: {' '.join(bad[0])!r}")
+        return Encoder(vocabulary, merges)
+    except (VocabularyError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}") from None
+
+
+def unique(pairs):
+    """What json.load does with an object, but a token that comes twice is an error."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise VocabularyError(f"encoder.json has {len(pairs) - len(found)} tokens twice")
+    return found

@@ -1,0 +1,211 @@
+"""GPT-2's forward pass in NumPy, after picoGPT, in float32, with a cache of keys and values.
+
+Read it from the bottom up: `GPT2.__call__`, the forward pass `gpt2`, its parts; and at last `linear`, where the speed
+comes from. Shapes: n_seq positions are new and n_past are cached, together n_all; a head has d = n_embd / n_head.
+"""
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+from tqdm import tqdm
+
+TILE = 64  # columns of a tile of weights: as many as OpenBLAS's AVX-512 kernel works on at a time
+DEPTH = 1600  # rows of a tile, at most
+GROUP = 8  # rows of x that meet a tile at a time
+MAX_GROUP = 9  # for K = 8; 9 * 64 * 1600 is still below the bound that `linear` speaks of
+THREADED = 4_000_000  # fewer bytes of weights than this are read in less time than it takes to wake a thread
+GROWTH = 128  # positions that the cache grows by
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+def softmax_weights(x):
+    """A softmax that is yet to be divided by its sum, in place."""
+    x -= x.max(axis=-1, keepdims=True)
+    return np.exp(x, out=x)
+
+
+def layer_norm(x, g, b, eps=1e-5):
+    x = x - x.sum(axis=-1, keepdims=True) / x.shape[-1]
+    variance = (x * x).sum(axis=-1, keepdims=True) / x.shape[-1]
+    return x / np.sqrt(variance + eps) * g + b
+
+
+def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
+    """x @ w + b at the speed of the memory bus, for a w that `tiles` has laid out.
+
+    Speculation pays only if K + 1 rows take little longer than one: the weights that have to be read are the same.
+    With a plain x @ w they take 2.5 times as long, because for two rows and more BLAS first copies ("packs") all of w
+    into the order that its kernel wants. OpenBLAS leaves that out for products of at most 100^3 multiplications. So w
+    is stored as tiles that small, each one contiguous and in the order in which this kernel reads, and one np.matmul
+    runs over all of them. Of a long prompt, GROUP rows at a time meet a tile, while it is in the cache. This path of
+    OpenBLAS has one thread, but NumPy releases the interpreter lock, so each core can take its share of the tiles.
+
+    The kernel adds up every element of the result one product after the other, along the depth. So a row comes out
+    the same to the last bit whatever rows stand beside it; `row_padding` sees to it that one always does.
+    """
+    n_tiles, n_chunks, depth, _ = w.shape
+    group = len(x) if len(x) <= MAX_GROUP else GROUP
+    x = x.reshape(-1, group, n_chunks, depth).swapaxes(1, 2)  # [n_groups, n_chunks, group, depth]
+    out = np.empty((len(x), group, n_tiles, TILE), dtype=np.float32)
+
+    def share(i):
+        some = slice(n_tiles * i // n_shares, n_tiles * (i + 1) // n_shares)
+        into = out.transpose(2, 0, 1, 3)[some]  # [n_tiles, n_groups, group, TILE]
+        if n_chunks == 1:
+            np.matmul(x[:, 0], w[some], out=into)
+        else:
+            np.matmul(x, w[some, None]).sum(axis=2, out=into)
+
+    n_shares = n_cores() if w.nbytes >= THREADED else 1
+    others = [threads().submit(share, i) for i in range(1, n_shares)]
+    share(0)
+    for other in others:
+        other.result()
+    return out.reshape(-1, n_tiles * TILE)[:, : len(b)] + b
+
+
+def tiles(w):  # [n_in, n_out] -> [n_tiles, n_chunks, depth, TILE]
+    """Lay weights out for `linear`: TILE columns to a tile, and a depth that is too much for one tile in chunks."""
+    n_in, n_out = w.shape
+    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
+    out = np.zeros((-(-n_out // TILE), n_chunks, n_in // n_chunks, TILE), dtype=np.float32)
+    for i, tile in enumerate(out):
+        columns = w[:, i * TILE : (i + 1) * TILE]
+        tile.reshape(n_in, TILE)[:, : columns.shape[1]] = columns
+    return out
+
+
+def row_padding(n):
+    """How many rows to add to n: never one alone (NumPy would call another kernel), never 3 (which take longer than 4)."""
+    return int(n in (1, 3)) if n <= MAX_GROUP else -n % GROUP
+
+
+@cache
+def n_cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+@cache
+def threads():
+    return ThreadPoolExecutor(max_workers=n_cores())
+
+
+def attention(x, c_attn, c_proj, n_head, k, v, n_past, mask):  # [n_seq, n_embd] -> [n_seq, n_embd]
+    n_seq, n_embd = x.shape
+    n_all, d = n_past + n_seq, n_embd // n_head
+
+    qkv = linear(x, **c_attn)  # [n_seq, n_embd] -> [n_seq, 3*n_embd]
+    q, k_new, v_new = qkv.reshape(n_seq, 3, n_head, d).transpose(1, 2, 0, 3)  # 3 times [n_head, n_seq, d]
+    k[:, :, n_past:n_all] = k_new.swapaxes(1, 2)  # [n_head, d, n_all]
+    v[:, n_past:n_all, :d] = v_new  # [n_head, n_all, d+1]
+
+    # Column d of v is all ones and so gives the sum that the softmax has to be divided by. Added up by the matrix
+    # product it comes out the same, to the last bit, however many masked positions, which are zeros, come after.
+    q = (q / math.sqrt(d)).reshape(n_head, *mask.shape[:2], d)  # [n_head, n_groups, group, d]
+    weights = q @ k[:, None, :, :n_all]  # [n_head, n_groups, group, n_all]
+    weights[..., n_past:] += mask
+    sums = softmax_weights(weights) @ v[:, None, :n_all]  # [n_head, n_groups, group, d+1]
+    heads = (sums[..., :d] / sums[..., d:]).reshape(n_head, n_seq, d)
+    return linear(heads.swapaxes(0, 1).reshape(n_seq, n_embd), **c_proj)
+
+
+def ffn(x, c_fc, c_proj):  # [n_seq, n_embd] -> [n_seq, n_embd]
+    return linear(gelu(linear(x, **c_fc)), **c_proj)
+
+
+def transformer_block(x, ln_1, attn, ln_2, mlp, **past):  # [n_seq, n_embd] -> [n_seq, n_embd]
+    x = x + attention(layer_norm(x, **ln_1), **attn, **past)
+    return x + ffn(layer_norm(x, **ln_2), **mlp)
+
+
+def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, past, n_past):  # [n_seq] -> [n_rows, n_vocab]
+    """The logits after each of the last n_rows of the ids, which follow n_past positions whose k and v are in past."""
+    n_seq = len(ids) + row_padding(len(ids))  # added after the last position, where no other one sees them
+    positions = np.arange(n_seq)
+    group = n_seq if n_seq <= MAX_GROUP else GROUP
+    mask = np.where(positions > positions[:, None], np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_seq)
+
+    x = np.zeros((n_seq, wte.shape[1]), dtype=np.float32)
+    x[: len(ids)] = wte[ids].astype(np.float32) + wpe[n_past : n_past + len(ids)]  # [n_seq] -> [n_seq, n_embd]
+    for block, (k, v) in zip(blocks, past):
+        x = transformer_block(x, **block, n_head=n_head, k=k, v=v, n_past=n_past, mask=mask)
+    x = x[len(ids) - n_rows : len(ids)]  # [n_seq, n_embd] -> [n_rows, n_embd]
+    x = np.concatenate([x, x[: row_padding(n_rows)]])
+    return linear(layer_norm(x, **ln_f), **head)[:n_rows]  # [n_rows, n_embd] -> [n_rows, n_vocab]
+
+
+class GPT2:
+    """A GPT-2 as a pure function of the ids so far, which keeps the keys and values of the ids it was called with last.
+
+    Called again, it computes only what comes after the longest common prefix (and the last n_rows positions in any
+    case). So going back, as after a rejected draft, is just a call with other ids. One decode at a time, please: give
+    each thread a GPT2 of its own.
+
+    Parameters
+    ----------
+    params, hparams : dict
+        As `utils.load_encoder_hparams_and_params` returns them. The weights are copied, in float32.
+    """
+
+    def __init__(self, params, hparams):
+        self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
+        blocks = [prepare(block) for block in tqdm(params["blocks"], desc="Loading weights", unit="layer", leave=False)]
+        head = {"w": tiles(params["wte"].T), "b": np.float32(np.zeros(self.n_vocab))}
+        self.weights = dict(wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=prepare(params["ln_f"]), head=head)
+        self.forget()
+
+    def forget(self):
+        """Empty the cache."""
+        n_embd, self.ids = self.weights["wpe"].shape[1], np.zeros(0, dtype=np.int64)
+        k = np.zeros((self.n_head, n_embd // self.n_head, 0), dtype=np.float32)
+        v = np.zeros((self.n_head, 0, n_embd // self.n_head + 1), dtype=np.float32)
+        self.past = [(k, v) for _ in self.weights["blocks"]]
+
+    def __call__(self, ids, n_rows=1):
+        """The logits after each of the last n_rows prefixes of ids.
+
+        Parameters
+        ----------
+        ids : int [n], 1 <= n <= n_ctx
+        n_rows : int, 1 <= n_rows <= n
+
+        Returns
+        -------
+        float32 [n_rows, n_vocab]
+
+        Raises
+        ------
+        ValueError if n or n_rows is out of these bounds.
+        """
+        ids = np.asarray(ids)
+        if not 1 <= n_rows <= len(ids) <= self.n_ctx:
+            raise ValueError(f"{len(ids)} ids and n_rows = {n_rows}: it takes 1 <= n_rows <= ids <= n_ctx = {self.n_ctx}")
+        n = min(len(ids), len(self.ids))
+        n_past = min(int(np.argmin(np.append(ids[:n] == self.ids[:n], False))), len(ids) - n_rows)
+        self.ids = ids[:n_past]  # should we be interrupted: the rest is about to be overwritten
+        self.past = [grown(k, v, len(ids) + GROUP) for k, v in self.past]
+        logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, past=self.past, n_past=n_past)
+        self.ids = ids.copy()
+        return logits
+
+
+def prepare(params):
+    """The weights of a layer as `linear` and `layer_norm` want them."""
+    if isinstance(params, dict):
+        return {name: tiles(value) if name == "w" else prepare(value) for name, value in params.items()}
+    return params.astype(np.float32)
+
+
+def grown(k, v, n):
+    """k [n_head, d, n_max] and v [n_head, n_max, d+1] with room for n positions at least."""
+    if n <= v.shape[1]:
+        return k, v
+    more = -(-n // GROWTH) * GROWTH - v.shape[1]
+    v = np.pad(v, ((0, 0), (0, more), (0, 0)))
+    v[:, :, -1] = 1
+    return np.pad(k, ((0, 0), (0, 0), (0, more))), v
