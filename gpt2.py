@@ -16,6 +16,7 @@ DEPTH = 1600  # rows of a tile, at most
 GROUP = 8  # rows of x that meet a tile at a time
 MAX_GROUP = 9  # for K = 8; 9 * 64 * 1600 is still below the bound that `linear` speaks of
 THREADED = 4_000_000  # fewer bytes of weights than this are read in less time than it takes to wake a thread
+LANES = 16  # float32 numbers in an AVX-512 register
 GROWTH = 128  # positions that the cache grows by
 
 
@@ -86,6 +87,19 @@ def row_padding(n):
 
 
 @cache
+def rows_are_independent():
+    """Whether this machine's BLAS keeps the promise of `linear`: the same bits for a row, whatever rows stand beside it.
+
+    It does where OpenBLAS has its kernels for small matrices: with AVX-512, as far as we have seen.
+    """
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2 * GROUP, DEPTH), np.float32), rng.standard_normal((DEPTH, TILE + 1), np.float32)
+    b = np.zeros(TILE + 1, dtype=np.float32)
+    all_rows = linear(x, tiles(w), b)
+    return all(np.array_equal(linear(x[:n], tiles(w), b), all_rows[:n]) for n in range(2, MAX_GROUP + 1))
+
+
+@cache
 def n_cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
@@ -97,20 +111,20 @@ def threads():
 
 def attention(x, c_attn, c_proj, n_head, k, v, n_past, mask):  # [n_seq, n_embd] -> [n_seq, n_embd]
     n_seq, n_embd = x.shape
-    n_all, d = n_past + n_seq, n_embd // n_head
+    n_all, d = n_past + mask.shape[2], n_embd // n_head
 
     qkv = linear(x, **c_attn)  # [n_seq, n_embd] -> [n_seq, 3*n_embd]
     q, k_new, v_new = qkv.reshape(n_seq, 3, n_head, d).transpose(1, 2, 0, 3)  # 3 times [n_head, n_seq, d]
-    k[:, :, n_past:n_all] = k_new.swapaxes(1, 2)  # [n_head, d, n_all]
-    v[:, n_past:n_all, :d] = v_new  # [n_head, n_all, d+1]
+    k[:, :, n_past : n_past + n_seq] = k_new.swapaxes(1, 2)  # [n_head, d, n_all]
+    v[:, n_past : n_past + n_seq, :d] = v_new  # [n_head, n_all, d_padded]
 
-    # Column d of v is all ones and so gives the sum that the softmax has to be divided by. Added up by the matrix
-    # product it comes out the same, to the last bit, however many masked positions, which are zeros, come after.
+    # The columns of v from d on are all ones, and so give the sum that the softmax has to be divided by. Added up by
+    # the matrix product it is the same to the last bit however many masked positions, which are zeros, come after.
     q = (q / math.sqrt(d)).reshape(n_head, *mask.shape[:2], d)  # [n_head, n_groups, group, d]
     weights = q @ k[:, None, :, :n_all]  # [n_head, n_groups, group, n_all]
     weights[..., n_past:] += mask
-    sums = softmax_weights(weights) @ v[:, None, :n_all]  # [n_head, n_groups, group, d+1]
-    heads = (sums[..., :d] / sums[..., d:]).reshape(n_head, n_seq, d)
+    sums = softmax_weights(weights) @ v[:, None, :n_all]  # [n_head, n_groups, group, d_padded]
+    heads = (sums[..., :d] / sums[..., d : d + 1]).reshape(n_head, n_seq, d)
     return linear(heads.swapaxes(0, 1).reshape(n_seq, n_embd), **c_proj)
 
 
@@ -126,9 +140,9 @@ def transformer_block(x, ln_1, attn, ln_2, mlp, **past):  # [n_seq, n_embd] -> [
 def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, past, n_past):  # [n_seq] -> [n_rows, n_vocab]
     """The logits after each of the last n_rows of the ids, which follow n_past positions whose k and v are in past."""
     n_seq = len(ids) + row_padding(len(ids))  # added after the last position, where no other one sees them
-    positions = np.arange(n_seq)
-    group = n_seq if n_seq <= MAX_GROUP else GROUP
-    mask = np.where(positions > positions[:, None], np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_seq)
+    n_new = n_seq + -(n_past + n_seq) % LANES  # keys up to a whole register, as the kernel treats odd ends differently
+    mask = np.where(np.arange(n_new) > np.arange(n_seq)[:, None], np.float32(-np.inf), np.float32(0))
+    mask = mask.reshape(-1, n_seq if n_seq <= MAX_GROUP else GROUP, n_new)  # [n_groups, group, n_new]
 
     x = np.zeros((n_seq, wte.shape[1]), dtype=np.float32)
     x[: len(ids)] = wte[ids].astype(np.float32) + wpe[n_past : n_past + len(ids)]  # [n_seq] -> [n_seq, n_embd]
@@ -150,9 +164,15 @@ class GPT2:
     ----------
     params, hparams : dict
         As `utils.load_encoder_hparams_and_params` returns them. The weights are copied, in float32.
+    bit_identical : bool
+        Insist that the logits of a prefix are the same to the last bit however its positions were grouped into calls,
+        so that greedy decoding gives the same text with and without speculation, near-ties and all. It costs nothing
+        and is so anyway where the BLAS allows it; where it does not, RuntimeError.
     """
 
-    def __init__(self, params, hparams):
+    def __init__(self, params, hparams, bit_identical=False):
+        if bit_identical and not rows_are_independent():
+            raise RuntimeError("bit_identical needs a BLAS whose rows do not depend on each other, and NumPy's here is none")
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
         blocks = [prepare(block) for block in tqdm(params["blocks"], desc="Loading weights", unit="layer", leave=False)]
         head = {"w": tiles(params["wte"].T), "b": np.float32(np.zeros(self.n_vocab))}
@@ -162,8 +182,9 @@ class GPT2:
     def forget(self):
         """Empty the cache."""
         n_embd, self.ids = self.weights["wpe"].shape[1], np.zeros(0, dtype=np.int64)
-        k = np.zeros((self.n_head, n_embd // self.n_head, 0), dtype=np.float32)
-        v = np.zeros((self.n_head, 0, n_embd // self.n_head + 1), dtype=np.float32)
+        d = n_embd // self.n_head
+        k = np.zeros((self.n_head, d, 0), dtype=np.float32)
+        v = np.ones((self.n_head, 0, d + 1 + -(d + 1) % LANES), dtype=np.float32)
         self.past = [(k, v) for _ in self.weights["blocks"]]
 
     def __call__(self, ids, n_rows=1):
@@ -188,7 +209,7 @@ class GPT2:
         n = min(len(ids), len(self.ids))
         n_past = min(int(np.argmin(np.append(ids[:n] == self.ids[:n], False))), len(ids) - n_rows)
         self.ids = ids[:n_past]  # should we be interrupted: the rest is about to be overwritten
-        self.past = [grown(k, v, len(ids) + GROUP) for k, v in self.past]
+        self.past = [grown(k, v, len(ids) + GROUP + LANES) for k, v in self.past]
         logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, past=self.past, n_past=n_past)
         self.ids = ids.copy()
         return logits
@@ -202,10 +223,8 @@ def prepare(params):
 
 
 def grown(k, v, n):
-    """k [n_head, d, n_max] and v [n_head, n_max, d+1] with room for n positions at least."""
+    """k [n_head, d, n_max] and v [n_head, n_max, d_padded] with room for n positions at least."""
     if n <= v.shape[1]:
         return k, v
     more = -(-n // GROWTH) * GROWTH - v.shape[1]
-    v = np.pad(v, ((0, 0), (0, more), (0, 0)))
-    v[:, :, -1] = 1
-    return np.pad(k, ((0, 0), (0, 0), (0, more))), v
+    return np.pad(k, ((0, 0), (0, 0), (0, more))), np.pad(v, ((0, 0), (0, more), (0, 0)), constant_values=1)

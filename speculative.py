@@ -54,9 +54,11 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     -------
     float64 [n_rows, n_vocab], every row sums to 1.
     """
-    logits = np.asarray(logits, dtype=np.float64)
     if temperature == 0:
-        return np.eye(logits.shape[-1])[np.argmax(logits, axis=-1)]  # no division by an epsilon
+        probs = np.zeros(np.shape(logits))  # no division by an epsilon
+        np.put_along_axis(probs, np.argmax(logits, axis=-1, keepdims=True), 1, axis=-1)
+        return probs
+    logits = np.asarray(logits, dtype=np.float64)
     with np.errstate(over="ignore"):  # a tiny temperature sends all but the largest to -inf, as it should
         probs = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
     probs /= probs.sum(axis=-1, keepdims=True)
@@ -177,7 +179,7 @@ def verify_block(drafted, p, q, rng):
     for i in range(k, 0, -1):  # from the longest, so that the first to be accepted is the one
         if i < k:
             surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
-            h = surplus / (surplus + 1 - w[i]) if surplus > 0 else 0.0
+            h = surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0
         else:
             h = w[k]
         if rng.random() < h:

@@ -1,0 +1,65 @@
+"""Write a GPT-2 of random weights in OpenAI's checkpoint format, to time full size without a download.
+
+    python benchmarks/random_checkpoint.py 1558M models/1558M
+
+"""
+import argparse
+import json
+import os
+import sys
+
+import numpy as np
+from tqdm import tqdm
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [ROOT, os.path.join(ROOT, "tests")]
+from bundle_writer import write_bundle  # noqa: E402
+from encoder import bytes_to_unicode  # noqa: E402
+from utils import expected_shapes  # noqa: E402
+
+SIZES = {  # n_layer, n_embd, n_head
+    "124M": (12, 768, 12),
+    "355M": (24, 1024, 16),
+    "774M": (36, 1280, 20),
+    "1558M": (48, 1600, 25),
+}
+
+
+def random_tensors(hparams, seed):
+    """GPT-2's own initialisation (model.py of the release): normal, 0.02, and 0.01 for positions; gains of 1."""
+    rng = np.random.default_rng(seed)
+    for name, shape in tqdm(sorted(expected_shapes(**hparams).items()), desc="Writing", unit="tensor"):
+        if name.endswith("/g"):
+            yield name, np.ones(shape, dtype=np.float32)
+        elif name.endswith("/b"):
+            yield name, np.zeros(shape, dtype=np.float32)
+        else:
+            yield name, rng.standard_normal(shape, dtype=np.float32) * np.float32(0.01 if name.endswith("wpe") else 0.02)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("size", choices=SIZES)
+    parser.add_argument("directory")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+
+    n_layer, n_embd, n_head = SIZES[args.size]
+    hparams = dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_head, n_layer=n_layer)
+    os.makedirs(args.directory, exist_ok=True)
+    tokens = [*bytes_to_unicode().values(), *(f"<{i}>" for i in range(50_000)), "<|endoftext|>"]
+    files = {
+        "hparams.json": json.dumps(hparams),
+        "encoder.json": json.dumps({token: id for id, token in enumerate(tokens)}),
+        "vocab.bpe": "#version: 0.2\n",
+        "checkpoint": 'model_checkpoint_path: "model.ckpt"\n',
+        "model.ckpt.meta": "random weights: no graph",
+    }
+    for name, content in files.items():
+        with open(os.path.join(args.directory, name), "w", encoding="utf-8") as f:
+            f.write(content)
+    write_bundle(os.path.join(args.directory, "model.ckpt"), random_tensors(hparams, args.seed))
+
+
+if __name__ == "__main__":
+    main()
