@@ -3,10 +3,12 @@
 Text is cut into words by a regular expression, each word becomes its UTF-8 bytes, and neighbouring pieces are merged,
 the pair learned earliest first, until no learned pair is left. As any byte is a token, any text can be encoded.
 """
+
 import heapq
 import json
 import os
 from functools import lru_cache
+from itertools import pairwise
 
 import regex
 
@@ -81,7 +83,7 @@ def merge(word, ranks):
     """
     pieces = list(word)
     before, after = list(range(-1, len(pieces) - 1)), list(range(1, len(pieces) + 1))  # the neighbours of each piece
-    heap = [(ranks[pair], i, *pair) for i, pair in enumerate(zip(pieces, pieces[1:])) if pair in ranks]
+    heap = [(ranks[pair], i, *pair) for i, pair in enumerate(pairwise(pieces)) if pair in ranks]
     heapq.heapify(heap)
     while heap:
         _, i, left, right = heapq.heappop(heap)
@@ -102,7 +104,9 @@ def check_vocabulary(vocabulary, merges):
     if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
         raise VocabularyError("encoder.json is not an object of token: id; download it again")
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        raise VocabularyError(f"the {len(vocabulary)} ids in encoder.json are not 0 to {len(vocabulary) - 1}, each once")
+        raise VocabularyError(
+            f"the {len(vocabulary)} ids in encoder.json are not 0 to {len(vocabulary) - 1}, each once"
+        )
     needed = {*bytes_to_unicode().values(), *(left + right for left, right in merges)}
     if missing := sorted(needed - vocabulary.keys()):
         raise VocabularyError(f"encoder.json lacks {len(missing)} tokens that encoding needs, the first {missing[0]!r}")

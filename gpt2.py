@@ -3,6 +3,7 @@
 Read it from the bottom up: `GPT2.__call__`, the forward pass `gpt2`, its parts; and at last `linear`, where the speed
 comes from. Shapes: n_seq positions are new and n_past are cached, together n_all; a head has d = n_embd / n_head.
 """
+
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -82,13 +83,13 @@ def tiles(w):  # [n_in, n_out] -> [n_tiles, n_chunks, depth, TILE]
 
 
 def row_padding(n):
-    """How many rows to add to n: never one alone (NumPy would call another kernel), never 3 (which take longer than 4)."""
+    """How many rows to add to n: never 1 (NumPy has another kernel for it), never 3 (which take as long as 5)."""
     return int(n in (1, 3)) if n <= MAX_GROUP else -n % GROUP
 
 
 @cache
 def rows_are_independent():
-    """Whether this machine's BLAS keeps the promise of `linear`: the same bits for a row, whatever rows stand beside it.
+    """Whether this machine's BLAS keeps the promise of `linear`: the same bits for a row whatever rows are beside it.
 
     It does where OpenBLAS has its kernels for small matrices: with AVX-512, as far as we have seen.
     """
@@ -172,11 +173,15 @@ class GPT2:
 
     def __init__(self, params, hparams, bit_identical=False):
         if bit_identical and not rows_are_independent():
-            raise RuntimeError("bit_identical needs a BLAS whose rows do not depend on each other, and NumPy's here is none")
+            raise RuntimeError(
+                "bit_identical needs a BLAS whose rows do not depend on each other, and NumPy's here is none"
+            )
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
         blocks = [prepare(block) for block in tqdm(params["blocks"], desc="Loading weights", unit="layer", leave=False)]
         head = {"w": tiles(params["wte"].T), "b": np.float32(np.zeros(self.n_vocab))}
-        self.weights = dict(wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=prepare(params["ln_f"]), head=head)
+        self.weights = dict(
+            wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=prepare(params["ln_f"]), head=head
+        )
         self.forget()
 
     def forget(self):
@@ -205,7 +210,9 @@ class GPT2:
         """
         ids = np.asarray(ids)
         if not 1 <= n_rows <= len(ids) <= self.n_ctx:
-            raise ValueError(f"{len(ids)} ids and n_rows = {n_rows}: it takes 1 <= n_rows <= ids <= n_ctx = {self.n_ctx}")
+            raise ValueError(
+                f"{len(ids)} ids and n_rows = {n_rows}: it takes 1 <= n_rows <= ids <= n_ctx = {self.n_ctx}"
+            )
         n = min(len(ids), len(self.ids))
         n_past = min(int(np.argmin(np.append(ids[:n] == self.ids[:n], False))), len(ids) - n_rows)
         self.ids = ids[:n_past]  # should we be interrupted: the rest is about to be overwritten

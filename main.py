@@ -41,11 +41,11 @@ def arguments(argv):
     add("--models_dir", default=MODELS_DIR, metavar="DIR", help="where models are, and are downloaded to (%(default)s)")
     add("--models_url", metavar="URL", help="where to download from (OpenAI, or the variable GPT2_MODELS_URL)")
     add("--K", type=int, default=4, help="how many tokens to draft per round (%(default)s)")
-    add("--temperature", type=float, default=0.0, metavar="T", help="0: always the likeliest token; 1: sample (%(default)s)")
-    add("--top_k", type=int, default=0, metavar="k", help="sample among the k likeliest tokens only; 0: all (%(default)s)")
+    add("--temperature", type=float, default=0.0, metavar="T", help="0: the likeliest token; 1: sample (%(default)s)")
+    add("--top_k", type=int, default=0, metavar="k", help="sample among the k likeliest; 0: among all (%(default)s)")
     add("--top_p", type=float, default=1.0, metavar="p", help="sample among the fewest that have mass p (%(default)s)")
-    add("--verify", choices=("token", "block"), default="token",
-        help="check drafted tokens one by one (Chen et al. 2023) or jointly (Sun et al. 2024) (%(default)s)")  # fmt: skip
+    how = "check drafted tokens one by one (Chen et al. 2023) or jointly (Sun et al. 2024) (%(default)s)"
+    add("--verify", choices=("token", "block"), default="token", help=how)
     add("--seed", type=int, default=123, help="of the random generator, for both loops (%(default)s)")
     args = parser.parse_args(argv)
 
@@ -85,7 +85,7 @@ def run(args):
     draft_encoder, draft_hparams, draft_params = load(args.draft_model_size, args)
     encoder, hparams, params = load(args.target_model_size, args)
     if draft_encoder.ids != encoder.ids:
-        fail(f"{args.draft_model_size} and {args.target_model_size} have different vocabularies; draft and target need one")
+        fail(f"{args.draft_model_size} and {args.target_model_size} differ in their vocabularies, and must not")
     N, n_ctx = args.n_tokens_to_generate, min(hparams["n_ctx"], draft_hparams["n_ctx"])
     x = np.array(encoder.encode(args.prompt) or [encoder.ids["<|endoftext|>"]])
     if len(x) + N > n_ctx:

@@ -2,13 +2,14 @@
 
 The output is distributed exactly as if the target had been sampled one token at a time. Chen et al. 2023
 (arXiv 2302.01318, "DeepMind" below) and Leviathan et al. 2023 (arXiv 2211.17192) found it independently; the notation
-here is DeepMind's: the draft has distribution p, the target q, K tokens are drafted per round, N are asked for.
+here is DeepMind's: the draft has distribution p, the target q, K tokens are drafted per round, N tokens are asked for.
 Leviathan et al. swap p and q, and write gamma for K.
 
 A model, here, is any callable `model(ids, n_rows=1) -> probs`: for token ids [n] it returns float64 [n_rows, n_vocab],
 the next-token distributions after each of the last n_rows prefixes of ids (row -1 after all of ids, row -2 after
-ids[:-1], ...). These rows are what is sampled from, so temperature, top-k and top-p are inside the model: see `sampler`.
+ids[:-1], ...). These rows are what is sampled from, so temperature, top-k and top-p are in the model: see `sampler`.
 """
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,8 +1,9 @@
 """Write a GPT-2 of random weights in OpenAI's checkpoint format, to time full size without a download.
 
-    python benchmarks/random_checkpoint.py 1558M models/1558M
+python benchmarks/random_checkpoint.py 1558M models/1558M
 
 """
+
 import argparse
 import json
 import os
@@ -13,9 +14,10 @@ from tqdm import tqdm
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [ROOT, os.path.join(ROOT, "tests")]
-from bundle_writer import write_bundle  # noqa: E402
-from encoder import bytes_to_unicode  # noqa: E402
-from utils import expected_shapes  # noqa: E402
+from bundle_writer import write_bundle
+
+from encoder import bytes_to_unicode
+from utils import expected_shapes
 
 SIZES = {  # n_layer, n_embd, n_head
     "124M": (12, 768, 12),
@@ -34,7 +36,10 @@ def random_tensors(hparams, seed):
         elif name.endswith("/b"):
             yield name, np.zeros(shape, dtype=np.float32)
         else:
-            yield name, rng.standard_normal(shape, dtype=np.float32) * np.float32(0.01 if name.endswith("wpe") else 0.02)
+            yield (
+                name,
+                rng.standard_normal(shape, dtype=np.float32) * np.float32(0.01 if name.endswith("wpe") else 0.02),
+            )
 
 
 def main():

@@ -1,5 +1,7 @@
 """GPT-2's encoder against tiktoken's ids (fixtures/bpe/golden.json), and against everything hypothesis can type."""
+
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -41,7 +43,7 @@ def test_decode_undoes_encode(gpt2, text):
 def test_merge_is_the_naive_algorithm(word, pairs):
     ranks = {(token[:i], token[i:]): rank for rank, token in enumerate(pairs) for i in range(1, len(token))}
     pieces = list(word)
-    while known := [(ranks[pair], i) for i, pair in enumerate(zip(pieces, pieces[1:])) if pair in ranks]:
+    while known := [(ranks[pair], i) for i, pair in enumerate(pairwise(pieces)) if pair in ranks]:
         _, i = min(known)
         pieces[i : i + 2] = ["".join(pieces[i : i + 2])]
     assert merge(word, ranks) == pieces

@@ -1,4 +1,5 @@
 """The forward pass against transformers' logits (fixtures/micro), and against itself however it is called."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,9 @@ def test_any_split_and_any_rollback(micro, calls):
 def test_only_what_is_new_is_computed(micro, monkeypatch):
     n_computed = []
     original = gpt2.gpt2
-    monkeypatch.setattr(gpt2, "gpt2", lambda ids, *args, **kw: n_computed.append(len(ids)) or original(ids, *args, **kw))
+    monkeypatch.setattr(
+        gpt2, "gpt2", lambda ids, *args, **kw: n_computed.append(len(ids)) or original(ids, *args, **kw)
+    )
     micro.forget()
     other = np.append(IDS[:12], (IDS[12:20] + 1) % 300)
     for ids, n_rows in (IDS[:10], 1), (IDS[:15], 5), (IDS[:20], 1), (other, 3), (other, 2), (other[:4], 1):

@@ -13,9 +13,9 @@ its result in --work, so that a run that was stopped goes on with the step it wa
    the target's own path, which leaves the corpus after a few tokens (cf. DistillSpec, arXiv 2310.08461);
 5. both as float16 in OpenAI's checkpoint format, written by TensorFlow.
 """
+
 import argparse
 import json
-import math
 import os
 import time
 
@@ -145,7 +145,9 @@ def distill_loss(target, draft, ids):
         logq = target(input_ids=ids).logits.float().log_softmax(-1)
     with autocast():
         logp = draft(input_ids=ids).logits
-    return F.kl_div(logp.float().log_softmax(-1).flatten(0, 1), logq.flatten(0, 1), log_target=True, reduction="batchmean")
+    return F.kl_div(
+        logp.float().log_softmax(-1).flatten(0, 1), logq.flatten(0, 1), log_target=True, reduction="batchmean"
+    )
 
 
 def alpha(target, draft, ids):
@@ -162,7 +164,9 @@ def write_checkpoint(state, sizes, tokenizer_path, out_dir):
     import tensorflow as tf
 
     os.makedirs(out_dir, exist_ok=True)
-    hparams = dict(n_vocab=N_VOCAB, n_ctx=N_CTX, n_embd=sizes["n_embd"], n_head=sizes["n_head"], n_layer=sizes["n_layer"])
+    hparams = dict(
+        n_vocab=N_VOCAB, n_ctx=N_CTX, n_embd=sizes["n_embd"], n_head=sizes["n_head"], n_layer=sizes["n_layer"]
+    )
     with open(f"{out_dir}/hparams.json", "w") as f:
         json.dump(hparams, f)
     bpe = json.load(open(tokenizer_path, encoding="utf-8"))
@@ -172,7 +176,11 @@ def write_checkpoint(state, sizes, tokenizer_path, out_dir):
         f.write("#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in bpe["model"]["merges"]))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         for name, value in state.items():
-            name = name.removeprefix("transformer.").replace("h.", "h", 1) if ".h." in name else name.removeprefix("transformer.")
+            name = (
+                name.removeprefix("transformer.").replace("h.", "h", 1)
+                if ".h." in name
+                else name.removeprefix("transformer.")
+            )
             name = name.replace(".weight", ".g" if "ln_" in name else "" if name.startswith("w") else ".w")
             name = name.replace(".bias", ".b")
             value = value.half().cpu().numpy()
@@ -237,7 +245,9 @@ def main():
         torch.save(draft.half().state_dict(), work("draft.pt"))
 
     for name, sizes in ("target", TARGET), ("draft", DRAFT):
-        write_checkpoint(torch.load(work(f"{name}.pt"), map_location="cpu"), sizes, work("bpe.json"), f"{args.out}/{name}")
+        write_checkpoint(
+            torch.load(work(f"{name}.pt"), map_location="cpu"), sizes, work("bpe.json"), f"{args.out}/{name}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,90 @@
+"""Speculative against autoregressive decoding for K = 1 ... 8: the speedup measured, and the one that theory expects.
+
+    python benchmarks/decode.py models/draft models/target
+    python benchmarks/decode.py models/124M models/1558M --N 40 --repetitions 1
+
+The formula is given what was measured in the same run: alpha, the time of a draft step, and that of a target step
+with one row and with K + 1. Both loops are timed in turn, and ratios are of medians.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import theory
+
+from gpt2 import GPT2
+from speculative import autoregressive_sampling, sampler, speculative_sampling
+from utils import load_hparams_and_params
+
+
+class Timed:
+    """A model that adds up how long it was at work, by the number of rows it was asked for."""
+
+    def __init__(self, model):
+        self.model, self.seconds = model, {}
+
+    def __call__(self, ids, n_rows=1):
+        begun = time.perf_counter()
+        probs = self.model(ids, n_rows)
+        self.seconds.setdefault(n_rows, []).append(time.perf_counter() - begun)
+        return probs
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("draft")
+    parser.add_argument("target")
+    parser.add_argument("--N", type=int, default=200)
+    parser.add_argument("--K", type=int, nargs="*", default=[1, 2, 3, 4, 5, 6, 7, 8])
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--repetitions", type=int, default=5)
+    args = parser.parse_args()
+
+    networks = [GPT2(params, hparams) for hparams, params in map(load_hparams_and_params, (args.draft, args.target))]
+    prompt = np.random.default_rng(0).integers(networks[1].n_vocab, size=12)
+
+    def decode(sampling, *models, seed, **options):
+        for net in networks:
+            net.forget()
+        begun = time.perf_counter()
+        sampling(prompt, *models, args.N, rng=np.random.default_rng(seed), **options)
+        return time.perf_counter() - begun
+
+    draft, target = (sampler(net, args.temperature) for net in networks)
+    for options in {}, {"K": 4}:
+        decode(
+            speculative_sampling if options else autoregressive_sampling,
+            *([draft] * bool(options)),
+            target,
+            seed=0,
+            **options,
+        )
+    print(f"T = {args.temperature}, N = {args.N}, {args.draft} -> {args.target}\n")
+    print(
+        "| K | alpha | tokens per round | draft step, ms | target step, 1 row | K + 1 rows | speedup | by the formula |"
+    )
+    print("| --- " * 8 + "|")
+    for K in args.K:
+        plain, fast, rounds = [], [], []
+        one, p, q = Timed(target), Timed(draft), Timed(target)
+        for seed in range(args.repetitions):
+            plain.append(decode(autoregressive_sampling, one, seed=seed))
+            fast.append(decode(speculative_sampling, p, q, seed=seed, K=K, on_round=rounds.append))
+        judged = [(r.p[: len(r.emitted)], r.q[: len(r.p)][: len(r.emitted)]) for r in rounds if len(r.p)]
+        alpha = np.mean(np.concatenate([theory.beta(p_rows, q_rows) for p_rows, q_rows in judged]))
+        t_draft, t_one, t_check = (np.median(m.seconds[n]) for m, n in ((p, 1), (one, 1), (q, K + 1)))
+        per_round = args.N * args.repetitions / len(rounds)
+        expected = theory.speedup(alpha, K, t_draft / t_one, t_check / t_one)
+        print(
+            f"| {K} | {alpha:.3f} | {per_round:.2f} | {t_draft * 1e3:.2f} | {t_one * 1e3:.2f} "
+            f"| {t_check * 1e3:.2f} | {np.median(plain) / np.median(fast):.2f} | {expected:.2f} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

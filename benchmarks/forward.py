@@ -1,0 +1,71 @@
+"""Seconds per forward pass, and how much of the memory's bandwidth that is.
+
+    python benchmarks/forward.py models/target
+    python benchmarks/random_checkpoint.py 1558M models/1558M && python benchmarks/forward.py models/1558M
+
+A pass with few rows cannot be faster than the weights can be read. How fast that is, is measured in the same run, by
+OpenBLAS's own product of a matrix of 512 MB and a vector (two threads: sgemv), between the passes. Medians.
+"""
+
+import os
+import sys
+import time
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from gpt2 import GPT2
+from utils import load_hparams_and_params
+
+REPETITIONS = 7
+CONTEXT = 32  # tokens in the cache when the few rows are timed
+
+
+def seconds(function, *args):
+    begun = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - begun
+
+
+def main():
+    matrix, vector = np.ones((32768, 4096), dtype=np.float32), np.ones(4096, dtype=np.float32)
+    for directory in sys.argv[1:] or sys.exit(__doc__):
+        hparams, params = load_hparams_and_params(directory)
+        load = time.perf_counter()
+        net = GPT2(params, hparams)
+        load = time.perf_counter() - load
+        n_bytes = sum(w.nbytes for w in weights(net.weights["blocks"])) + net.weights["head"]["w"].nbytes
+        ids = np.random.default_rng(0).integers(net.n_vocab, size=net.n_ctx)
+
+        cases = {f"{n} row{'s' * (n > 1)}": (ids[: CONTEXT + n], n) for n in (1, 2, 3, 4, 5, 9)}
+        cases |= {f"prompt of {n}": (ids[:n], 1) for n in (64, 512) if n <= net.n_ctx}
+        cases |= {f"1 row, after {n}": (ids[: n + 1], 1) for n in (10, 1000) if n < net.n_ctx}
+        times, sgemv = {name: [] for name in cases}, []
+        for _ in range(REPETITIONS):
+            sgemv.append(seconds(np.matmul, matrix, vector))
+            for name, (x, n_rows) in cases.items():
+                net.forget()
+                if not name.startswith("prompt"):
+                    net(x[:-n_rows])
+                    net(x, n_rows)
+                times[name].append(seconds(net, x, n_rows))
+        roofline = matrix.nbytes / np.median(sgemv)
+        print(f"\n{directory}: {n_bytes / 1e9:.2f} GB, loaded in {load:.1f} s; sgemv: {roofline / 1e9:.1f} GB/s\n")
+        print("| | ms | to 1 row | weights read, GB/s | of sgemv |\n| --- | --- | --- | --- | --- |")
+        one = np.median(times["1 row"])
+        for name, ts in times.items():
+            t = np.median(ts)
+            print(
+                f"| {name} | {t * 1e3:.2f} | {t / one:.2f} | {n_bytes / t / 1e9:.1f} | {n_bytes / t / roofline:.2f} |"
+            )
+
+
+def weights(tree):
+    """All arrays of a nest of lists and dicts."""
+    if isinstance(tree, np.ndarray):
+        return [tree]
+    return [w for branch in (tree.values() if isinstance(tree, dict) else tree) for w in weights(branch)]
+
+
+if __name__ == "__main__":
+    main()

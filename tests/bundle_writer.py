@@ -1,0 +1,104 @@
+"""Write TensorFlow's checkpoint format, with NumPy alone: what `tensor_bundle` reads, for tests and benchmarks.
+
+Tensors are taken one at a time from an iterable, so a checkpoint may be larger than the memory.
+"""
+
+import math
+import struct
+
+import numpy as np
+
+from tensor_bundle import DTYPES, MAGIC, crc32c
+
+NUMBER = {dtype: number for number, dtype in DTYPES.items()}
+
+
+def write_bundle(prefix, tensors, block_size=262144):
+    """Write <prefix>.index and <prefix>.data-00000-of-00001.
+
+    Parameters
+    ----------
+    prefix : str
+    tensors : iterable of (str, ndarray)
+        Names and float32 or float16 arrays, in the order in which their data is to be written.
+    block_size : int
+        Start a new block of the index after so many bytes (TensorFlow's default).
+    """
+    entries, offset = {}, 0
+    with open(f"{prefix}.data-00000-of-00001", "wb") as f:
+        for name, tensor in tensors:
+            tensor = np.ascontiguousarray(tensor).reshape(np.shape(tensor))  # ascontiguousarray makes 0-d 1-d
+            f.write(tensor)
+            entries[name.encode()] = entry(tensor.dtype, tensor.shape, offset, tensor.nbytes, crc32c(tensor))
+            offset += tensor.nbytes
+    with open(f"{prefix}.index", "wb") as f:
+        f.write(table(blocks([(b"", HEADER), *sorted(entries.items())], block_size)))
+
+
+def entry(dtype, shape, offset, size, crc):
+    """A BundleEntryProto; dtype may also be a number of types.proto."""
+    dims = b"".join(text(2, number(1, n)) for n in shape)
+    fields = number(1, NUMBER.get(dtype, dtype)) + text(2, dims) + number(4, offset) + number(5, size)
+    return fields + varint(6 << 3 | 5) + struct.pack("<I", mask(crc))
+
+
+def blocks(items, block_size):
+    """Sorted (key, value) pairs -> the contents of blocks, each with its last key."""
+    result, block, restarts, last = [], b"", [0], b""
+    for i, (key, value) in enumerate(items):
+        if len(block) >= block_size:
+            result.append((last, end_block(block, restarts)))
+            block, restarts = b"", [0]
+        shared = 0
+        if block and i % 16 == 0:
+            restarts.append(len(block))
+        elif block:
+            shared = next(
+                (j for j, (a, b) in enumerate(zip(key, last, strict=False)) if a != b), min(len(key), len(last))
+            )
+        block += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        last = key
+    return [*result, (last, end_block(block, restarts))]
+
+
+def end_block(block, restarts=(0,)):
+    return block + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+
+
+def table(data_blocks):
+    """(last key, contents) of the data blocks -> a LevelDB table."""
+    file, handles = b"", []
+    for key, contents in data_blocks:
+        handles.append((key, varint(len(file)) + varint(len(contents))))
+        file += seal(contents)
+    footer = varint(len(file)) + varint(8)
+    file += seal(end_block(b""))  # the metaindex
+    [(_, index)] = blocks(handles, math.inf)
+    footer += varint(len(file)) + varint(len(index))
+    return file + seal(index) + footer.ljust(40, b"\0") + struct.pack("<Q", MAGIC)
+
+
+def seal(contents, compression=0):
+    """A block as it stands in the file: with its compression and its checksum."""
+    contents += bytes([compression])
+    return contents + struct.pack("<I", mask(crc32c(contents)))
+
+
+def mask(crc):
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(n):
+    groups = [n >> shift & 127 for shift in range(0, max(n.bit_length(), 1), 7)]
+    return bytes([group | 128 for group in groups[:-1]] + groups[-1:])
+
+
+def number(field, n):
+    return varint(field << 3) + varint(n)
+
+
+def text(field, value):
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+HEADER = number(1, 1) + text(3, number(1, 1))  # BundleHeaderProto: one data file, version 1 of the format

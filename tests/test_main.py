@@ -1,0 +1,195 @@
+"""main.py as its user meets it: a subprocess, its two texts, its one-line errors."""
+
+import http.server
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bundle_writer import write_bundle
+
+from encoder import bytes_to_unicode
+from utils import expected_shapes
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*args, cwd=ROOT, **env):
+    command = [sys.executable, str(ROOT / "main.py"), *map(str, args)]
+    return subprocess.run(command, cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=120)
+
+
+def fails(*args, **env):
+    """The one line of an error."""
+    result = run(*args, **env)
+    assert result.returncode == 2, result.stderr
+    assert result.stdout == ""
+    line = result.stderr.replace("\r", "\n").strip().split("\n")[-1]
+    assert line.startswith("main.py: error: ") and "Traceback" not in result.stderr
+    return line
+
+
+def write_model(directory, n_layer, n_vocab=257, n_ctx=64):
+    """A random GPT-2 that knows bytes and `<|endoftext|>`."""
+    directory.mkdir(parents=True)
+    hparams = dict(n_vocab=n_vocab, n_ctx=n_ctx, n_embd=16, n_head=2, n_layer=n_layer)
+    rng = np.random.default_rng(n_layer)
+    tensors = [(name, rng.standard_normal(shape, np.float32)) for name, shape in expected_shapes(**hparams).items()]
+    write_bundle(str(directory / "model.ckpt"), tensors)
+    tokens = [*bytes_to_unicode().values(), *(f"<{i}>" for i in range(n_vocab - 257)), "<|endoftext|>"]
+    (directory / "encoder.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
+    (directory / "hparams.json").write_text(json.dumps(hparams))
+    (directory / "vocab.bpe").write_text("#version: 0.2\n")
+    (directory / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\n')
+    (directory / "model.ckpt.meta").write_text("no graph")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The URL of a server with models of OpenAI's form, 124M and 1558M by name."""
+    root = tmp_path_factory.mktemp("served")
+    write_model(root / "124M", n_layer=1)
+    write_model(root / "1558M", n_layer=2)
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=root)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def text_of(title, output):
+    return re.search(rf"{title}\n-+\nTime = [\d.]+s\nText = (.*?)\n\n(?:Spec|models)", output, re.DOTALL)[1]
+
+
+# ---- The main job ----
+
+
+def test_the_bundled_pair_from_any_directory(tmp_path):
+    result = run("--K", 4, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    text = text_of("Autoregressive Decode", result.stdout)
+    assert text.startswith("Once upon a time") and len(text) > 300
+    assert text_of("Speculative Decode", result.stdout) == text
+    assert "draft drafts for target" in result.stdout and re.search(r"same text +yes", result.stdout)
+    for figure in "tokens per second", "speedup", "acceptance rate", "tokens per round":
+        assert float(re.search(rf"{figure} +([\d.]+)", result.stdout)[1]) > 0
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("options", [("--verify", "block"), ("--top_k", 5), ("--top_p", 0.9)])
+def test_sampling_differs_with_the_seed_only(options):
+    args = ("--temperature", 1, "--n_tokens_to_generate", 20, "--prompt", "The", *options)
+    one, again, other = (run(*args, "--seed", seed).stdout for seed in (1, 1, 2))
+    texts = [text_of("Speculative Decode", output) for output in (one, again, other)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_empty_prompt_starts_a_text():
+    output = run("--prompt", "", "--n_tokens_to_generate", 8).stdout
+    assert not text_of("Autoregressive Decode", output).startswith("<|endoftext|>")
+
+
+def test_edge_lengths():
+    assert text_of("Speculative Decode", run("--n_tokens_to_generate", 0, "--prompt", "A king").stdout) == "A king"
+    assert text_of("Speculative Decode", run("--n_tokens_to_generate", 1, "--K", 9).stdout).startswith("Once")
+    assert run("--n_tokens_to_generate", 511, "--prompt", "A", "--temperature", 1).returncode == 0  # all of n_ctx
+
+
+def test_released_models_are_downloaded_and_decoded(served, tmp_path):
+    prompt = "Alan Turing theorized"
+    args = ("--prompt", prompt, "--n_tokens_to_generate", 40, "--target_model_size", "1558M", "--K", 4,
+            "--temperature", 0, "--seed", 123, "--models_dir", tmp_path)  # fmt: skip
+    result = run(*args, GPT2_MODELS_URL=served)
+    assert result.returncode == 0, result.stderr
+    assert "124M drafts for 1558M" in result.stdout
+    assert text_of("Autoregressive Decode", result.stdout) == text_of("Speculative Decode", result.stdout)
+    assert "model.ckpt.data-00000-of-00001: 100%" in result.stderr  # a bar for each file
+    assert sorted(p.name for p in (tmp_path / "124M").iterdir()) == [
+        "checkpoint", "encoder.json", "hparams.json", "model.ckpt.data-00000-of-00001", "model.ckpt.index",
+        "model.ckpt.meta", "vocab.bpe",
+    ]  # fmt: skip
+    assert run(*args, GPT2_MODELS_URL="http://127.0.0.1:9").returncode == 0  # nothing is fetched twice
+
+
+# ---- Bad input: one line, exit code 2 ----
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["--K", -1], "--K is -1"),
+        (["--K", "four"], "invalid int value: 'four'"),
+        (["--n_tokens_to_generate", -5], "--n_tokens_to_generate is -5"),
+        (["--temperature", -0.1], "--temperature is -0.1"),
+        (["--temperature", "nan"], "--temperature is nan"),
+        (["--top_p", 0], "--top_p is 0.0"),
+        (["--top_p", 1.5], "--top_p is 1.5"),
+        (["--top_p", "nan"], "--top_p is nan"),
+        (["--top_k", -3], "--top_k is -3"),
+        (["--seed", -3], "--seed is -3"),
+        (["--target_model_size", "2B"], "unknown model size '2B'; there are"),
+        (["--draft_model_size", "../../etc"], "unknown model size '../../etc'"),
+        (["--n_tokens_to_generate", 600], "and 600 to generate are 6"),
+        (["--prompt", "half \udcd8"], "lone surrogate"),
+        (["--colour", "red"], "unrecognized arguments"),
+    ],
+)
+def test_bad_arguments(args, complaint):
+    assert complaint in fails(*args)
+
+
+def test_no_network(tmp_path):
+    line = fails("--target_model_size", "1558M", "--models_dir", tmp_path, "--models_url", "http://127.0.0.1:9")
+    assert "cannot fetch http://127.0.0.1:9/124M/" in line and "bundled pair" in line
+    assert [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".part"] == []
+
+
+@pytest.mark.parametrize("name", ["hparams.json", "encoder.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated"])
+def test_damaged_model_directory(tmp_path, name, damage):
+    write_model(tmp_path / "draft", n_layer=1)
+    shutil.copytree(tmp_path / "draft", tmp_path / "target")
+    path = tmp_path / "target" / name
+    size = path.stat().st_size
+    if damage == "missing":
+        path.unlink()
+    else:
+        os.truncate(path, 0 if damage == "empty" else size - 7)
+    line = fails("--models_dir", tmp_path)
+    assert str(tmp_path / "target") in line
+    if name.startswith("model.ckpt.data") and damage == "truncated":
+        assert f"{size:,}" in line and f"{size - 7:,}" in line
+
+
+def test_vocabularies_must_be_the_same(tmp_path):
+    write_model(tmp_path / "draft", n_layer=1, n_vocab=300)
+    write_model(tmp_path / "target", n_layer=1)
+    assert "differ in their vocabularies" in fails("--models_dir", tmp_path)
+
+
+@pytest.mark.parametrize("delay", [0, 0.1, 0.2, 0.4])
+def test_interrupt_leaves_no_traceback(delay):
+    args = ("--temperature", "1", "--n_tokens_to_generate", "500", "--prompt", "A")
+    process = subprocess.Popen(
+        [sys.executable, "main.py", *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stderr.read(1)  # the first progress bar
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in errors

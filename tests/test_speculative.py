@@ -1,0 +1,651 @@
+"""Speculative sampling is lossless, as a computation: every branch of the production code, against the target.
+
+First the published proof (Chen et al. 2023, Theorem 1; Leviathan et al. 2023, A.1), a test a step, then block
+verification, the options, the number of tokens per round, and the functions below: `logits_to_probs`, `max_fn`.
+p is the draft's distribution and q the target's; hypothesis draws both, with the zeros, ties and certainties that break
+careless code. What is compared is exact, so the only tolerance is for rounding.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from enumeration import output_distribution, total_variation
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from speculative import (
+    autoregressive_sampling,
+    logits_to_probs,
+    max_fn,
+    propose,
+    sample,
+    sampler,
+    speculative_sampling,
+    verify,
+    verify_block,
+)
+
+pytestmark = pytest.mark.filterwarnings("error")  # an overflow or 0 / 0 on the way is a mistake
+EXACT = 1e-12
+both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
+
+# Models
+
+
+class Table:
+    """A model whose rows are drawn: each prefix, all of its tokens, picks one. Every call is written down."""
+
+    def __init__(self, rows):
+        self.rows, self.calls = np.array(rows), []
+
+    def __call__(self, ids, n_rows=1):
+        ids = [int(token) for token in ids]
+        assert 1 <= n_rows <= len(ids), "a model can give a row for each prefix of ids, and must be asked for one"
+        self.calls.append((ids, n_rows))
+        return np.array([self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
+
+    def row(self, ids):
+        return self.rows[hash(tuple(ids)) % len(self.rows)]
+
+
+def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0)):
+    """Distributions of a few simple weights: zeros among them, and now and then all but one zero."""
+    weighted = st.lists(st.sampled_from(weights), min_size=n_vocab, max_size=n_vocab).filter(any)
+    certain = st.integers(0, n_vocab - 1).map(lambda token: np.eye(n_vocab)[token].tolist())
+    return st.one_of(weighted, weighted, weighted, certain).map(lambda w: np.array(w) / sum(w))
+
+
+@st.composite
+def pairs(draw, sizes=(1, 2, 3, 4), **kwargs):
+    """A row p of the draft and a row q of the target: independent, or equal, or without a token in common."""
+    n_vocab = draw(st.sampled_from(sizes))
+    q = draw(rows(n_vocab, **kwargs))
+    kind = draw(st.sampled_from(["independent", "independent", "independent", "equal", "disjoint"]))
+    if kind == "equal":
+        return q.copy(), q
+    if kind == "disjoint" and not q.all():
+        return (q == 0) / (q == 0).sum(), q
+    return draw(rows(n_vocab, **kwargs)), q
+
+
+@st.composite
+def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
+    """A draft and a target of 2 to 4 rows, which the contexts share, and a prompt of 1 to 3 tokens."""
+    n_vocab = draw(st.sampled_from(sizes))
+    p, q = zip(*draw(st.lists(pairs(sizes=[n_vocab], **kwargs), min_size=2, max_size=4)), strict=True)
+    prompt = draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=3))
+    return Table(p), Table(q), np.array(prompt)
+
+
+def product_of_conditionals(x, model, N, eos=None):
+    """The distribution that decoding must have, from its definition: q(x_1 | x) q(x_2 | x, x_1) ..."""
+    ways = {tuple(x.tolist()): 1.0}
+    for i in range(N):
+        ways = {
+            (*ids, *token): mass * conditional
+            for ids, mass in ways.items()
+            for token, conditional in (
+                [((), 1.0)]
+                if i > 0 and ids[-1] == eos
+                else [((t,), row_t) for t, row_t in enumerate(model.row(ids).tolist()) if row_t > 0]
+            )
+        }
+    return ways
+
+
+def assert_lossless(drawn, N, K, eos=None, **options):
+    draft, target, x = drawn
+    decoded = output_distribution(lambda rng: speculative_sampling(x, draft, target, N, K, rng, eos, **options))
+    assert total_variation(decoded, product_of_conditionals(x, target, N, eos)) < EXACT
+    return decoded
+
+
+def mass_where(outputs, condition):
+    return sum(mass for output, mass in outputs.items() if condition(*output))
+
+
+# The proof
+
+
+def one_draft(p, q):
+    """{(drafted token, how many accepted, first emitted token): probability} of a round with k = 1."""
+
+    def one_round(rng):
+        drafted, p_rows = propose(np.array([0]), Table([p]), 1, rng)
+        emitted = verify(drafted, p_rows, np.array([q, np.eye(len(q))[0]]), rng)
+        return drafted[0], len(emitted) - 1, emitted[0]
+
+    return output_distribution(one_round)
+
+
+@given(pairs())
+def test_step_1_a_token_is_drafted_with_probability_p(pair):
+    p, q = pair
+    for x in range(len(q)):
+        assert mass_where(one_draft(p, q), lambda drafted, *_, x=x: drafted == x) == pytest.approx(p[x], abs=EXACT)
+
+
+@given(pairs())
+def test_step_2_it_is_drafted_and_accepted_with_probability_min_p_q(pair):
+    p, q = pair
+    for x in range(len(q)):
+        accepted = mass_where(one_draft(p, q), lambda drafted, n, token, x=x: n == 1 and drafted == token == x)
+        assert accepted == pytest.approx(min(p[x], q[x]), abs=EXACT)  # p(x) min(1, q(x) / p(x))
+
+
+@given(pairs())
+def test_step_3_some_token_is_accepted_with_probability_1_minus_tv(pair):
+    p, q = pair
+    beta = mass_where(one_draft(p, q), lambda drafted, n, token: n == 1)  # Leviathan's, Theorem 3.5
+    assert beta == pytest.approx(np.minimum(p, q).sum(), abs=EXACT)
+    assert beta == pytest.approx(1 - np.abs(p - q).sum() / 2, abs=EXACT)
+    assert 1 - beta == pytest.approx(np.maximum(q - p, 0).sum(), abs=EXACT)  # what max_fn divides by, next
+
+
+@given(pairs())
+def test_step_4_after_a_rejection_the_token_is_drawn_from_the_residual(pair):
+    p, q = pair
+    assume(np.abs(p - q).sum() > EXACT)
+    rejected = mass_where(one_draft(p, q), lambda drafted, n, token: n == 0)
+    for x in range(len(q)):
+        added = mass_where(one_draft(p, q), lambda drafted, n, token, x=x: n == 0 and token == x)
+        assert added / rejected == pytest.approx(max_fn(q - p)[x], abs=EXACT)
+        assert added == pytest.approx(max(q[x] - p[x], 0), abs=EXACT)
+
+
+@given(pairs())
+def test_step_5_accepted_and_added_make_q(pair):
+    p, q = pair
+    for x in range(len(q)):
+        assert mass_where(one_draft(p, q), lambda drafted, n, token, x=x: token == x) == pytest.approx(q[x], abs=EXACT)
+
+
+@both_verifiers
+@pytest.mark.parametrize("K", [0, 1, 2, 3])
+@given(drawn=models())
+def test_step_6_a_round_completed_by_the_target_is_the_target(verifier, drawn, K):
+    """By induction: where i tokens are accepted, step 5 holds for the next one given these, that is for row i of q."""
+    draft, target, x = drawn
+
+    def completed_round(rng):
+        drafted, p = propose(x, draft, K, rng)
+        emitted = verifier(drafted, p, target(np.append(x, drafted), K + 1), rng)
+        assert 1 <= len(emitted) <= K + 1
+        assert emitted[:-1].tolist() == drafted[: len(emitted) - 1].tolist()  # an accepted prefix and one token more
+        return autoregressive_sampling(np.append(x, emitted), target, K + 1 - len(emitted), rng)
+
+    outputs = output_distribution(completed_round)
+    assert total_variation(outputs, product_of_conditionals(x, target, K + 1)) < EXACT
+
+
+@given(drawn=models(sizes=[1, 2, 3, 4]), N=st.integers(0, 4))
+def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_conditionals(drawn, N):
+    _, target, x = drawn
+    outputs = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng))
+    assert total_variation(outputs, product_of_conditionals(x, target, N)) < EXACT
+
+
+@both_verifiers
+@pytest.mark.parametrize("N", [1, 2, 3, 4])
+@pytest.mark.parametrize("K", [0, 1, 2, 3, 4])
+@given(drawn=models())
+def test_step_7b_speculative_sampling_is_the_same_distribution_q_e_d(verifier, drawn, N, K):
+    decoded = assert_lossless(drawn, N, K, verify=verifier)
+    x = drawn[-1].tolist()
+    assert all(len(ids) == len(x) + N and list(ids[: len(x)]) == x for ids in decoded)  # exactly N new tokens
+
+
+@both_verifiers
+@given(drawn=models(sizes=[4]), NK=st.sampled_from([(1, 4), (2, 1), (2, 4), (3, 1)]))
+def test_lossless_with_four_tokens(verifier, drawn, NK):
+    assert_lossless(drawn, *NK, verify=verifier)
+
+
+# Block verification: Sun et al. 2024, Algorithm 2
+
+
+@pytest.mark.parametrize("K", [1, 2, 3])
+@given(drawn=models())
+def test_block_keeps_a_drafted_prefix_with_probability_w(drawn, K):
+    """The lemma from which losslessness follows: the first i drafted tokens are kept, given these, as often as w_i."""
+    draft, target, x = drawn
+
+    def kept(rng):
+        drafted, p = propose(x, draft, K, rng)
+        return [*drafted, len(verify_block(drafted, p, target(np.append(x, drafted), K + 1), rng)) - 1]
+
+    outputs = output_distribution(kept)
+    for i in range(1, K + 1):
+        for prefix in itertools.product(range(len(target.rows[0])), repeat=i):
+            drafted_mass, w = 1.0, 1.0
+            for j, token in enumerate(prefix):
+                p, q = (model.row([*x.tolist(), *prefix[:j]])[token] for model in (draft, target))
+                drafted_mass, w = drafted_mass * p, min(1, w * q / p) if p > 0 else 0
+            kept_mass = mass_where(outputs, lambda *o, i=i, prefix=prefix: o[:i] == prefix and o[-1] >= i)
+            assert kept_mass == pytest.approx(drafted_mass * w, abs=EXACT)
+
+
+def expected_tokens(verifier, draft, target, x, K):
+    """Tokens that one round emits, on average."""
+
+    def n_emitted(rng):
+        drafted, p = propose(x, draft, K, rng)
+        return len(verifier(drafted, p, target(np.append(x, drafted), K + 1), rng))
+
+    return sum(n * mass for (n,), mass in output_distribution(n_emitted).items())
+
+
+@pytest.mark.parametrize("K", [0, 1, 2, 3])
+@given(drawn=models())
+def test_block_never_accepts_less_on_average(drawn, K):
+    token_by_token, block = (expected_tokens(verifier, *drawn, K) for verifier in (verify, verify_block))
+    assert block > token_by_token - EXACT
+    if K < 2:
+        assert block == pytest.approx(token_by_token, abs=EXACT)  # a block of one token is a token
+
+
+def test_block_accepts_more_in_the_papers_example():
+    """Sun et al. 2024: two letters, K = 2. 10/9 drafted tokens accepted token by token, 11/9 as a block."""
+    draft, target, x = Table([[2 / 3, 1 / 3]]), Table([[1 / 3, 2 / 3]]), np.array([0])
+    assert expected_tokens(verify, draft, target, x, 2) - 1 == pytest.approx(10 / 9, abs=EXACT)
+    assert expected_tokens(verify_block, draft, target, x, 2) - 1 == pytest.approx(11 / 9, abs=EXACT)
+
+
+# How many tokens a round emits
+
+
+@pytest.mark.parametrize("K", [0, 1, 2, 3, 4])
+@given(pair=pairs(sizes=[3, 2, 1]))
+def test_expected_tokens_per_round(pair, K):
+    """(1 - alpha^(K+1)) / (1 - alpha), Leviathan et al. 2023, eq. 1, where the context does not matter."""
+    p, q = pair
+    alpha = np.minimum(p, q).sum()
+    expected = sum(alpha**i for i in range(K + 1))  # the same, and K + 1 at alpha = 1
+    assert expected_tokens(verify, Table([p]), Table([q]), np.array([0]), K) == pytest.approx(expected, abs=1e-11)
+
+
+# The options
+
+
+logit_rows = st.lists(st.integers(-3, 3), min_size=3, max_size=3)
+settings_of_a_sampler = st.fixed_dictionaries(
+    {
+        "temperature": st.sampled_from([0, 1e-6, 0.5, 1, 2, 1e6]),
+        "top_k": st.integers(0, 3),
+        "top_p": st.sampled_from([1e-9, 0.3, 0.5, 0.9, 1]),
+    }
+)
+
+
+@both_verifiers
+@given(
+    logits=st.lists(st.tuples(logit_rows, logit_rows), min_size=1, max_size=3),
+    of_draft=settings_of_a_sampler,
+    of_target=settings_of_a_sampler,
+    K=st.integers(0, 3),
+)
+def test_lossless_under_any_settings_of_draft_and_target(verifier, logits, of_draft, of_target, K):
+    draft_logits, target_logits = zip(*logits, strict=True)
+    draft, target, x = sampler(Table(draft_logits), **of_draft), sampler(Table(target_logits), **of_target), [0, 2]
+    decoded = output_distribution(lambda rng: speculative_sampling(x, draft, target, 3, K, rng, verify=verifier))
+    plain = output_distribution(lambda rng: autoregressive_sampling(x, target, 3, rng))
+    same_rows = Table(logits_to_probs(np.array(target_logits), **of_target))
+    assert total_variation(decoded, plain) < EXACT
+    assert total_variation(decoded, product_of_conditionals(np.array(x), same_rows, 3)) < EXACT
+
+
+@both_verifiers
+@given(logits=st.lists(st.tuples(logit_rows, logit_rows), min_size=1, max_size=3), K=st.integers(0, 4))
+def test_temperature_0_is_the_greedy_path(verifier, logits, K):
+    draft, target = (Table(table) for table in zip(*logits, strict=True))
+    greedy = [1]
+    for _ in range(3):
+        greedy.append(int(np.argmax(target.row(greedy))))  # the first of equal ones
+    for of_draft in ({"temperature": 0}, {}):  # a draft that is sampled changes nothing
+        decoded = output_distribution(
+            lambda rng, of_draft=of_draft: speculative_sampling(
+                [1], sampler(draft, **of_draft), sampler(target, temperature=0), 3, K, rng, verify=verifier
+            )
+        )
+        assert list(decoded) == [tuple(greedy)]
+    assert autoregressive_sampling([1], sampler(target, temperature=0), 3).tolist() == greedy
+
+
+@both_verifiers
+@pytest.mark.parametrize("N", [1, 2, 4])
+@given(drawn=models(), K=st.integers(1, 4))
+def test_lossless_with_eos_and_nothing_after_it(verifier, drawn, N, K):
+    _, target, x = drawn
+    decoded = assert_lossless(drawn, N, K, eos=0, verify=verifier)  # the prompt may hold it as well
+    for ids in decoded:
+        new = ids[len(x) :]
+        assert 0 not in new[:-1]
+        assert len(new) == N or new[-1] == 0
+    plain = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng, eos=0))
+    assert total_variation(decoded, plain) < EXACT
+
+
+@both_verifiers
+@given(
+    drawn=models(),
+    N=st.sampled_from([4, 3, 2, 1]),
+    K=st.integers(1, 4),
+    ks=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+)
+def test_lossless_with_any_schedule(verifier, drawn, N, K, ks):
+    """k may depend on all that happened in the last round: here it is picked by a hash of it."""
+    asked_with = []
+
+    def schedule(last):
+        asked_with.append(last)
+        happened = () if last is None else (*last.drafted.tolist(), *last.emitted.tolist())
+        return ks[hash(happened) % len(ks)]
+
+    assert_lossless(drawn, N, K, verify=verifier, schedule=schedule)
+
+    rounds, asked_with[:] = [], []
+    draft, target, x = drawn
+    rng = np.random.default_rng(0)
+    speculative_sampling(x, draft, target, N, K, rng, verify=verifier, schedule=schedule, on_round=rounds.append)
+    assert asked_with[0] is None  # and then every round but the last
+    assert all(a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True))
+
+
+@both_verifiers
+@given(drawn=models(), N=st.sampled_from([4, 3, 2, 1]), K=st.integers(1, 4), threshold=st.sampled_from([0.3, 0.5, 0.7]))
+@pytest.mark.parametrize(
+    "stop",
+    [
+        lambda threshold: lambda row, token: row.max() < threshold,  # the draft is unsure
+        lambda threshold: lambda row, token: row[token] < threshold,  # the draft is unsure of this token
+        lambda threshold: lambda row, token: token == 0,  # for example the end of the text
+        lambda threshold: lambda row, token: True,
+    ],
+)
+def test_lossless_with_any_stop(verifier, stop, drawn, N, K, threshold):
+    assert_lossless(drawn, N, K, verify=verifier, stop=stop(threshold))
+
+
+@given(drawn=models(), K=st.integers(0, 4), token=st.integers(0, 3), seed=st.integers(0, 9))
+def test_propose_ends_with_the_token_that_stopped_it(drawn, K, token, seed):
+    draft, _, x = drawn
+    asked = []
+
+    def stop(row, t):
+        asked.append((row.tolist(), int(t)))
+        return t == token
+
+    freely, freely_p = propose(x, draft, K, np.random.default_rng(seed))
+    drafted, p = propose(x, draft, K, np.random.default_rng(seed), stop)
+    n = freely.tolist().index(token) + 1 if token in freely else K
+    assert len(freely) == K
+    assert drafted.tolist() == freely[:n].tolist()
+    assert np.array_equal(p, freely_p[:n])
+    assert asked == [(p[i].tolist(), drafted[i]) for i in range(n)]
+
+
+# The loop
+
+
+def decode(drawn, N, K, seed, **options):
+    """With a real generator, and the calls of the models as a record of it."""
+    draft, target, x = drawn
+    draft.calls.clear()
+    target.calls.clear()
+    rounds = []
+    ids = speculative_sampling(x, draft, target, N, K, np.random.default_rng(seed), on_round=rounds.append, **options)
+    return ids, rounds
+
+
+@both_verifiers
+@given(drawn=models(sizes=[1, 2, 4]), N=st.integers(0, 9), K=st.integers(0, 12), seed=st.integers(0, 9))
+def test_rounds_are_what_happened(verifier, drawn, N, K, seed):
+    draft, target, x = drawn
+    ids, rounds = decode(drawn, N, K, seed, verify=verifier)
+    assert ids.dtype.kind == "i" and ids.shape == (len(x) + N,)
+    assert ids.tolist() == [*x.tolist(), *(t for r in rounds for t in r.emitted.tolist())]
+    assert len(target.calls) == len(rounds)  # one pass a round, however many tokens
+    assert len(draft.calls) == sum(len(r.drafted) for r in rounds)  # and no row that is not used
+    n = len(x)
+    for r, (seen, n_rows) in zip(rounds, target.calls, strict=True):
+        k = len(r.drafted)
+        assert k == min(K, len(x) + N - n - 1)  # as many as could still be wanted
+        assert n_rows == len(r.q) == k + 1 and len(r.p) == k
+        assert seen == [*ids[:n].tolist(), *r.drafted.tolist()]
+        for i in range(k):
+            assert np.array_equal(r.p[i], draft.row(seen[: n + i]))
+        for i in range(k + 1):
+            assert np.array_equal(r.q[i], target.row(seen[: n + i]))
+        assert 1 <= len(r.emitted) <= k + 1
+        n += len(r.emitted)
+
+
+@both_verifiers
+@given(drawn=models(sizes=[1, 2, 4]), N=st.integers(0, 9), seed=st.integers(0, 9))
+def test_K_0_is_the_autoregressive_loop(verifier, drawn, N, seed):
+    """Not only in distribution: draw for draw, and no call of the draft."""
+    draft, target, x = drawn
+    ids, rounds = decode(drawn, N, 0, seed, verify=verifier)
+    calls, plain_rounds = target.calls.copy(), []
+    plain = autoregressive_sampling(x, target, N, np.random.default_rng(seed), on_round=plain_rounds.append)
+    assert ids.tolist() == plain.tolist()
+    assert not draft.calls and calls == target.calls[len(calls) :]
+    for a, b in zip(rounds, plain_rounds, strict=True):
+        assert len(a.drafted) == len(b.drafted) == len(a.p) == len(b.p) == 0
+        assert np.array_equal(a.q, b.q) and np.array_equal(a.emitted, b.emitted)
+
+
+def test_an_equal_draft_is_always_accepted():
+    model = Table([[0.5, 0.25, 0.25], [0, 0.5, 0.5]])
+    for verifier in (verify, verify_block):
+        _, rounds = decode((model, Table(model.rows), np.array([0])), 50, 4, seed=0, verify=verifier)
+        assert [len(r.emitted) for r in rounds] == [5] * 10
+
+
+def test_a_disjoint_draft_is_never_accepted():
+    draft, target = Table([[0.5, 0.5, 0, 0]]), Table([[0, 0, 0.5, 0.5]])
+    for verifier in (verify, verify_block):
+        _, rounds = decode((draft, target, np.array([0])), 7, 4, seed=0, verify=verifier)
+        assert [len(r.emitted) for r in rounds] == [1] * 7
+
+
+def test_without_a_generator_it_draws_its_own():
+    model = Table([[0.5, 0.5]])
+    for decode_50 in (
+        lambda: autoregressive_sampling([0], model, 50),
+        lambda: speculative_sampling([0], model, model, 50, 4),
+    ):
+        assert decode_50().shape == (51,)
+        assert decode_50().tolist() != decode_50().tolist()
+
+
+def test_the_callers_prompt_is_left_alone():
+    x, model = np.array([0, 1]), Table([[0.5, 0.5]])
+    for ids in (autoregressive_sampling(x, model, 3), speculative_sampling(x, model, model, 3, 2)):
+        ids[:] = 7
+        assert x.tolist() == [0, 1]
+
+
+# From logits to probabilities
+
+
+def naive_probs(logits, temperature, top_k, top_p):
+    """One row, by the definitions, token by token."""
+    scale = [np.exp((logit - max(logits)) / temperature) for logit in logits]
+    probs = [s / sum(scale) for s in scale]
+    order = sorted(range(len(probs)), key=lambda token: (-probs[token], token))
+    kept = order[:top_k] if top_k else order
+    mass = sum(probs[token] for token in kept)
+    nucleus, reached, nearest = [], 0.0, np.inf
+    for token in kept:
+        nucleus.append(token)
+        reached += probs[token] / mass
+        nearest = min(nearest, abs(reached - top_p))
+        if reached >= top_p < 1:
+            break
+    total = sum(probs[token] for token in nucleus)
+    return [probs[token] / total if token in nucleus else 0.0 for token in range(len(probs))], nearest
+
+
+@given(
+    logits=st.lists(st.integers(-3, 3) | st.floats(-30, 30), min_size=1, max_size=8),
+    temperature=st.floats(0.05, 20),
+    top_k=st.integers(0, 10),
+    top_p=st.floats(0.01, 1),
+)
+def test_logits_to_probs_is_its_definition(logits, temperature, top_k, top_p):
+    for settings in itertools.product([temperature], [0, top_k], [1, top_p]):
+        expected, nearest = naive_probs(logits, *settings)
+        assume(settings[2] == 1 or nearest > 1e-9)  # where rounding decides which side of top_p a token is on
+        probs = logits_to_probs(np.array([logits, logits[::-1]]), *settings)
+        assert probs[0] == pytest.approx(expected, abs=EXACT)
+        assert (probs[0] > 0).tolist() == [e > 0 for e in expected]
+        assert probs.sum(axis=-1) == pytest.approx(1, abs=1e-15 * (1 + len(logits)))
+
+
+def test_rows_are_independent_and_the_logits_are_left_alone():
+    logits = np.random.default_rng(0).normal(size=(4, 9))
+    before = logits.copy()
+    for settings in ({}, {"temperature": 0}, {"temperature": 0.7, "top_k": 5, "top_p": 0.8}):
+        together = logits_to_probs(logits, **settings)
+        assert np.array_equal(together, np.concatenate([logits_to_probs(row[None], **settings) for row in logits]))
+        assert np.array_equal(logits, before)
+        assert together.shape == (4, 9) and together.dtype == np.float64
+        assert logits_to_probs(logits.astype(np.float32), **settings).dtype == np.float64
+
+
+def test_the_token_that_crosses_top_p_is_kept():
+    logits = np.log([[0.125, 0.5, 0.25, 0.125]])  # powers of two: these are exact
+
+    def keep(top_p, top_k=0):
+        return np.flatnonzero(logits_to_probs(logits, top_k=top_k, top_p=top_p)).tolist()
+
+    assert keep(0.5) == [1]  # reached: nothing more
+    assert keep(0.51) == [1, 2]
+    assert keep(0.75) == [1, 2]
+    assert keep(0.76) == [0, 1, 2]  # of the two equal ones the lower id
+    assert keep(0.875) == [0, 1, 2]
+    assert keep(0.876) == keep(1) == [0, 1, 2, 3]
+    assert keep(1e-300) == [1]
+    assert keep(0.66, top_k=2) == [1]  # after top_k the first has 2/3 of the mass
+    assert keep(0.67, top_k=2) == [1, 2]
+
+
+def test_ties_go_to_the_lower_ids():
+    logits = np.array([[1.0, 3.0, 3.0, 3.0, 0.0]])
+    assert logits_to_probs(logits, temperature=0).tolist() == [[0, 1, 0, 0, 0]]
+    assert logits_to_probs(logits, top_k=2).tolist() == [[0, 0.5, 0.5, 0, 0]]
+    assert logits_to_probs(logits, top_p=0.1).tolist() == [[0, 1, 0, 0, 0]]
+    many = np.random.default_rng(0).integers(0, 2, size=(1, 999))  # as many as an unstable sort would shuffle
+    assert np.flatnonzero(logits_to_probs(many, top_k=9)).tolist() == np.flatnonzero(many)[:9].tolist()
+
+
+def test_extreme_temperatures():
+    logits = np.array([[-300.0, 700.0, 700.0, 699.999], [0.0, -1e30, 1e30, 3.0]])
+    assert logits_to_probs(logits, temperature=0).tolist() == [[0, 1, 0, 0], [0, 0, 1, 0]]
+    for cold in (1e-6, 1e-300, 5e-324):  # a tie stays one, at any temperature but 0
+        assert logits_to_probs(logits, temperature=cold).tolist() == [[0, 0.5, 0.5, 0], [0, 0, 1, 0]]
+    assert logits_to_probs(logits[:1], temperature=1e6) == pytest.approx(np.full((1, 4), 0.25), abs=1e-3)
+    assert logits_to_probs([[0.0, -np.inf]]).tolist() == [[1, 0]]  # a token that was forbidden
+
+
+def test_sampler_passes_everything_on():
+    network = Table([[1.0, 2.0, 3.0], [3.0, 2.0, 0.0]])
+    model = sampler(network, 0.5, 2, 0.9)
+    assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(network([0, 1, 2], 3), 0.5, 2, 0.9))
+    assert model([0, 1]).shape == (1, 3)
+
+
+# max_fn
+
+
+def test_max_fn():
+    assert max_fn(np.array([0.25, -0.5, 0.0, 0.75])).tolist() == [0.25, 0, 0, 0.75]
+    assert max_fn(np.array([-1.0, 3.0, 1.0])).tolist() == [0, 0.75, 0.25]
+    assert max_fn(np.array([5e-324, 0, 5e-324])).tolist() == [0.5, 0, 0.5]
+    x = np.array([1.0, -1.0])
+    assert max_fn(x) is not x and x.tolist() == [1, -1]
+    for nothing in ([0.0, 0.0], [-1.0, 0.0]):
+        with pytest.raises(ValueError, match="positive"):
+            max_fn(np.array(nothing))
+
+
+# Numerical edges
+
+EXTREME = (0, 1, 2, 1 - 2**-53, 1 + 2**-52, 2**-53, 1e-17, 1e-300, 5e-324)
+
+
+@both_verifiers
+@given(drawn=models(weights=EXTREME), K=st.integers(1, 3))
+def test_lossless_with_probabilities_at_the_edge_of_float64(verifier, drawn, K):
+    assert_lossless(drawn, 3, K, verify=verifier)
+
+
+@both_verifiers
+@pytest.mark.parametrize("K", [1, 2, 3])
+@given(drawn=models(sizes=[3, 2]), data=st.data())
+def test_lossless_when_p_and_q_differ_by_rounding(verifier, drawn, K, data):
+    """As those of one model do that was evaluated in two ways. The residual then is rounding error, or nothing."""
+    _, target, x = drawn
+    away = data.draw(st.lists(st.sampled_from([-1, 0, 1]), min_size=target.rows.size, max_size=target.rows.size))
+    directions = np.where(target.rows > 0, np.array(away).reshape(target.rows.shape), 0)
+    draft = Table(np.where(directions == 0, target.rows, np.nextafter(target.rows, directions * 2.0)))
+    assert_lossless((draft, target, x), 3, K, verify=verifier)
+    assert_lossless((target, draft, x), 3, K, verify=verifier)
+
+
+class Unlucky:
+    """A generator whose every coin is as large as it gets."""
+
+    def random(self):
+        return 1 - 2**-53
+
+    def choice(self, n, p):
+        return np.random.default_rng(0).choice(n, p=p)  # which checks p
+
+
+@both_verifiers
+@pytest.mark.parametrize("K", [1, 2])
+def test_a_rejection_with_no_residual_left_is_drawn_from_q(verifier, K):
+    p = np.array([0.25, 0.0, 0.75])
+    q = np.nextafter(p, 0)  # below p wherever p is: rejected by a large coin, and q - p has nothing positive
+    emitted = verifier(np.full(K, 2), np.tile(p, (K, 1)), np.tile(q, (K + 1, 1)), Unlucky())
+    assert q[emitted[-1]] > 0
+    with pytest.raises(ValueError, match="positive"):
+        max_fn(q - p)
+
+
+@both_verifiers
+def test_a_coin_of_1_never_rejects_what_q_likes_more(verifier):
+    p, q = np.array([0.25, 0.75]), np.array([0.5, 0.5])
+    assert verifier(np.array([0]), p[None], np.array([q, [1, 0]]), Unlucky()).tolist() == [0, 0]
+
+
+@both_verifiers
+def test_a_coin_of_0_never_accepts_what_q_forbids(verifier):
+    class Lucky(Unlucky):
+        def random(self):
+            return 0.0
+
+    p, q = np.array([0.5, 0.5]), np.array([0.0, 1.0])
+    assert verifier(np.array([0]), p[None], np.array([q, q]), Lucky()).tolist() == [1]
+    assert verifier(np.array([0, 1]), np.array([p, p]), np.array([q, q, q]), Lucky()).tolist() == [1]
+
+
+@both_verifiers
+@example(N=0, K=0)
+@example(N=0, K=3)
+@given(N=st.integers(0, 5), K=st.integers(0, 9))
+def test_a_vocabulary_of_one(verifier, N, K):
+    certain = Table([[1.0]])
+    assert speculative_sampling([0], certain, certain, N, K, verify=verifier).tolist() == [0] * (N + 1)
+    assert sampler(certain, temperature=0.3, top_k=1, top_p=0.5)([0]).tolist() == [[1]]
+
+
+@both_verifiers
+def test_a_round_with_no_draft_is_a_draw_from_the_target(verifier):
+    q = np.array([[0.25, 0.0, 0.75]])
+    nothing = np.empty(0, dtype=int), np.empty((0, 3))
+    assert output_distribution(lambda rng: verifier(*nothing, q, rng)) == {(0,): 0.25, (2,): 0.75}
+    assert output_distribution(lambda rng: sample(q[0], rng)) == {(0,): 0.25, (2,): 0.75}
