@@ -6,6 +6,8 @@ OpenAI's released GPT-2 runs, after a download (6.2 GB, and 0.5 GB for the 124M 
 examples:
   python main.py --K 4
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
+  python main.py --draft lookup --K 8
+  python main.py --K 8 --schedule adaptive
   python main.py --target_model_size 1558M --K 4 --prompt "Alan Turing theorized that computers would one day become"
 """
 
@@ -16,16 +18,24 @@ if __name__ == "__main__":  # before the imports, which take longer than some pe
     signal.signal(signal.SIGINT, lambda *_: (os.write(2, b"\nInterrupted.\n"), os._exit(130)))
 
 import argparse
+import os
+import re
 import sys
 import time
 
 import numpy as np
 from tqdm import tqdm
 
+from drafts import NGram, Online, early_exit, log_probs, lookup, ngram, not_found
 from gpt2 import GPT2
+from schedules import Overheard, Timed, adaptive, draft_confidence, heuristic, measured, target_confidence
 from speculative import autoregressive_sampling, sampler, speculative_sampling, verify, verify_block
+from theory import beta, expected_tokens
 from utils import BUNDLED, MODELS_DIR, RELEASED, load_encoder_hparams_and_params
 
+EOT = "<|endoftext|>"
+ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}
+SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 PROMPT = "Once upon a time there was a king who had three sons"
 
 
@@ -40,10 +50,22 @@ def arguments(argv):
     add("--target_model_size", metavar="SIZE", help="the large model that checks, and whose text it is: likewise")
     add("--models_dir", default=MODELS_DIR, metavar="DIR", help="where models are, and are downloaded to (%(default)s)")
     add("--models_url", metavar="URL", help="where to download from (OpenAI, or the variable GPT2_MODELS_URL)")
-    add("--K", type=int, default=4, help="how many tokens to draft per round (%(default)s)")
+    how = "what guesses: a model (of --draft_model_size), unigram, bigram, ngram (of order 3), online (n-grams of the "
+    how += "text so far), lookup (in the text so far), or early-exit:L, the target's first L layers (%(default)s)"
+    add("--draft", type=draft_name, default="model", help=how)
+    how = "a text to fit unigram, bigram or ngram on (the bundled models have tables of their own)"
+    add("--draft_corpus", metavar="FILE", help=how)
+    add("--K", type=int, default=4, help="how many tokens to draft per round, at most (%(default)s)")
+    how = "how many of the K to draft in which round: see schedules.py (%(default)s)"
+    add("--schedule", choices=SCHEDULES, default="fixed", help=how)
+    how = "the probability from which on target-confidence (0.5) and draft-confidence (0.4) go on drafting"
+    add("--threshold", type=float, metavar="P", help=how)
     add("--temperature", type=float, default=0.0, metavar="T", help="0: the likeliest token; 1: sample (%(default)s)")
     add("--top_k", type=int, default=0, metavar="k", help="sample among the k likeliest; 0: among all (%(default)s)")
     add("--top_p", type=float, default=1.0, metavar="p", help="sample among the fewest that have mass p (%(default)s)")
+    how = "above 1: tokens that have occurred become less likely (CTRL's penalty) (%(default)s)"
+    add("--repetition_penalty", type=float, default=1.0, metavar="r", help=how)
+    add("--eos", action="store_true", help=f"stop after {EOT}")
     how = "check drafted tokens one by one (Chen et al. 2023) or jointly (Sun et al. 2024) (%(default)s)"
     add("--verify", choices=("token", "block"), default="token", help=how)
     add("--seed", type=int, default=123, help="of the random generator, for both loops (%(default)s)")
@@ -59,6 +81,16 @@ def arguments(argv):
         fail(f"--top_k is {args.top_k}; it takes 0 or more")
     if not 0 < args.top_p <= 1:
         fail(f"--top_p is {args.top_p}; it takes a number above 0, up to 1")
+    if args.threshold is not None and not 0 <= args.threshold <= 1:
+        fail(f"--threshold is {args.threshold}; it takes a probability, 0 to 1")
+    if args.threshold is not None and not args.schedule.endswith("-confidence"):
+        fail(f"--threshold is for target-confidence and draft-confidence, and --schedule is {args.schedule}")
+    if args.draft_corpus is not None and args.draft not in ORDERS:
+        fail(f"--draft_corpus is for --draft {', '.join(ORDERS)}, and --draft is {args.draft}")
+    if args.draft_model_size is not None and args.draft != "model":
+        fail(f"--draft_model_size is for --draft model, and --draft is {args.draft}")
+    if not 0 < args.repetition_penalty < np.inf:
+        fail(f"--repetition_penalty is {args.repetition_penalty}; it takes a number above 0")
     if args.seed < 0:
         fail(f"--seed is {args.seed}; it takes 0 or more")
 
@@ -66,6 +98,14 @@ def arguments(argv):
     args.draft_model_size = args.draft_model_size or ("124M" if released else "draft")
     args.target_model_size = args.target_model_size or ("1558M" if released else "target")
     return args
+
+
+def draft_name(name):
+    if not re.fullmatch(rf"model|online|lookup|early-exit:[0-9]+|{'|'.join(ORDERS)}", name):
+        raise argparse.ArgumentTypeError(
+            f"{name!r} is none of model, {', '.join(ORDERS)}, online, lookup, early-exit:L"
+        )
+    return name
 
 
 def fail(message):
@@ -82,22 +122,30 @@ def main(argv=None):
 
 
 def run(args):
-    draft_encoder, draft_hparams, draft_params = load(args.draft_model_size, args)
+    drafting = load(args.draft_model_size, args) if args.draft == "model" else None
     encoder, hparams, params = load(args.target_model_size, args)
-    if draft_encoder.ids != encoder.ids:
+    if drafting and drafting[0].ids != encoder.ids:
         fail(f"{args.draft_model_size} and {args.target_model_size} differ in their vocabularies, and must not")
-    N, n_ctx = args.n_tokens_to_generate, min(hparams["n_ctx"], draft_hparams["n_ctx"])
-    x = np.array(encoder.encode(args.prompt) or [encoder.ids["<|endoftext|>"]])
+    N, n_ctx = args.n_tokens_to_generate, min(hparams["n_ctx"], drafting[1]["n_ctx"] if drafting else hparams["n_ctx"])
+    x = np.array(encoder.encode(args.prompt) or [encoder.ids[EOT]])
     if len(x) + N > n_ctx:
         fail(f"a prompt of {len(x)} tokens and {N} to generate are {len(x) + N}, and the models take {n_ctx} at most")
 
-    networks = GPT2(draft_params, draft_hparams), GPT2(params, hparams)
-    draft_model, target_model = (sampler(net, args.temperature, args.top_k, args.top_p) for net in networks)
+    target = GPT2(params, hparams)
+    draft = GPT2(drafting[2], drafting[1]) if drafting else other_draft(args, encoder, target)
+    heard = Overheard(draft), Overheard(target)
+    draft_model, target_model = (
+        Timed(sampler(net, args.temperature, args.top_k, args.top_p, args.repetition_penalty)) for net in heard
+    )
+    if args.draft == "lookup":
+        draft_model = Timed(draft)  # certain, or not at all: no temperature changes that
     rounds = []
 
     def decode(N, title, sampling, *models, **options):
-        for net in networks:
-            net.forget()
+        for net in (draft, target):
+            if isinstance(net, GPT2):
+                net.forget()
+        draft_model.seconds = target_model.seconds = 0.0
         with tqdm(total=N, desc=title, unit="token", leave=False) as bar:
             rounds.clear()
             begun = time.perf_counter()
@@ -107,32 +155,85 @@ def run(args):
             )  # fmt: skip
             return ids, time.perf_counter() - begun
 
-    speculation = dict(K=args.K, verify=verify_block if args.verify == "block" else verify)
+    ending = dict(eos=encoder.ids[EOT] if args.eos else None)
+    speculation = dict(K=args.K, verify=verify_block if args.verify == "block" else verify) | ending
+    speculation |= schedule_and_stop(args, *heard, measured(draft_model, target_model))
     loops = [
-        ("Autoregressive Decode", autoregressive_sampling, (target_model,), {}),
+        ("Autoregressive Decode", autoregressive_sampling, (target_model,), ending),
         ("Speculative Decode", speculative_sampling, (draft_model, target_model), speculation),
     ]
     for _, sampling, models, options in loops:  # the first touch of the weights is loading, not decoding
         decode(min(N, 8), "Warming up", sampling, *models, **options)
-    seconds, texts = [], []
+    seconds, texts, n_new = [], [], []
     for title, sampling, models, options in loops:
         ids, t = decode(N, title, sampling, *models, **options)
         seconds.append(t)
+        n_new.append(len(ids) - len(x))
         texts.append(encoder.decode(ids if args.prompt else ids[1:]))
         print(f"\n{title}\n{'-' * len(title)}\nTime = {t:.2f}s\nText = {texts[-1]}", flush=True)
 
     n_drafted = sum(len(r.drafted) for r in rounds)
     n_accepted = sum(len(r.emitted) - 1 for r in rounds)
+    busy = draft_model.seconds, target_model.seconds
+    shares = [100 * t / seconds[1] for t in (*busy, seconds[1] - sum(busy))]
+    prediction = predicted(rounds, draft_model, target_model)
+    drafter = args.draft_model_size if args.draft == "model" else args.draft
     print(f"""
-models            {args.draft_model_size} drafts for {args.target_model_size}
-tokens per second {N / seconds[0]:.1f} autoregressive, {N / seconds[1]:.1f} speculative
-speedup           {seconds[0] / seconds[1]:.2f}
+models            {drafter} drafts for {args.target_model_size}
+tokens per second {n_new[0] / seconds[0]:.1f} autoregressive, {n_new[1] / seconds[1]:.1f} speculative
+speedup           {seconds[0] / seconds[1] * n_new[1] / max(n_new[0], 1):.2f}, {prediction}
+time              {shares[0]:.0f} % draft, {shares[1]:.0f} % target, {shares[2]:.0f} % the rest
 acceptance rate   {n_accepted / max(n_drafted, 1):.2f} of {n_drafted} drafted tokens
-tokens per round  {N / max(len(rounds), 1):.2f}, with K = {args.K}""")
+tokens per round  {n_new[1] / max(len(rounds), 1):.2f}, with K = {args.K}, {args.schedule}""")
     if args.temperature == 0:
         print(f"same text         {'yes' if texts[0] == texts[1] else 'NO: a bug, or a BLAS with a near-tie'}")
     else:
         print("same text         no, and it need not be: two samples from one distribution (0 is greedy, and the same)")
+
+
+def other_draft(args, encoder, target):
+    """The draft that is not --draft model: a network, to which the temperature applies (but for lookup, a model)."""
+    n_vocab = len(encoder.ids)
+    if args.draft.startswith("early-exit"):
+        return early_exit(target, int(args.draft.split(":")[1]))
+    if args.draft == "lookup":
+        return lookup(n_vocab)
+    if args.draft == "online":
+        return log_probs(Online(n_vocab))
+    if args.draft_corpus is not None:
+        with open(args.draft_corpus, encoding="utf-8") as f:
+            texts = [encoder.encode(text.strip("\n")) for text in f.read().split(EOT)]
+        return log_probs(ngram([id for text in texts for id in [*text, encoder.ids[EOT]]], n_vocab, ORDERS[args.draft]))
+    table = NGram.load(os.path.join(MODELS_DIR, "ngrams.npz"), ORDERS[args.draft])
+    if table.n_vocab != n_vocab:
+        fail(f"the bundled tables are for the bundled models; fit --draft {args.draft} with --draft_corpus FILE")
+    return log_probs(table)
+
+
+def schedule_and_stop(args, draft, target, costs):
+    """What `speculative_sampling` takes to follow --schedule."""
+    greedy, threshold = args.temperature == 0, {} if args.threshold is None else {"threshold": args.threshold}
+    if args.schedule == "draft-confidence":
+        rows = draft.rows if greedy and args.draft != "lookup" else None
+        return {"stop": draft_confidence(**threshold, rows=rows)}
+    schedule = {
+        "fixed": None,
+        "target-confidence": target_confidence(args.K, **threshold, rows=target.rows if greedy else None),
+        "heuristic": heuristic(args.K),
+        "adaptive": adaptive(args.K, costs),
+    }[args.schedule]
+    return {"schedule": schedule, "stop": not_found if args.draft == "lookup" else None}
+
+
+def predicted(rounds, draft, target):
+    """The speedup by theory.py, from each round's k, alpha over all verified positions, and what a step takes."""
+    ks = np.array([len(r.drafted) for r in rounds], dtype=int)
+    if not ks.any():
+        return "1.00 predicted: nothing was drafted"
+    alpha = np.mean([b for r in rounds if len(r.p) for b in beta(r.p, r.q[:-1])[: len(r.emitted)]])
+    c, v = measured(draft, target)(max(ks))
+    gain = expected_tokens(alpha, ks).sum() / (ks * c + v[ks]).sum()
+    return f"{gain:.2f} predicted by alpha = {alpha:.2f}, c = {c:.2f}, v = {v[-1]:.2f}"
 
 
 def load(size, args):

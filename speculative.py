@@ -79,13 +79,43 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     return probs
 
 
-def sampler(network, temperature=1.0, top_k=0, top_p=1.0):
-    """Make a model of a network: `network(ids, n_rows) -> logits`, then `logits_to_probs`.
+def penalised(logits, ids, penalty):
+    """Make tokens that have occurred less likely: CTRL's repetition penalty (Keskar et al. 2019, section 4.1).
+
+    Parameters
+    ----------
+    logits : float [n_rows, n_vocab]
+        After each of the last n_rows prefixes of ids.
+    ids : int [n]
+    penalty : float > 0
+        For the tokens of the row's own prefix, positive logits are divided by it and negative ones multiplied. So a
+        drafted token counts in the rows after it, and in no other: as if the rows had been computed one by one.
+
+    Returns
+    -------
+    float [n_rows, n_vocab]
+    """
+    n, (n_rows, n_vocab) = len(ids), np.shape(logits)
+    first = np.full(n_vocab, n)  # the position where each token is met first
+    first[np.asarray(ids)[::-1]] = np.arange(n)[::-1]  # (what is assigned last stays)
+    seen = first < np.arange(n - n_rows + 1, n + 1)[:, None]  # [n_rows, n_vocab]
+    return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def sampler(network, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0):
+    """Make a model of a network: `network(ids, n_rows) -> logits`, then `penalised`, then `logits_to_probs`.
 
     Losslessness is with respect to these rows, so draft and target may well be given different settings: the output
     follows the target's. Equal settings are only the ones that agree best.
     """
-    return lambda ids, n_rows=1: logits_to_probs(network(ids, n_rows), temperature, top_k, top_p)
+
+    def model(ids, n_rows=1):
+        logits = network(ids, n_rows)  # [n] -> [n_rows, n_vocab]
+        if repetition_penalty != 1:
+            logits = penalised(logits, ids, repetition_penalty)
+        return logits_to_probs(logits, temperature, top_k, top_p)
+
+    return model
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):

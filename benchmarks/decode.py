@@ -16,7 +16,6 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import theory
-
 from gpt2 import GPT2
 from speculative import autoregressive_sampling, sampler, speculative_sampling
 from utils import load_hparams_and_params
@@ -79,7 +78,7 @@ def main():
         alpha = np.mean(np.concatenate([theory.beta(p_rows, q_rows) for p_rows, q_rows in judged]))
         t_draft, t_one, t_check = (np.median(m.seconds[n]) for m, n in ((p, 1), (one, 1), (q, K + 1)))
         per_round = args.N * args.repetitions / len(rounds)
-        expected = theory.speedup(alpha, K, t_draft / t_one, t_check / t_one)
+        expected = theory.improvement(alpha, K, t_draft / t_one, t_check / t_one)
         print(
             f"| {K} | {alpha:.3f} | {per_round:.2f} | {t_draft * 1e3:.2f} | {t_one * 1e3:.2f} "
             f"| {t_check * 1e3:.2f} | {np.median(plain) / np.median(fast):.2f} | {expected:.2f} |"

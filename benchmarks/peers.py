@@ -103,7 +103,8 @@ def transformers(directory, hparams, params):
 
     @torch.inference_mode()
     def forward(ids, n_new):
-        cache.crop(len(ids) - n_new)
+        if (n_surplus := cache.get_seq_length() - (len(ids) - n_new)) > 0:
+            cache.crop(-n_surplus)
         new = torch.from_numpy(ids[cache.get_seq_length() :])[None]
         return model(new, past_key_values=cache, logits_to_keep=1 if n_new == len(ids) else n_new).logits[0].numpy()
 

@@ -17,27 +17,21 @@ its result in --work, so that a run that was stopped goes on with the step it wa
 import argparse
 import json
 import os
+import re
 import time
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from corpus import EOT, split_tales
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel
 
-EOT = "<|endoftext|>"
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
 DRAFT = dict(n_layer=2, n_embd=128, n_head=4)
 BATCH = 16  # sequences of N_CTX tokens
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def split_tales(path):
-    tales = [tale.strip("\n") for tale in open(path, encoding="utf-8").read().split(EOT)]
-    ends = np.cumsum([len(tale) for tale in tales])
-    n_train = int(np.searchsorted(ends, 0.9 * ends[-1]))  # whole tales only: no tale is in both splits
-    return tales[:n_train], tales[n_train:]
 
 
 def learn_bpe(tales, path):
@@ -159,6 +153,14 @@ def alpha(target, draft, ids):
     return torch.stack([torch.minimum(p, q).sum(-1).mean(), same]).cpu().numpy()
 
 
+def openai_name(name):
+    """transformer.h.0.attn.c_attn.weight -> model/h0/attn/c_attn/w, and g for the gain of a norm."""
+    name = name.replace("transformer.", "model.").replace(".h.", ".h")
+    name = re.sub(r"(wte|wpe)\.weight", r"\1", name)
+    name = re.sub(r"(ln_\w)\.weight", r"\1.g", name)
+    return name.replace(".weight", ".w").replace(".bias", ".b").replace(".", "/")
+
+
 def write_checkpoint(state, sizes, tokenizer_path, out_dir):
     """The seven files of an OpenAI GPT-2 release, the four of the checkpoint by TensorFlow's own Saver."""
     import tensorflow as tf
@@ -176,16 +178,10 @@ def write_checkpoint(state, sizes, tokenizer_path, out_dir):
         f.write("#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in bpe["model"]["merges"]))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         for name, value in state.items():
-            name = (
-                name.removeprefix("transformer.").replace("h.", "h", 1)
-                if ".h." in name
-                else name.removeprefix("transformer.")
-            )
-            name = name.replace(".weight", ".g" if "ln_" in name else "" if name.startswith("w") else ".w")
-            name = name.replace(".bias", ".b")
-            value = value.half().cpu().numpy()
-            value = value[None] if name.endswith(".w") else value  # OpenAI's are 1-d convolutions
-            tf.compat.v1.get_variable("model/" + name.replace(".", "/"), initializer=value)
+            if name != "lm_head.weight":  # which is wte
+                value, name = value.half().cpu().numpy(), openai_name(name)
+                value = value[None] if name.endswith("/w") else value  # OpenAI's are 1-d convolutions
+                tf.compat.v1.get_variable(name, initializer=value)
         session.run(tf.compat.v1.global_variables_initializer())
         tf.compat.v1.train.Saver().save(session, f"{os.path.abspath(out_dir)}/model.ckpt")
 
@@ -201,7 +197,9 @@ def main():
     parser.add_argument("--written_tokens", type=int, default=500_000)
     args = parser.parse_args()
 
-    work = lambda name: os.path.join(args.work, name)  # noqa: E731
+    def work(name):
+        return os.path.join(args.work, name)
+
     os.makedirs(args.work, exist_ok=True)
     torch.manual_seed(args.seed)
     rng = np.random.default_rng(args.seed)
