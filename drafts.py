@@ -66,7 +66,7 @@ class NGram:
     def load(cls, path, order):
         """The n-grams up to this order, of a file by `save`. ValueError if it has none so long, or is damaged."""
         try:
-            with np.load(path, allow_pickle=False) as f:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as f:
                 grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
                 counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
                 return cls(int(f["n_vocab"]), list(zip(grams, counts, strict=True)))

@@ -7,7 +7,7 @@ Leviathan et al. swap p and q, and write gamma for K.
 
 A model, here, is any callable `model(ids, n_rows=1) -> probs`: for token ids [n] it returns float64 [n_rows, n_vocab],
 the next-token distributions after each of the last n_rows prefixes of ids (row -1 after all of ids, row -2 after
-ids[:-1], ...). These rows are what is sampled from, so temperature, top-k and top-p are in the model: see `sampler`.
+ids[:-1], ...). These rows are what is sampled from: temperature and the like are in the model, see `sampler`.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Round(NamedTuple):
     drafted: np.ndarray  # int [k]
     p: np.ndarray  # [k, n_vocab], the rows that drafted was drawn from
     q: np.ndarray  # [k+1, n_vocab]
-    emitted: np.ndarray  # int [n_accepted+1]: the accepted prefix of drafted, and one token that the target adds
+    emitted: np.ndarray  # int [n_accepted+1]: the accepted prefix of drafted, and one of the target (up to eos)
 
 
 def max_fn(x):
@@ -141,7 +141,7 @@ def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
     int [n + N]: prompt and decoded tokens; fewer only where eos ends it.
     """
     rng = np.random.default_rng() if rng is None else rng
-    x = np.asarray(x, dtype=np.int64)
+    x = np.array(x, dtype=np.int64)
     for _ in range(N):
         q = model(x)  # [n] -> [1, n_vocab]
         x = np.append(x, sample(q[-1], rng))  # [n] -> [n+1]
@@ -160,7 +160,7 @@ def propose(x, draft_model, k, rng, stop=None):
     Returns
     -------
     drafted : int [k]
-    p : float64 [k, n_vocab], the rows that the tokens were drawn from
+    p : float64 [k, n_vocab], the rows that the tokens were drawn from (just empty if k is 0)
     """
     n, p = len(x), []
     for _ in range(k):
@@ -227,7 +227,7 @@ def acceptance(q, p):
 
 def residual(q, p):
     """max_fn(q - p). Where rounding alone led to a rejection nothing of it is left, and then q is the same as p."""
-    return max_fn(q - p) if (q > p).any() else q / q.sum()
+    return max_fn(q - p) if (q > p).any() else q
 
 
 def speculative_sampling(
@@ -260,7 +260,7 @@ def speculative_sampling(
     int [n + N]: prompt and decoded tokens; fewer only where eos ends it.
     """
     rng = np.random.default_rng() if rng is None else rng
-    x = np.asarray(x, dtype=np.int64)
+    x = np.array(x, dtype=np.int64)
     end, last = len(x) + N, None
     while len(x) < end:
         k = min(K, end - len(x) - 1)  # a round adds up to k + 1 tokens, and no more than N are wanted

@@ -36,7 +36,7 @@ MODELS_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
 MODELS_URL = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
 TIMEOUT = (10, 30)  # seconds, to connect and between two pieces of an answer
-RETRIES, BACKOFF = 4, 0.5  # attempts in a row that bring nothing new; seconds before the first, doubled for each other
+RETRIES, BACKOFF = 4, 0.2  # attempts in a row that bring nothing new; seconds before the first, doubled for each other
 PIECE = 1 << 16  # bytes
 
 

@@ -17,21 +17,9 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import theory
 from gpt2 import GPT2
+from schedules import Timed, measured
 from speculative import autoregressive_sampling, sampler, speculative_sampling
 from utils import load_hparams_and_params
-
-
-class Timed:
-    """A model that adds up how long it was at work, by the number of rows it was asked for."""
-
-    def __init__(self, model):
-        self.model, self.seconds = model, {}
-
-    def __call__(self, ids, n_rows=1):
-        begun = time.perf_counter()
-        probs = self.model(ids, n_rows)
-        self.seconds.setdefault(n_rows, []).append(time.perf_counter() - begun)
-        return probs
 
 
 def main():
@@ -55,33 +43,24 @@ def main():
         return time.perf_counter() - begun
 
     draft, target = (sampler(net, args.temperature) for net in networks)
-    for options in {}, {"K": 4}:
-        decode(
-            speculative_sampling if options else autoregressive_sampling,
-            *([draft] * bool(options)),
-            target,
-            seed=0,
-            **options,
-        )
+    decode(speculative_sampling, draft, target, seed=0, K=4)  # the first touch of the weights
     print(f"T = {args.temperature}, N = {args.N}, {args.draft} -> {args.target}\n")
     print(
-        "| K | alpha | tokens per round | draft step, ms | target step, 1 row | K + 1 rows | speedup | by the formula |"
+        "| K | alpha | tokens per round | target step, ms | c (draft step) | v (K + 1 rows) | speedup | formula |"
     )
     print("| --- " * 8 + "|")
     for K in args.K:
-        plain, fast, rounds = [], [], []
-        one, p, q = Timed(target), Timed(draft), Timed(target)
+        plain, fast, rounds, p, q = [], [], [], Timed(draft), Timed(target)
         for seed in range(args.repetitions):
-            plain.append(decode(autoregressive_sampling, one, seed=seed))
+            plain.append(decode(autoregressive_sampling, q, seed=seed))
             fast.append(decode(speculative_sampling, p, q, seed=seed, K=K, on_round=rounds.append))
-        judged = [(r.p[: len(r.emitted)], r.q[: len(r.p)][: len(r.emitted)]) for r in rounds if len(r.p)]
-        alpha = np.mean(np.concatenate([theory.beta(p_rows, q_rows) for p_rows, q_rows in judged]))
-        t_draft, t_one, t_check = (np.median(m.seconds[n]) for m, n in ((p, 1), (one, 1), (q, K + 1)))
+        alpha = np.mean([b for r in rounds if len(r.p) for b in theory.beta(r.p, r.q[:-1])[: len(r.emitted)]])
+        c, v = measured(p, q)(K)
+        expected = theory.improvement(alpha, K, c, v[K])
         per_round = args.N * args.repetitions / len(rounds)
-        expected = theory.improvement(alpha, K, t_draft / t_one, t_check / t_one)
         print(
-            f"| {K} | {alpha:.3f} | {per_round:.2f} | {t_draft * 1e3:.2f} | {t_one * 1e3:.2f} "
-            f"| {t_check * 1e3:.2f} | {np.median(plain) / np.median(fast):.2f} | {expected:.2f} |"
+            f"| {K} | {alpha:.3f} | {per_round:.2f} | {q.typical(1) * 1e3:.2f} | {c:.3f} | {v[K]:.2f} "
+            f"| {np.median(plain) / np.median(fast):.2f} | {expected:.2f} |"
         )
 
 

@@ -187,11 +187,11 @@ def test_early_exit_is_the_target_without_its_other_layers():
         cut.weights["blocks"] = cut.weights["blocks"][:n_layer]
         cut.forget()
         assert np.array_equal(shallow(ids, 5), cut(ids, 5))
+        shallow(ids[::-1], 5)
         assert all(a is b for a, b in zip(shallow.weights["blocks"], network.weights["blocks"], strict=False))
         assert shallow.weights["head"] is network.weights["head"]
     assert len(network.weights["blocks"]) == 3
-    assert np.array_equal(network(np.append(ids, 1), 6)[:5], network(ids, 5))  # its cache is as it was
-    np.testing.assert_allclose(network(ids, 5), logits, atol=1e-5)
+    np.testing.assert_allclose(network(np.append(ids, 1), 6)[:5], logits, atol=1e-5)  # its cache is as it was
     for n_layer in (0, -1, 4):
         with pytest.raises(ValueError, match="has 3"):
             early_exit(network, n_layer)
