@@ -68,31 +68,29 @@ def arguments(argv):
     add("--eos", action="store_true", help=f"stop after {EOT}")
     how = "check drafted tokens one by one (Chen et al. 2023) or jointly (Sun et al. 2024) (%(default)s)"
     add("--verify", choices=("token", "block"), default="token", help=how)
+    how = "refuse to run unless the logits are the same bits with and without speculation, as OpenBLAS makes them"
+    add("--bit_identical", action="store_true", help=how)
     add("--seed", type=int, default=123, help="of the random generator, for both loops (%(default)s)")
     args = parser.parse_args(argv)
 
-    if args.n_tokens_to_generate < 0:
-        fail(f"--n_tokens_to_generate is {args.n_tokens_to_generate}; it takes 0 or more")
-    if args.K < 0:
-        fail(f"--K is {args.K}; it takes 0 or more")
-    if not 0 <= args.temperature < np.inf:
-        fail(f"--temperature is {args.temperature}; it takes a number from 0 up")
-    if args.top_k < 0:
-        fail(f"--top_k is {args.top_k}; it takes 0 or more")
-    if not 0 < args.top_p <= 1:
-        fail(f"--top_p is {args.top_p}; it takes a number above 0, up to 1")
-    if args.threshold is not None and not 0 <= args.threshold <= 1:
-        fail(f"--threshold is {args.threshold}; it takes a probability, 0 to 1")
+    for name, is_good, what in (
+        ("n_tokens_to_generate", args.n_tokens_to_generate >= 0, "0 or more"),
+        ("K", args.K >= 0, "0 or more"),
+        ("temperature", 0 <= args.temperature < np.inf, "a number from 0 up"),
+        ("top_k", args.top_k >= 0, "0 or more"),
+        ("top_p", 0 < args.top_p <= 1, "a number above 0, up to 1"),
+        ("threshold", args.threshold is None or 0 <= args.threshold <= 1, "a probability, 0 to 1"),
+        ("repetition_penalty", 0 < args.repetition_penalty < np.inf, "a number above 0"),
+        ("seed", args.seed >= 0, "0 or more"),
+    ):
+        if not is_good:
+            fail(f"--{name} is {getattr(args, name)}; it takes {what}")
     if args.threshold is not None and not args.schedule.endswith("-confidence"):
         fail(f"--threshold is for target-confidence and draft-confidence, and --schedule is {args.schedule}")
     if args.draft_corpus is not None and args.draft not in ORDERS:
         fail(f"--draft_corpus is for --draft {', '.join(ORDERS)}, and --draft is {args.draft}")
     if args.draft_model_size is not None and args.draft != "model":
         fail(f"--draft_model_size is for --draft model, and --draft is {args.draft}")
-    if not 0 < args.repetition_penalty < np.inf:
-        fail(f"--repetition_penalty is {args.repetition_penalty}; it takes a number above 0")
-    if args.seed < 0:
-        fail(f"--seed is {args.seed}; it takes 0 or more")
 
     released = args.draft_model_size in RELEASED or args.target_model_size in RELEASED
     args.draft_model_size = args.draft_model_size or ("124M" if released else "draft")
@@ -117,7 +115,7 @@ def main(argv=None):
     args = arguments(argv)
     try:
         run(args)
-    except (ValueError, OSError) as error:  # what the user gave, or the network and the disk; our own mistakes show
+    except (ValueError, OSError, RuntimeError) as error:  # what the user gave, the network, the disk, the BLAS
         fail(error)
 
 
@@ -131,8 +129,8 @@ def run(args):
     if len(x) + N > n_ctx:
         fail(f"a prompt of {len(x)} tokens and {N} to generate are {len(x) + N}, and the models take {n_ctx} at most")
 
-    target = GPT2(params, hparams)
-    draft = GPT2(drafting[2], drafting[1]) if drafting else other_draft(args, encoder, target)
+    target = GPT2(params, hparams, args.bit_identical)
+    draft = GPT2(drafting[2], drafting[1], args.bit_identical) if drafting else other_draft(args, encoder, target)
     heard = Overheard(draft), Overheard(target)
     draft_model, target_model = (
         Timed(sampler(net, args.temperature, args.top_k, args.top_p, args.repetition_penalty)) for net in heard
@@ -172,23 +170,27 @@ def run(args):
         texts.append(encoder.decode(ids if args.prompt else ids[1:]))
         print(f"\n{title}\n{'-' * len(title)}\nTime = {t:.2f}s\nText = {texts[-1]}", flush=True)
 
-    n_drafted = sum(len(r.drafted) for r in rounds)
-    n_accepted = sum(len(r.emitted) - 1 for r in rounds)
-    busy = draft_model.seconds, target_model.seconds
-    shares = [100 * t / seconds[1] for t in (*busy, seconds[1] - sum(busy))]
-    prediction = predicted(rounds, draft_model, target_model)
-    drafter = args.draft_model_size if args.draft == "model" else args.draft
-    print(f"""
-models            {drafter} drafts for {args.target_model_size}
-tokens per second {n_new[0] / seconds[0]:.1f} autoregressive, {n_new[1] / seconds[1]:.1f} speculative
-speedup           {seconds[0] / seconds[1] * n_new[1] / max(n_new[0], 1):.2f}, {prediction}
-time              {shares[0]:.0f} % draft, {shares[1]:.0f} % target, {shares[2]:.0f} % the rest
-acceptance rate   {n_accepted / max(n_drafted, 1):.2f} of {n_drafted} drafted tokens
-tokens per round  {n_new[1] / max(len(rounds), 1):.2f}, with K = {args.K}, {args.schedule}""")
+    report(args, seconds, n_new, rounds, draft_model, target_model)
     if args.temperature == 0:
         print(f"same text         {'yes' if texts[0] == texts[1] else 'NO: a bug, or a BLAS with a near-tie'}")
     else:
         print("same text         no, and it need not be: two samples from one distribution (0 is greedy, and the same)")
+
+
+def report(args, seconds, n_new, rounds, draft_model, target_model):
+    """Print the figures; of seconds and n_new [2] the first are the autoregressive loop's."""
+    n_drafted = sum(len(r.drafted) for r in rounds)
+    n_accepted = sum(len(r.emitted) - 1 for r in rounds)
+    rates = [n / t for n, t in zip(n_new, seconds)]
+    shares = [100 * model.seconds / seconds[1] for model in (draft_model, target_model)]
+    drafter = args.draft_model_size if args.draft == "model" else args.draft
+    print(f"""
+models            {drafter} drafts for {args.target_model_size}
+tokens per second {rates[0]:.1f} autoregressive, {rates[1]:.1f} speculative
+speedup           {rates[1] / max(rates[0], 1e-9):.2f}, {predicted(rounds, draft_model, target_model)}
+time              {shares[0]:.0f} % draft, {shares[1]:.0f} % target, {100 - sum(shares):.0f} % the rest
+acceptance rate   {n_accepted / max(n_drafted, 1):.2f} of {n_drafted} drafted tokens
+tokens per round  {n_new[1] / max(len(rounds), 1):.2f}, with K = {args.K}, {args.schedule}""")
 
 
 def other_draft(args, encoder, target):

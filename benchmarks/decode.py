@@ -45,9 +45,7 @@ def main():
     draft, target = (sampler(net, args.temperature) for net in networks)
     decode(speculative_sampling, draft, target, seed=0, K=4)  # the first touch of the weights
     print(f"T = {args.temperature}, N = {args.N}, {args.draft} -> {args.target}\n")
-    print(
-        "| K | alpha | tokens per round | target step, ms | c (draft step) | v (K + 1 rows) | speedup | formula |"
-    )
+    print("| K | alpha | tokens per round | target step, ms | c (draft step) | v (K + 1 rows) | speedup | formula |")
     print("| --- " * 8 + "|")
     for K in args.K:
         plain, fast, rounds, p, q = [], [], [], Timed(draft), Timed(target)

@@ -17,6 +17,7 @@ import pytest
 from bundle_writer import write_bundle
 
 from encoder import bytes_to_unicode
+from gpt2 import rows_are_independent
 from utils import expected_shapes
 
 ROOT = Path(__file__).parent.parent
@@ -102,6 +103,11 @@ def test_sampling_differs_with_the_seed_only(options):
 def test_empty_prompt_starts_a_text():
     output = run("--prompt", "", "--n_tokens_to_generate", 8).stdout
     assert not text_of("Autoregressive Decode", output).startswith("<|endoftext|>")
+
+
+def test_bit_identical_is_refused_where_the_blas_does_not_give_it():
+    result = run("--n_tokens_to_generate", 4, "--bit_identical")
+    assert result.returncode == (0 if rows_are_independent() else 2), result.stderr
 
 
 def test_edge_lengths():

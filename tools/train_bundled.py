@@ -181,9 +181,10 @@ def write_checkpoint(state, sizes, tokenizer_path, out_dir):
             if name != "lm_head.weight":  # which is wte
                 value, name = value.half().cpu().numpy(), openai_name(name)
                 value = value[None] if name.endswith("/w") else value  # OpenAI's are 1-d convolutions
-                tf.compat.v1.get_variable(name, initializer=value)
-        session.run(tf.compat.v1.global_variables_initializer())
-        tf.compat.v1.train.Saver().save(session, f"{os.path.abspath(out_dir)}/model.ckpt")
+                variable = tf.compat.v1.get_variable(name, value.shape, value.dtype, tf.zeros_initializer())
+                session.run(variable.initializer)
+                variable.load(value, session)  # as an initializer, value would stand in model.ckpt.meta as well
+        tf.compat.v1.train.Saver(save_relative_paths=True).save(session, f"{os.path.abspath(out_dir)}/model.ckpt")
 
 
 def main():
