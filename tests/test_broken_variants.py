@@ -67,7 +67,7 @@ def absolute_residual(drafted, p, q, rng):
 
 @wrong_by(0.0788)
 def residual_with_the_rejected_token_removed(drafted, p, q, rng):
-    """The residual is q without the rejected token, renormalised.
+    """The residual is q without the rejected token, renormalised: SafeAILab/EAGLE #20, before its fix.
 
     That is right for a draft that is certain of its token, and for no other.
     """
@@ -127,7 +127,7 @@ def lenient_acceptance(drafted, p, q, rng, lenience=0.8):
 
 @wrong_by(0.3400)
 def accept_everything(drafted, p, q, rng):
-    """The comparison never fails, so all that is drafted is kept: huggingface/transformers #28508, before its fix."""
+    """The comparison never fails, so all that is drafted is kept: huggingface/transformers #28508, which mends it."""
     return np.append(drafted, sample(q[-1], rng))
 
 
@@ -216,7 +216,7 @@ def block_with_the_plain_product(drafted, p, q, rng):
 def argmax_weighed_with_softmax(x, draft_model, k, rng, stop=None):
     """The draft takes its most probable token, and hands over its probabilities as if it had drawn from them.
 
-    jaymody/speculative-sampling #3 and huggingface/transformers #32867.
+    jaymody/speculative-sampling #3; huggingface/transformers #33534, which mends it.
     """
     n, p = len(x), []
     for _ in range(k):
@@ -262,7 +262,7 @@ def accept_with_q_and_redraw_without(drafted, p, q, rng):
 
     Exact for any draft, since it is exact for each drafted token x by itself: x comes out with probability q(x), and
     any other y with (1 - q(x)) q(y) / (1 - q(x)). What is lost is speed: fewer tokens are accepted. This is the rule
-    in the code that SafeAILab/EAGLE #183 quotes, and that #329 reports as lossy; for one draft a position, it is not.
+    that SafeAILab/EAGLE #183 and #283 ask about; with one draft a position it is lossless.
     """
     for i, token in enumerate(drafted):
         if not rng.random() < q[i, token]:

@@ -30,6 +30,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
 DRAFT = dict(n_layer=2, n_embd=128, n_head=4)
+TARGET_STAGES = (1000, 0.1, 3e-3), (520, 0.0, 1.5e-3)  # steps, dropout, learning rate
+DRAFT_STEPS, DRAFT_LR = 900, 6e-3
+N_WRITTEN = 280_000  # tokens of the target's own text, half of them decoded greedily
 BATCH = 16  # sequences of N_CTX tokens
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -49,10 +52,10 @@ def tokens_of(tales, tokenizer):
     return np.concatenate([[*e.ids, eot] for e in tokenizer.encode_batch(tales)])
 
 
-def make_model(sizes, dropout):
+def make_model(sizes):
     return GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=N_VOCAB, n_positions=N_CTX, resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=0.0,
+            vocab_size=N_VOCAB, n_positions=N_CTX, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
             bos_token_id=N_VOCAB - 1, eos_token_id=N_VOCAB - 1,
             activation_function="gelu_pytorch_tanh", **sizes,  # the same function as "gelu_new", in one kernel
         )
@@ -193,9 +196,6 @@ def main():
     parser.add_argument("--out", default="models")
     parser.add_argument("--work", default="build/bundled")
     parser.add_argument("--seed", type=int, default=2302)
-    parser.add_argument("--target_steps", type=int, default=1000)
-    parser.add_argument("--draft_steps", type=int, default=1200)
-    parser.add_argument("--written_tokens", type=int, default=500_000)
     args = parser.parse_args()
 
     def work(name):
@@ -212,29 +212,33 @@ def main():
     train_ids, test_ids = tokens_of(train_tales, tokenizer), tokens_of(test_tales, tokenizer)
     print(f"{len(train_ids)} training tokens, {len(test_ids)} held out, on {DEVICE}", flush=True)
 
-    target = make_model(TARGET, dropout=0.1)
+    target = make_model(TARGET)
     if not os.path.exists(work("target.pt")):
-        train(
-            target, batches(train_ids, args.target_steps, rng), args.target_steps, 3e-3,
-            lambda ids: cross_entropy(target, ids),
-            lambda: f"{held_out(test_ids, lambda w: cross_entropy(target, w).item()):.4f} nats per token",
-        )  # fmt: skip
+        for n_steps, dropout, lr in TARGET_STAGES:
+            for module in target.modules():
+                if isinstance(module, torch.nn.Dropout):
+                    module.p = dropout
+            train(
+                target, batches(train_ids, n_steps, rng), n_steps, lr,
+                lambda ids: cross_entropy(target, ids),
+                lambda: f"{held_out(test_ids, lambda w: cross_entropy(target, w).item()):.4f} nats per token",
+            )  # fmt: skip
         torch.save(target.half().state_dict(), work("target.pt"))
     # From here on the target is the one that ships: float16's rounding is in its weights.
     target.load_state_dict(torch.load(work("target.pt"), map_location=DEVICE))
     target.float().eval()
 
     if not os.path.exists(work("written.npy")):
-        written = [write_text(target, train_ids, args.written_tokens / 2, rng, s) for s in (False, True)]
+        written = [write_text(target, train_ids, N_WRITTEN / 2, rng, s) for s in (False, True)]
         np.save(work("written.npy"), np.concatenate(written))
     written = np.load(work("written.npy"))
 
-    draft = make_model(DRAFT, dropout=0.0)
+    draft = make_model(DRAFT)
     if not os.path.exists(work("draft.pt")):
         n_held = len(written) // N_CTX // 20 * N_CTX  # of the greedy half, for the report
-        texts = np.concatenate([train_ids, np.tile(written[n_held:], 2)])
+        texts = np.concatenate([train_ids, np.tile(written[n_held:], 4)])
         train(
-            draft, batches(texts, args.draft_steps, rng), args.draft_steps, 6e-3,
+            draft, batches(texts, DRAFT_STEPS, rng), DRAFT_STEPS, DRAFT_LR,
             lambda ids: distill_loss(target, draft, ids),
             lambda: "alpha at T = 1 and T = 0: corpus {:.3f} {:.3f}, greedy text {:.3f} {:.3f}".format(
                 *held_out(test_ids, lambda w: alpha(target, draft, w)),
