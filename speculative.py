@@ -57,7 +57,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     """
     if temperature == 0:
         probs = np.zeros(np.shape(logits))  # no division by an epsilon
-        np.put_along_axis(probs, np.argmax(logits, axis=-1, keepdims=True), 1, axis=-1)
+        probs[np.arange(len(probs)), np.argmax(logits, axis=-1)] = 1
         return probs
     logits = np.asarray(logits, dtype=np.float64)
     with np.errstate(over="ignore"):  # a tiny temperature sends all but the largest to -inf, as it should
