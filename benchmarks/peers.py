@@ -8,6 +8,7 @@ Seconds per forward pass after CONTEXT cached tokens, medians. "naive" is what a
 whole prefix at each step (picoGPT, and the blog post that this project comes from).
 """
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -162,6 +163,7 @@ def llama_cpp(directory, hparams, params):
     return forward
 
 
+PACKAGES = {"transformers": "transformers", "llama.cpp": "llama_cpp"}  # left out where they are not installed
 ENGINES = {"ours": ours, "transformers": transformers, "llama.cpp": llama_cpp, "naive": naive}
 
 
@@ -193,10 +195,11 @@ def main():
     if sys.argv[1:2] == ["--engine"]:
         print(json.dumps(measure(*sys.argv[2:])))
         return
+    engines = [e for e in ENGINES if e not in PACKAGES or importlib.util.find_spec(PACKAGES[e])]
     for directory in sys.argv[1:] or sys.exit(__doc__):
-        times, samples = {engine: [] for engine in ENGINES}, {}
+        times, samples = {engine: [] for engine in engines}, {}
         for _ in range(PASSES):
-            for engine in ENGINES:
+            for engine in engines:
                 command = [sys.executable, __file__, "--engine", engine, directory]
                 output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
                 seconds, samples[engine] = json.loads(output.strip().split("\n")[-1])
