@@ -93,14 +93,10 @@ BYTES_AND_AB = {**{char: byte for byte, char in enumerate(bytes_to_unicode().val
         (json.dumps(BYTES_AND_AB)[:-1] + ', "ab": 256}', "#version: 0.2\na b\n", "1 tokens twice"),
         (json.dumps(BYTES_AND_AB), "#version: 0.2\na b\na c\n", "lacks 1 tokens that encoding needs, the first 'ac'"),
         (json.dumps(BYTES_AND_AB), "#version: 0.2\na b c\n", "no pair: 'a b c'"),
-        (json.dumps(BYTES_AND_AB).replace("ab", "cd"), "#version: 0.2\n", None),
     ],
 )
 def test_damaged_vocabulary_is_found_at_load(tmp_path, encoder_json, vocab_bpe, complaint):
     (tmp_path / "encoder.json").write_text(encoder_json)
     (tmp_path / "vocab.bpe").write_text(vocab_bpe)
-    if complaint is None:
-        assert get_encoder(tmp_path.name, tmp_path.parent).encode("a") == [64]
-    else:
-        with pytest.raises(VocabularyError, match=complaint):
-            get_encoder(tmp_path.name, tmp_path.parent)
+    with pytest.raises(VocabularyError, match=complaint):
+        get_encoder(tmp_path.name, tmp_path.parent)
