@@ -16,7 +16,7 @@ TILE = 64  # columns of a tile of weights: as many as OpenBLAS's AVX-512 kernel 
 DEPTH = 1600  # rows of a tile, at most
 GROUP = 8  # rows of x that meet a tile at a time
 MAX_GROUP = 9  # for K = 8; 9 * 64 * 1600 is still below the bound that `linear` speaks of
-THREADED = 4_000_000  # fewer bytes of weights than this are read in less time than it takes to wake a thread
+THREADED = 4_000_000  # fewer bytes of weights than this are read in hardly more time than it takes to wake a thread
 LANES = 16  # float32 numbers in an AVX-512 register
 GROWTH = 128  # positions that the cache grows by
 
@@ -63,7 +63,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:
             np.matmul(x, w[some, None]).sum(axis=2, out=into)
 
-    n_shares = n_cores() if w.nbytes >= THREADED else 1
+    n_shares = n_cores() if w.nbytes * len(x) >= THREADED else 1
     others = [threads().submit(share, i) for i in range(1, n_shares)]
     share(0)
     for other in others:
@@ -177,7 +177,8 @@ class GPT2:
                 "bit_identical needs a BLAS whose rows do not depend on each other, and NumPy's here is none"
             )
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
-        blocks = [prepare(block) for block in tqdm(params["blocks"], desc="Loading weights", unit="layer", leave=False)]
+        blocks = tqdm(params["blocks"], desc="Loading weights", unit="layer", leave=False)
+        blocks = list(threads().map(prepare, blocks))
         head = {"w": tiles(params["wte"].T), "b": np.float32(np.zeros(self.n_vocab))}
         self.weights = dict(
             wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=prepare(params["ln_f"]), head=head
