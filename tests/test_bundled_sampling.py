@@ -13,14 +13,13 @@ most. The sets are every first token, every second, every pair that occurs, and 
 than the draft does, where a wrong residual shows most. That the alarm is worth something is tested too.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from gpt2 import GPT2
 from speculative import acceptance, autoregressive_sampling, sample, sampler, speculative_sampling, verify
+from utils import load_encoder_hparams_and_params
 
-MODELS = Path(__file__).parent.parent / "models"
 PROMPT = "Once upon a time there was a"
 N_PAIRS = 20_000
 FALSE_ALARM = 1e-7  # of one comparison; of the four that could raise one here, below 1e-6
@@ -29,13 +28,8 @@ NUCLEUS = {"temperature": 0.7, "top_p": 0.9}
 
 def bundled():
     """The trained pair, and a prompt: target network, draft network, ids."""
-    if not (MODELS / "target").exists() or not (MODELS / "draft").exists():
-        pytest.skip("models/target and models/draft are not there")
-    from gpt2 import GPT2
-    from utils import load_encoder_hparams_and_params
-
-    encoder, hparams, params = load_encoder_hparams_and_params("target", MODELS)
-    _, draft_hparams, draft_params = load_encoder_hparams_and_params("draft", MODELS)
+    encoder, hparams, params = load_encoder_hparams_and_params("target")
+    _, draft_hparams, draft_params = load_encoder_hparams_and_params("draft")
     return GPT2(params, hparams), GPT2(draft_params, draft_hparams), encoder.encode(PROMPT)
 
 
