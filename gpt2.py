@@ -179,7 +179,7 @@ class GPT2:
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
         blocks = tqdm(params["blocks"], desc="Loading weights", unit="layer", leave=False)
         blocks = list(threads().map(prepare, blocks))
-        head = {"w": tiles(params["wte"].T), "b": np.float32(np.zeros(self.n_vocab))}
+        head = {"w": tiles(params["wte"].T), "b": np.zeros(self.n_vocab, dtype=np.float32)}
         self.weights = dict(
             wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=prepare(params["ln_f"]), head=head
         )

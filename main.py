@@ -30,7 +30,7 @@ from drafts import NGram, Online, early_exit, log_probs, lookup, ngram, not_foun
 from gpt2 import GPT2
 from schedules import Overheard, Timed, adaptive, draft_confidence, heuristic, measured, target_confidence
 from speculative import autoregressive_sampling, sampler, speculative_sampling, verify, verify_block
-from theory import beta, expected_tokens
+from theory import betas, expected_tokens
 from utils import BUNDLED, MODELS_DIR, RELEASED, load_encoder_hparams_and_params
 
 EOT = "<|endoftext|>"
@@ -232,7 +232,7 @@ def predicted(rounds, draft, target):
     ks = np.array([len(r.drafted) for r in rounds], dtype=int)
     if not ks.any():
         return "1.00 predicted: nothing was drafted"
-    alpha = np.mean([b for r in rounds if len(r.p) for b in beta(r.p, r.q[:-1])[: len(r.emitted)]])
+    alpha = betas(rounds).mean()
     c, v = measured(draft, target)(max(ks))
     gain = expected_tokens(alpha, ks).sum() / (ks * c + v[ks]).sum()
     return f"{gain:.2f} predicted by alpha = {alpha:.2f}, c = {c:.2f}, v = {v[-1]:.2f}"

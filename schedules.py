@@ -117,8 +117,7 @@ def adaptive(K, costs, memory=32):
         if last is None:
             alpha, n_seen, n_rounds = 0.0, 0, 0
         else:
-            n = min(len(last.emitted), len(last.drafted))  # verified positions: up to and with the first rejected token
-            for b in theory.beta(last.p[:n], last.q[:n]) if n else ():
+            for b in theory.betas([last]):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1

@@ -22,6 +22,11 @@ def alpha(p, q):
     return float(np.mean(beta(p, q)))
 
 
+def betas(rounds):
+    """beta at each verified position, up to the first rejected token, of some `speculative.Round`s -> [n_verified]"""
+    return np.array([b for r in rounds if len(r.p) for b in beta(r.p, r.q[:-1])[: len(r.emitted)]])
+
+
 def expected_tokens(alpha, K):
     """Tokens that a round emits on average: 1 + alpha + ... + alpha^K = (1 - alpha^(K+1)) / (1 - alpha), equation 1."""
     alpha, K = np.asarray(alpha, dtype=np.float64), np.asarray(K)

@@ -26,7 +26,7 @@ from drafts import NGram, Online, early_exit, log_probs, lookup, not_found
 from gpt2 import GPT2
 from schedules import Overheard, Timed, adaptive, draft_confidence, heuristic, measured, target_confidence
 from speculative import autoregressive_sampling, sampler, speculative_sampling, verify, verify_block
-from theory import beta, expected_tokens, optimal_K
+from theory import beta, betas, expected_tokens, optimal_K
 from utils import load_encoder_hparams_and_params
 
 TEMPERATURES = 0.0, 0.5, 1.0
@@ -55,7 +55,7 @@ class Result:
     def add(self, seconds, n_tokens, rounds, costs):
         self.seconds, self.n_tokens = self.seconds + seconds, self.n_tokens + n_tokens
         self.ks += [len(r.drafted) for r in rounds]
-        self.betas += [b for r in rounds if len(r.p) for b in beta(r.p, r.q[:-1])[: len(r.emitted)]]
+        self.betas += betas(rounds).tolist()
         self.costs.append(costs)
 
     @property

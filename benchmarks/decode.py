@@ -52,7 +52,7 @@ def main():
         for seed in range(args.repetitions):
             plain.append(decode(autoregressive_sampling, q, seed=seed))
             fast.append(decode(speculative_sampling, p, q, seed=seed, K=K, on_round=rounds.append))
-        alpha = np.mean([b for r in rounds if len(r.p) for b in theory.beta(r.p, r.q[:-1])[: len(r.emitted)]])
+        alpha = theory.betas(rounds).mean()
         c, v = measured(p, q)(K)
         expected = theory.improvement(alpha, K, c, v[K])
         per_round = args.N * args.repetitions / len(rounds)

@@ -1,7 +1,6 @@
 """Write a GPT-2 of random weights in OpenAI's checkpoint format, to time full size without a download.
 
 python benchmarks/random_checkpoint.py 1558M models/1558M
-
 """
 
 import argparse

@@ -151,6 +151,7 @@ def test_released_models_are_downloaded_and_decoded(served, tmp_path):
         (["--target_model_size", "2B"], "unknown model size '2B'; there are"),
         (["--draft_model_size", "../../etc"], "unknown model size '../../etc'"),
         (["--n_tokens_to_generate", 600], "and 600 to generate are 6"),
+        (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate"),
         (["--colour", "red"], "unrecognized arguments"),
     ],

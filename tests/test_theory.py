@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from test_speculative import Table, pairs
 
 import theory
-from speculative import propose, verify
+from speculative import Round, propose, verify
 
 pytestmark = pytest.mark.filterwarnings("error")
 shares = st.one_of(st.sampled_from([0.0, 0.5, 1 - 1e-12, 1.0]), st.floats(0, 1))
@@ -99,3 +99,16 @@ def test_arrays_give_arrays():
             formula(alphas, Ks), [[formula(a, K) for K in range(4)] for a in (0, 0.5, 1)], rtol=1e-14
         )
     assert theory.optimal_K(alphas, np.array([0.01, 0.6])).tolist() == [[0, 0], [5, 0], [32, 32]]
+
+
+def test_betas_are_those_of_the_verified_positions():
+    """Two of three drafted tokens accepted: three verified positions. One of two: two. None drafted: none."""
+    rng = np.random.default_rng(0)
+
+    def one_round(k, n_emitted):
+        p, q = rng.dirichlet(np.ones(4), size=k), rng.dirichlet(np.ones(4), size=k + 1)
+        return Round(np.zeros(k, int), p if k else np.array([]), q, np.zeros(n_emitted, int))
+
+    rounds = [one_round(3, 3), one_round(0, 1), one_round(2, 2), one_round(2, 3)]
+    expected = [theory.beta(r.p[i], r.q[i]) for r, n in zip(rounds, (3, 0, 2, 2), strict=True) for i in range(n)]
+    assert theory.betas(rounds).tolist() == expected
