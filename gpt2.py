@@ -6,11 +6,14 @@ comes from. Shapes: n_seq positions are new and n_past are cached, together n_al
 
 import math
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
 from tqdm import tqdm
+
+from tensor_bundle import CheckpointError
 
 TILE = 64  # columns of a tile of weights: as many as OpenBLAS's AVX-512 kernel works on at a time
 DEPTH = 1600  # rows of a tile, at most
@@ -107,7 +110,7 @@ def n_cores():
 
 @cache
 def threads():
-    return ThreadPoolExecutor(max_workers=n_cores())
+    return ThreadPoolExecutor(n_cores(), initializer=np.seterr, initargs=("ignore",))  # `GPT2.__call__` tells of NaN
 
 
 def attention(x, c_attn, c_proj, n_head, k, v, n_past, mask):  # [n_seq, n_embd] -> [n_seq, n_embd]
@@ -158,8 +161,8 @@ class GPT2:
     """A GPT-2 as a pure function of the ids so far, which keeps the keys and values of the ids it was called with last.
 
     Called again, it computes only what comes after the longest common prefix (and the last n_rows positions in any
-    case). So going back, as after a rejected draft, is just a call with other ids. One decode at a time, please: give
-    each thread a GPT2 of its own.
+    case). So going back, as after a rejected draft, is just a call with other ids. Threads may share it, as one call
+    waits for the other, but each should have its own: every change of ids costs a prompt.
 
     Parameters
     ----------
@@ -183,6 +186,7 @@ class GPT2:
         self.weights = dict(
             wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=prepare(params["ln_f"]), head=head
         )
+        self.lock = threading.Lock()
         self.forget()
 
     def forget(self):
@@ -207,20 +211,36 @@ class GPT2:
 
         Raises
         ------
-        ValueError if n or n_rows is out of these bounds.
+        ValueError if n or n_rows is out of these bounds; CheckpointError, with the tensor that is to blame, if a logit
+        is NaN or infinite.
         """
         ids = np.asarray(ids)
         if not 1 <= n_rows <= len(ids) <= self.n_ctx:
             raise ValueError(
                 f"{len(ids)} ids and n_rows = {n_rows}: it takes 1 <= n_rows <= ids <= n_ctx = {self.n_ctx}"
             )
-        n = min(len(ids), len(self.ids))
-        n_past = min(int(np.argmin(np.append(ids[:n] == self.ids[:n], False))), len(ids) - n_rows)
-        self.ids = ids[:n_past]  # should we be interrupted: the rest is about to be overwritten
-        self.past = [grown(k, v, len(ids) + GROUP + LANES) for k, v in self.past]
-        logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, past=self.past, n_past=n_past)
-        self.ids = ids.copy()
-        return logits
+        with self.lock, np.errstate(over="ignore", invalid="ignore"):
+            n = min(len(ids), len(self.ids))
+            n_past = min(int(np.argmin(np.append(ids[:n] == self.ids[:n], False))), len(ids) - n_rows)
+            self.ids = ids[:n_past]  # should we be interrupted: the rest is about to be overwritten
+            self.past = [grown(k, v, len(ids) + GROUP + LANES) for k, v in self.past]
+            logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, past=self.past, n_past=n_past)
+            if not np.isfinite(logits).all():
+                self.forget()  # a NaN times a weight of zero is a NaN: even masked positions would spread it
+                worst, name = largest(self.weights)
+                raise CheckpointError(f"the logits are not finite; look at {name}, which has a weight of {worst:.3g}")
+            self.ids = ids.copy()
+            return logits
+
+
+def largest(weights, name="model"):
+    """The largest absolute value among weights, where a NaN counts as larger than all, and the tensor that has it."""
+    if isinstance(weights, np.ndarray):
+        return np.abs(weights).max(), name
+    if isinstance(weights, list):
+        weights = {f"h{i}": block for i, block in enumerate(weights)}
+    found = [largest(branch, name if key == "blocks" else f"{name}/{key}") for key, branch in weights.items()]
+    return max(found, key=lambda one: (np.isnan(one[0]), one[0]))
 
 
 def prepare(params):

@@ -13,6 +13,10 @@ most. The sets are every first token, every second, every pair that occurs, and 
 than the draft does, where a wrong residual shows most. That the alarm is worth something is tested too.
 """
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -117,3 +121,23 @@ def test_no_alarm(compared):
 
 def test_alarm_when_the_correction_is_drawn_from_the_target(compared):
     assert compared(target_instead_of_residual)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="cannot see here how much memory a process has")
+def test_a_hundred_decodes_take_no_more_memory_than_ten():
+    code = """
+import numpy as np
+from test_bundled_sampling import bundled
+from speculative import autoregressive_sampling, sampler, speculative_sampling
+target, draft, ids = bundled()
+models = sampler(draft), sampler(target)
+for i in range(1, 101):
+    speculative_sampling(ids, *models, 12, 4, np.random.default_rng(i))
+    autoregressive_sampling(ids, models[1], 4, np.random.default_rng(i))
+    if i in (10, 100):
+        print(open("/proc/self/statm").read().split()[1])
+"""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    python = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=env, check=True)
+    after_ten, after_hundred = map(int, python.stdout.split())  # pages that are in memory
+    assert after_hundred < 1.05 * after_ten

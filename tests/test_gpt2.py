@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpt2
+import tensor_bundle
 from gpt2 import GPT2, MAX_GROUP, linear, rows_are_independent, tiles
+from speculative import sampler, speculative_sampling
+from tensor_bundle import CheckpointError
 from utils import BUNDLED, MODELS_DIR, expected_shapes, load_hparams_and_params, nest
 
 MICRO = Path(__file__).parent / "fixtures" / "micro"
@@ -170,6 +175,63 @@ def test_bit_identical_is_refused_where_it_cannot_be(monkeypatch):
     hparams, params = load_hparams_and_params(MICRO)
     with pytest.raises(RuntimeError, match="BLAS"):
         GPT2(params, hparams, bit_identical=True)
+
+
+# ---- Not a number, nowhere ----
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_weight_that_is_no_number_is_named_at_the_first_row(monkeypatch, bad):
+    monkeypatch.setattr(gpt2, "n_cores", lambda: 2)
+    monkeypatch.setattr(gpt2, "THREADED", 0)
+    tensors = tensor_bundle.load(str(MICRO / "model.ckpt"))
+    for name, tensor in tensors.items():
+        damaged = tensor.copy()
+        damaged.reshape(-1)[0 if name == "model/wpe" else -1] = bad
+        net = GPT2(nest(tensors | {name: damaged}, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
+        with warnings.catch_warnings(), pytest.raises(CheckpointError, match=rf"{name}, which has a weight of \w+$"):
+            warnings.simplefilter("error")  # of NumPy, in any thread: the user sees one line
+            net(IDS[:1])
+
+
+def test_numbers_that_grow_too_large_are_no_logits():
+    hparams, params = load_hparams_and_params(MICRO)
+    params["blocks"][1]["ln_2"]["g"] = np.full(48, 3e38, dtype=np.float32)
+    with pytest.raises(CheckpointError, match=r"model/h1/ln_2/g, which has a weight of 3e.38"):
+        GPT2(params, hparams)(IDS)
+
+
+def test_what_was_not_finite_is_forgotten():
+    hparams, params = load_hparams_and_params(MICRO)
+    params["wpe"] = params["wpe"].copy()
+    params["wpe"][5] = np.nan
+    net = GPT2(params, hparams)
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="model/wpe"):
+            net(IDS[:9])
+        assert np.abs(net(IDS[:5], 5) - LOGITS[:5]).max() < TOLERANCE
+
+
+# ---- Threads ----
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_eight_threads_decode_what_one_does(monkeypatch, request, shared):
+    monkeypatch.setattr(gpt2, "THREADED", 0)  # so that all meet in the pool
+    usual = sys.getswitchinterval()
+    request.addfinalizer(lambda: sys.setswitchinterval(usual))
+    sys.setswitchinterval(1e-6)
+    sizes = dict(n_vocab=50, n_ctx=64, n_head=2, n_layer=2)
+    pairs = [(random_gpt2(seed, n_embd=16, **sizes), random_gpt2(~seed % 99, n_embd=8, **sizes)) for seed in range(8)]
+    pairs = pairs[:1] * 8 if shared else pairs
+
+    def decode(i):
+        target, draft = (sampler(net, temperature=0.1) for net in pairs[i])
+        return speculative_sampling([i], draft, target, 60, 4, np.random.default_rng(i)).tolist()
+
+    alone = list(map(decode, range(8)))
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(decode, range(8))) == alone
 
 
 def test_import_starts_no_thread_and_opens_no_file():

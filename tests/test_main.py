@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +65,16 @@ def served(tmp_path_factory):
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *args):
             super().__init__(*args, directory=root)
+
+        def copyfile(self, source, outputfile):
+            if self.path.startswith("/slow"):
+                time.sleep(0.05)
+                outputfile.write(source.read(10_000))
+                time.sleep(0.05)
+            super().copyfile(source, outputfile)
+
+        def translate_path(self, path):
+            return super().translate_path(path.removeprefix("/slow"))
 
         def log_message(self, *args):
             pass
@@ -189,14 +201,39 @@ def test_vocabularies_must_be_the_same(tmp_path):
     assert "differ in their vocabularies" in fails("--models_dir", tmp_path)
 
 
-@pytest.mark.parametrize("delay", [0, 0.1, 0.2, 0.4])
-def test_interrupt_leaves_no_traceback(delay):
-    args = ("--temperature", "1", "--n_tokens_to_generate", "500", "--prompt", "A")
-    process = subprocess.Popen(
-        [sys.executable, "main.py", *args], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    process.stderr.read(1)  # the first progress bar
-    time.sleep(delay)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130 and "Traceback" not in errors
+def test_a_vocabulary_without_an_end_of_text(tmp_path):
+    for size in "draft", "target":
+        write_model(tmp_path / size, n_layer=1)
+        path = tmp_path / size / "encoder.json"
+        path.write_text(path.read_text().replace("<|endoftext|>", "aa"))
+    assert "vocabulary of target lacks <|endoftext|>" in fails("--models_dir", tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="cannot see here how far a process has come")
+@pytest.mark.parametrize("work", ["decoding", "downloading"])
+def test_interrupts_at_random_moments(served, tmp_path, work):
+    rng = random.Random(0)
+    args = ["--temperature", "1", "--n_tokens_to_generate", "500", "--prompt", "A"]
+    if work == "downloading":
+        args = ["--target_model_size", "1558M", "--models_url", f"{served}/slow", *args[:2], "--models_dir"]
+    for i in range(25):
+        directory = tmp_path / str(i)
+        process = subprocess.Popen(
+            [sys.executable, "main.py", *args, *([directory] if work == "downloading" else [])],
+            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        while "numpy" not in Path(f"/proc/{process.pid}/maps").read_text():  # SIGINT is seen to before the imports
+            time.sleep(0.001)
+        while work == "downloading" and not any(directory.rglob("*/*")):
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 1))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 130 and "Traceback" not in errors
+        for path in directory.rglob("*/*"):
+            with urllib.request.urlopen(f"{served}/{path.relative_to(directory)}".removesuffix(".part")) as f:
+                content = f.read()
+            assert content.startswith(path.read_bytes()) if path.suffix == ".part" else content == path.read_bytes()
+    if work == "downloading":
+        result = run(*args, directory, "--n_tokens_to_generate", 20, "--prompt", "A")
+        assert result.returncode == 0 and "1558M" in result.stdout, result.stderr
