@@ -100,16 +100,20 @@ def merge(word, ranks):
 
 
 def check_vocabulary(vocabulary, merges):
-    """Raise VocabularyError unless any text can be encoded, so that it fails here and not at token 40."""
+    """Raise VocabularyError unless any text can be encoded and any ids decoded, or it would fail only at token 40."""
     if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
         raise VocabularyError("encoder.json is not an object of token: id; download it again")
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise VocabularyError(
             f"the {len(vocabulary)} ids in encoder.json are not 0 to {len(vocabulary) - 1}, each once"
         )
-    needed = {*bytes_to_unicode().values(), *(left + right for left, right in merges)}
+    chars = {*bytes_to_unicode().values()}
+    if odd := next((token for token in vocabulary if not chars.issuperset(token)), None):
+        raise VocabularyError(f"encoder.json has the token {odd[:40]!r}, some of whose characters stand for no byte")
+    needed = chars.union(left + right for left, right in merges)
     if missing := sorted(needed - vocabulary.keys()):
-        raise VocabularyError(f"encoder.json lacks {len(missing)} tokens that encoding needs, the first {missing[0]!r}")
+        first = missing[0][:40]
+        raise VocabularyError(f"encoder.json lacks {len(missing)} tokens that encoding needs, the first {first!r}")
 
 
 def get_encoder(model_size, models_dir):
@@ -122,9 +126,9 @@ def get_encoder(model_size, models_dir):
             lines = f.read().split("\n")[1:]  # the first is a version
         merges = [tuple(line.split(" ")) for line in lines if line]
         if bad := [pair for pair in merges if len(pair) != 2]:
-            raise VocabularyError(f"vocab.bpe has a line that is no pair: {' '.join(bad[0])!r}")
+            raise VocabularyError(f"vocab.bpe has a line that is no pair: {' '.join(bad[0])[:40]!r}")
         return Encoder(vocabulary, merges)
-    except (VocabularyError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of ours, of JSON, of UTF-8, of a number of 5,000 digits
         raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}") from None
 
 

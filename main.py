@@ -125,6 +125,8 @@ def run(args):
     if drafting and drafting[0].ids != encoder.ids:
         fail(f"{args.draft_model_size} and {args.target_model_size} differ in their vocabularies, and must not")
     N, n_ctx = args.n_tokens_to_generate, min(hparams["n_ctx"], drafting[1]["n_ctx"] if drafting else hparams["n_ctx"])
+    if EOT not in encoder.ids:
+        fail(f"the vocabulary of {args.target_model_size} lacks {EOT}, which ends every text; fetch encoder.json again")
     x = np.array(encoder.encode(args.prompt) or [encoder.ids[EOT]])
     if len(x) + N > n_ctx:
         fail(f"a prompt of {len(x)} tokens and {N} to generate are {len(x) + N}, and the models take {n_ctx} at most")

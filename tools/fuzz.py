@@ -1,0 +1,97 @@
+"""Looks, guided by coverage, for a damaged model directory that loading meets with anything but its own two errors.
+
+    pip install -r tools/requirements.txt
+    python tools/fuzz.py /tmp/found -max_total_time=1800
+
+The first byte of an input says what the others are: an index, or a block or an entry of one, whose checksums are then
+made right (nothing else would ever get past them); hparams.json; encoder.json; vocab.bpe. What follows the options of
+the directory are libFuzzer's. An input that breaks a promise is left there, as crash-*, timeout-* or oom-*.
+"""
+
+import os
+import struct
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+with atheris.instrument_imports(include=["tensor_bundle", "utils", "encoder"]):
+    import tensor_bundle
+    import utils
+    from encoder import VocabularyError, get_encoder
+    from tensor_bundle import CheckpointError
+
+import bundle_writer as writer
+from test_utils import CONTENT
+
+LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-max_len=20000", "-len_control=0"]  # seconds, MB, bytes
+PREFIX = str(ROOT / "tests" / "fixtures" / "micro" / "model.ckpt")
+ENTRIES = {name.encode(): writer.entry(*entry) for name, entry in tensor_bundle.read_index(PREFIX + ".index").items()}
+ITEMS = [(b"", writer.HEADER), *ENTRIES.items()]
+BLOCKS = writer.blocks(ITEMS, 400)
+
+
+def index_of_a_block(data):
+    return writer.table([(BLOCKS[0][0], data), *BLOCKS[1:]])
+
+
+def index_of_an_entry(data):
+    name = min(ENTRIES)
+    return writer.table(writer.blocks([(b"", writer.HEADER), *sorted((ENTRIES | {name: data}).items())], 1 << 18))
+
+
+KINDS = [  # name of the file, how it is made of an input, inputs to begin with
+    (utils.INDEX, bytes, [CONTENT[utils.INDEX]]),
+    (utils.INDEX, index_of_a_block, [contents for _, contents in BLOCKS]),
+    (utils.INDEX, index_of_an_entry, list(ENTRIES.values())),
+    ("hparams.json", bytes, [CONTENT["hparams.json"]]),
+    ("encoder.json", bytes, [CONTENT["encoder.json"]]),
+    ("vocab.bpe", bytes, [CONTENT["vocab.bpe"]]),
+]
+
+
+def one_input(data):
+    name, make, _ = KINDS[data[0] % len(KINDS) if data else 0]
+    path = os.path.join(MODELS, "124M", name)
+    Path(path).write_bytes(make(data[1:]))
+    try:
+        if name in ("encoder.json", "vocab.bpe"):
+            encoder = get_encoder("124M", MODELS)
+            text = "Once upon a time, \0\N{SNOWMAN}"
+            assert encoder.decode(encoder.encode(text)) == text
+            encoder.decode(range(len(encoder.ids)))
+        else:
+            hparams, params = utils.load_hparams_and_params(os.path.join(MODELS, "124M"))
+            assert params["wte"].shape == (hparams["n_vocab"], hparams["n_embd"])
+            assert len(params["blocks"]) == hparams["n_layer"]
+            params["blocks"][-1]["mlp"]["c_proj"]["w"].sum()
+    except (CheckpointError, VocabularyError) as error:
+        assert "\n" not in str(error) and len(str(error)) < 5000, "the user sees one line"
+        str(error).encode()
+    finally:
+        Path(path).write_bytes(CONTENT[name])
+
+
+def main():
+    global MODELS
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    found, *options = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as MODELS:
+        (Path(MODELS) / "124M").mkdir()
+        for name, content in CONTENT.items():
+            (Path(MODELS) / "124M" / name).write_bytes(content)
+        inputs = Path(found) / "inputs"
+        inputs.mkdir(parents=True, exist_ok=True)
+        for i, (_, _, seeds) in enumerate(KINDS):
+            for j, seed in enumerate(seeds):
+                (inputs / f"seed-{i}-{j}").write_bytes(struct.pack("B", i) + seed)
+        atheris.Setup([sys.argv[0], *LIMITS, f"-artifact_prefix={found}/", *options, str(inputs)], one_input)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
