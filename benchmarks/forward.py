@@ -8,6 +8,7 @@ OpenBLAS's own product of a matrix of 512 MB and a vector (sgemv), before and af
 """
 
 import os
+import re
 import sys
 import time
 
@@ -15,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from gpt2 import GPT2
-from utils import load_hparams_and_params
+from utils import DATA, load_hparams_and_params
 
 REPETITIONS = 9
 CONTEXT = 32  # tokens in the cache when the few rows are timed
@@ -27,10 +28,17 @@ def seconds(function, *args):
     return time.perf_counter() - begun
 
 
+def memory():
+    """The bytes that this process has in memory, pages of files left out (Linux)."""
+    with open("/proc/self/status") as f:
+        return int(re.search(r"RssAnon:\s+(\d+) kB", f.read())[1]) * 1024
+
+
 def main():
     matrix, vector = np.ones((32768, 4096), dtype=np.float32), np.ones(4096, dtype=np.float32)
     for directory in sys.argv[1:] or sys.exit(__doc__):
         hparams, params = load_hparams_and_params(directory)
+        before = memory()
         load = time.perf_counter()
         net = GPT2(params, hparams)
         load = time.perf_counter() - load
@@ -53,7 +61,11 @@ def main():
         # Not in between: it would leave the caches full of another matrix, and OpenBLAS's threads still spinning.
         sgemv += [seconds(np.matmul, matrix, vector) for _ in range(REPETITIONS)]
         roofline = matrix.nbytes / np.median(sgemv)
-        print(f"\n{directory}: {n_bytes / 1e9:.2f} GB, loaded in {load:.1f} s; sgemv: {roofline / 1e9:.1f} GB/s\n")
+        taken, size = memory() - before, os.path.getsize(os.path.join(directory, DATA))
+        print(
+            f"\n{directory}: {n_bytes / 1e9:.2f} GB, loaded in {load:.1f} s; sgemv: {roofline / 1e9:.1f} GB/s; "
+            f"in memory {taken / 1e9:.2f} GB, {taken / size:.2f} of the data file\n"
+        )
         print("| | ms | to 1 row | weights read, GB/s | of sgemv |\n| --- | --- | --- | --- | --- |")
         one = np.median(times["1 row"])
         for name, ts in times.items():

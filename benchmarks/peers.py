@@ -116,8 +116,7 @@ def llama_cpp(directory, hparams, params):
     import gguf
     import llama_cpp
 
-    path = os.path.join(tempfile.mkdtemp(), "model.gguf")
-    writer = gguf.GGUFWriter(path, "gpt2")
+    writer = gguf.GGUFWriter(None, "gpt2")
     writer.add_block_count(hparams["n_layer"])
     writer.add_context_length(hparams["n_ctx"])
     writer.add_embedding_length(hparams["n_embd"])
@@ -146,14 +145,16 @@ def llama_cpp(directory, hparams, params):
     for name, norm in norms.items():
         add(f"{name}.weight", norm["g"])
         add(f"{name}.bias", norm["b"])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    llama = llama_cpp.Llama(
-        path, n_ctx=hparams["n_ctx"], n_batch=hparams["n_ctx"], n_ubatch=hparams["n_ctx"], n_threads=THREADS,
-        n_threads_batch=THREADS, logits_all=True, verbose=False,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as work:  # the file stays mapped when its name is gone
+        path = os.path.join(work, "model.gguf")
+        writer.write_header_to_file(path)
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        llama = llama_cpp.Llama(
+            path, n_ctx=hparams["n_ctx"], n_batch=hparams["n_ctx"], n_ubatch=hparams["n_ctx"], n_threads=THREADS,
+            n_threads_batch=THREADS, logits_all=True, verbose=False,
+        )  # fmt: skip
 
     def forward(ids, n_new):
         llama.n_tokens = min(llama.n_tokens, len(ids) - n_new)
