@@ -110,6 +110,8 @@ def n_cores():
 
 @cache
 def threads():
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=threads.cache_clear)  # a forked process has the pool, but not its threads
     return ThreadPoolExecutor(n_cores(), initializer=np.seterr, initargs=("ignore",))  # `GPT2.__call__` tells of NaN
 
 
@@ -167,7 +169,8 @@ class GPT2:
     Parameters
     ----------
     params, hparams : dict
-        As `utils.load_encoder_hparams_and_params` returns them. The weights are copied, in float32.
+        As `utils.load_encoder_hparams_and_params` returns them. Weights are copied, in float32; wte and wpe, of which
+        a pass takes a few rows, also stay what they are.
     bit_identical : bool
         Insist that the logits of a prefix are the same to the last bit however its positions were grouped into calls,
         so that greedy decoding gives the same text with and without speculation, near-ties and all. It costs nothing
@@ -186,23 +189,23 @@ class GPT2:
         self.weights = dict(
             wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=prepare(params["ln_f"]), head=head
         )
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # which `forget` may take within a call
         self.forget()
 
     def forget(self):
         """Empty the cache."""
-        n_embd, self.ids = self.weights["wpe"].shape[1], np.zeros(0, dtype=np.int64)
-        d = n_embd // self.n_head
+        d = self.weights["wpe"].shape[1] // self.n_head
         k = np.zeros((self.n_head, d, 0), dtype=np.float32)
         v = np.ones((self.n_head, 0, d + 1 + -(d + 1) % LANES), dtype=np.float32)
-        self.past = [(k, v) for _ in self.weights["blocks"]]
+        with self.lock:
+            self.ids, self.past = np.zeros(0, dtype=np.int64), [(k, v) for _ in self.weights["blocks"]]
 
     def __call__(self, ids, n_rows=1):
         """The logits after each of the last n_rows prefixes of ids.
 
         Parameters
         ----------
-        ids : int [n], 1 <= n <= n_ctx
+        ids : int [n], 1 <= n <= n_ctx, each 0 <= id < n_vocab
         n_rows : int, 1 <= n_rows <= n
 
         Returns
@@ -211,18 +214,20 @@ class GPT2:
 
         Raises
         ------
-        ValueError if n or n_rows is out of these bounds; CheckpointError, with the tensor that is to blame, if a logit
-        is NaN or infinite.
+        ValueError if n, n_rows or an id is out of these bounds; CheckpointError, with the tensor that is to blame, if a
+        logit is NaN or infinite.
         """
         ids = np.asarray(ids)
         if not 1 <= n_rows <= len(ids) <= self.n_ctx:
             raise ValueError(
                 f"{len(ids)} ids and n_rows = {n_rows}: it takes 1 <= n_rows <= ids <= n_ctx = {self.n_ctx}"
             )
+        if ids.min() < 0 or ids.max() >= self.n_vocab:
+            raise ValueError(f"ids from {ids.min()} to {ids.max()}: the vocabulary goes from 0 to {self.n_vocab - 1}")
         with self.lock, np.errstate(over="ignore", invalid="ignore"):
             n = min(len(ids), len(self.ids))
             n_past = min(int(np.argmin(np.append(ids[:n] == self.ids[:n], False))), len(ids) - n_rows)
-            self.ids = ids[:n_past]  # should we be interrupted: the rest is about to be overwritten
+            self.ids = self.ids[:n_past]  # should we be interrupted: the rest is about to be overwritten
             self.past = [grown(k, v, len(ids) + GROUP + LANES) for k, v in self.past]
             logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, past=self.past, n_past=n_past)
             if not np.isfinite(logits).all():

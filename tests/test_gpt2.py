@@ -1,7 +1,11 @@
 """The forward pass against transformers' logits (fixtures/micro), and against itself however it is called."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -78,6 +82,67 @@ def test_only_what_is_new_is_computed(micro, monkeypatch):
     for ids, n_rows in (IDS[:10], 1), (IDS[:15], 5), (IDS[:20], 1), (other, 3), (other, 2), (other[:4], 1):
         micro(ids, n_rows)
     assert n_computed == [10, 5, 5, 8, 2, 1]
+
+
+@pytest.mark.parametrize("id", [-1, 300])
+def test_ids_outside_the_vocabulary(micro, id):
+    with pytest.raises(ValueError, match=rf"ids from .*{id}.*from 0 to 299"):
+        micro([1, id, 2])
+
+
+def test_the_callers_array_is_not_the_models(micro, monkeypatch):
+    ids = IDS[:9].copy()
+    micro(ids[:5])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(gpt2, "transformer_block", interrupt)
+        micro(ids)
+    ids[:3] = (ids[:3] + 1) % 300
+    kept = micro(ids)
+    micro.forget()
+    assert np.array_equal(kept, micro(ids))
+
+
+def interrupt(*args, **kw):
+    raise KeyboardInterrupt
+
+
+def test_what_is_forgotten_during_a_call_is_forgotten_after_it(micro, monkeypatch):
+    """Or the ids would be remembered, and of their keys and values nothing."""
+    forgetful = threading.Thread(target=micro.forget)
+    original = gpt2.gpt2
+
+    def gpt2_while_another_thread_forgets(*args, **kw):
+        forgetful.start()
+        forgetful.join(0.1)
+        return original(*args, **kw)
+
+    monkeypatch.setattr(gpt2, "gpt2", gpt2_while_another_thread_forgets)
+    micro(IDS[:9])
+    forgetful.join()
+    assert len(micro.ids) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own(micro, monkeypatch):
+    monkeypatch.setattr(gpt2, "n_cores", lambda: 2)
+    monkeypatch.setattr(gpt2, "THREADED", 0)
+    micro(IDS)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            micro.forget()
+            os._exit(0 if np.abs(micro(IDS, 64) - LOGITS).max() < TOLERANCE else 1)
+        finally:
+            os._exit(2)
+    for _ in range(1000):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.02)
+    else:
+        os.kill(pid, signal.SIGKILL)
+    assert done and status == 0
 
 
 @pytest.mark.parametrize(("n", "n_rows"), [(0, 1), (65, 1), (3, 0), (3, 4)])
