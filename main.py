@@ -80,7 +80,7 @@ def arguments(argv):
         ("top_k", args.top_k >= 0, "0 or more"),
         ("top_p", 0 < args.top_p <= 1, "a number above 0, up to 1"),
         ("threshold", args.threshold is None or 0 <= args.threshold <= 1, "a probability, 0 to 1"),
-        ("repetition_penalty", 0 < args.repetition_penalty < np.inf, "a number above 0"),
+        ("repetition_penalty", 0.01 <= args.repetition_penalty <= 100, "a number from 0.01 to 100"),
         ("seed", args.seed >= 0, "0 or more"),
     ):
         if not is_good:
@@ -92,6 +92,7 @@ def arguments(argv):
     if args.draft_model_size is not None and args.draft != "model":
         fail(f"--draft_model_size is for --draft model, and --draft is {args.draft}")
 
+    args.K = min(args.K, args.n_tokens_to_generate)  # no round has room for more
     released = args.draft_model_size in RELEASED or args.target_model_size in RELEASED
     args.draft_model_size = args.draft_model_size or ("124M" if released else "draft")
     args.target_model_size = args.target_model_size or ("1558M" if released else "target")
@@ -117,6 +118,8 @@ def main(argv=None):
         run(args)
     except (ValueError, OSError, RuntimeError) as error:  # what the user gave, the network, the disk, the BLAS
         fail(error)
+    except MemoryError:
+        fail("there is not enough memory for these models; 1558M takes 7 GB")
 
 
 def run(args):
@@ -139,20 +142,25 @@ def run(args):
     )
     if args.draft == "lookup":
         draft_model = Timed(draft)  # certain, or not at all: no temperature changes that
-    rounds = []
+    rounds, alphas = [], []
 
     def decode(N, title, sampling, *models, **options):
         for net in (draft, target):
             if isinstance(net, GPT2):
                 net.forget()
-        draft_model.seconds = target_model.seconds = 0.0
+        draft_model.restart()
+        target_model.restart()
+        rounds.clear()
+        alphas.clear()
         with tqdm(total=N, desc=title, unit="token", leave=False) as bar:
-            rounds.clear()
+
+            def note(r):
+                bar.update(len(r.emitted))
+                alphas.extend(betas([r]))
+                rounds.append(r._replace(p=None, q=None))  # which may be a gigabyte in all
+
             begun = time.perf_counter()
-            ids = sampling(
-                x, *models, N, rng=np.random.default_rng(args.seed), **options,
-                on_round=lambda r: (rounds.append(r), bar.update(len(r.emitted))),
-            )  # fmt: skip
+            ids = sampling(x, *models, N, rng=np.random.default_rng(args.seed), on_round=note, **options)
             return ids, time.perf_counter() - begun
 
     ending = dict(eos=encoder.ids[EOT] if args.eos else None)
@@ -172,14 +180,14 @@ def run(args):
         texts.append(encoder.decode(ids if args.prompt else ids[1:]))
         print(f"\n{title}\n{'-' * len(title)}\nTime = {t:.2f}s\nText = {texts[-1]}", flush=True)
 
-    report(args, seconds, n_new, rounds, draft_model, target_model)
+    report(args, seconds, n_new, rounds, alphas, draft_model, target_model)
     if args.temperature == 0:
         print(f"same text         {'yes' if texts[0] == texts[1] else 'NO: a bug, or a BLAS with a near-tie'}")
     else:
         print("same text         no, and it need not be: two samples from one distribution (0 is greedy, and the same)")
 
 
-def report(args, seconds, n_new, rounds, draft_model, target_model):
+def report(args, seconds, n_new, rounds, alphas, draft_model, target_model):
     """Print the figures; of seconds and n_new [2] the first are the autoregressive loop's."""
     n_drafted = sum(len(r.drafted) for r in rounds)
     n_accepted = sum(len(r.emitted) - 1 for r in rounds)
@@ -189,7 +197,7 @@ def report(args, seconds, n_new, rounds, draft_model, target_model):
     print(f"""
 models            {drafter} drafts for {args.target_model_size}
 tokens per second {rates[0]:.1f} autoregressive, {rates[1]:.1f} speculative
-speedup           {rates[1] / max(rates[0], 1e-9):.2f}, {predicted(rounds, draft_model, target_model)}
+speedup           {rates[1] / max(rates[0], 1e-9):.2f}, {predicted(rounds, alphas, draft_model, target_model)}
 time              {shares[0]:.0f} % draft, {shares[1]:.0f} % target, {100 - sum(shares):.0f} % the rest
 acceptance rate   {n_accepted / max(n_drafted, 1):.2f} of {n_drafted} drafted tokens
 tokens per round  {n_new[1] / max(len(rounds), 1):.2f}, with K = {args.K}, {args.schedule}""")
@@ -229,12 +237,12 @@ def schedule_and_stop(args, draft, target, costs):
     return {"schedule": schedule, "stop": not_found if args.draft == "lookup" else None}
 
 
-def predicted(rounds, draft, target):
-    """The speedup by theory.py, from each round's k, alpha over all verified positions, and what a step takes."""
+def predicted(rounds, alphas, draft, target):
+    """The speedup by theory.py, from each round's k, alpha of all verified positions, and what a step takes."""
     ks = np.array([len(r.drafted) for r in rounds], dtype=int)
     if not ks.any():
         return "1.00 predicted: nothing was drafted"
-    alpha = betas(rounds).mean()
+    alpha = np.mean(alphas)
     c, v = measured(draft, target)(max(ks))
     gain = expected_tokens(alpha, ks).sum() / (ks * c + v[ks]).sum()
     return f"{gain:.2f} predicted by alpha = {alpha:.2f}, c = {c:.2f}, v = {v[-1]:.2f}"

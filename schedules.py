@@ -148,15 +148,19 @@ class Timed:
     """
 
     def __init__(self, model, clock=time.perf_counter):
-        self.model, self.clock, self.seconds, self.n_ids = model, clock, 0.0, 0
-        self.recent = defaultdict(lambda: deque(maxlen=9))
+        self.model, self.clock, self.recent = model, clock, defaultdict(lambda: deque(maxlen=9))
+        self.restart()
+
+    def restart(self):
+        """To be called before a new text: the next call reads a prompt, and tells nothing of what a step takes."""
+        self.seconds, self.n_ids = 0.0, None
 
     def __call__(self, ids, n_rows=1):
         begun = self.clock()
         probs = self.model(ids, n_rows)
         seconds = self.clock() - begun
         self.seconds += seconds
-        if len(ids) <= self.n_ids + n_rows + 1:  # else a prompt was read as well
+        if self.n_ids is not None and len(ids) <= self.n_ids + n_rows + 1:  # else a prompt was read as well
             self.recent[n_rows].append(seconds)
         self.n_ids = len(ids)
         return probs

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [ROOT, os.path.join(ROOT, "tools")]
-from corpus import EOT, split_tales
+from corpus import split_tales
 
 from drafts import NGram, Online, early_exit, log_probs, lookup, not_found
 from gpt2 import GPT2
@@ -101,7 +101,7 @@ def decode(ways, prompts, N, T, drafts, target_network):
     target_heard = Overheard(target_network)
     models = {name: Timed(sampler(net, T)) for name, net in heard.items()}
     models["prompt lookup"] = Timed(drafts["prompt lookup"])
-    target, results, betas = Timed(sampler(target_heard, T)), defaultdict(Result), defaultdict(list)
+    target, results, by_draft = Timed(sampler(target_heard, T)), defaultdict(Result), defaultdict(list)
     options = {
         way: options_of(way, T, heard[way.draft], target_heard, measured(models[way.draft], target)) for way in ways
     }
@@ -110,6 +110,8 @@ def decode(ways, prompts, N, T, drafts, target_network):
         for net in (*drafts.values(), target_network):
             if isinstance(net, GPT2):
                 net.forget()
+        for model in (*models.values(), target):
+            model.restart()
         rounds, rng = [], np.random.default_rng(seed)
         begun = time.perf_counter()
         if way == PLAIN:
@@ -129,8 +131,8 @@ def decode(ways, prompts, N, T, drafts, target_network):
             if way == PLAIN:
                 q = target(ids[:-1], N)  # [N, n_vocab]
                 for name, model in models.items():
-                    betas[name].append(beta(model.model(ids[:-1], N), q))
-    return results, {name: np.mean(b) for name, b in betas.items()}
+                    by_draft[name].append(beta(model.model(ids[:-1], N), q))
+    return results, {name: np.mean(b) for name, b in by_draft.items()}
 
 
 def table(header, rows):
@@ -306,8 +308,7 @@ def main():
     draft_network, target_network = (GPT2(params, hparams) for hparams, params in (draft, target))
     drafts = make_drafts(draft_network, target_network, os.path.join(args.models_dir, "ngrams.npz"))
     _, tales = split_tales(args.corpus)
-    ids = np.array([id for tale in tales for id in [*encoder.encode(tale), encoder.ids[EOT]]])
-    starts = np.linspace(0, len(ids) - N_PROMPT, args.prompts).astype(int)
+    openings = [encoder.encode(tales[i * len(tales) // args.prompts])[:N_PROMPT] for i in range(args.prompts)]
 
     by_K, K_draft = range(1, 9), 4
     ways = {
@@ -316,7 +317,7 @@ def main():
         **{Way(K=K, verify=how): None for how in ("token", "block") for K in (2, 4, 8)},
         **{Way(K=K): None for K in by_K},
     }
-    prompts = [ids[start : start + N_PROMPT] for start in starts]
+    prompts = list(map(np.array, openings))
     decoded = {T: decode(list(ways), prompts, args.N, T, drafts, target_network) for T in TEMPERATURES}
     results, alphas = ({T: both[i] for T, both in decoded.items()} for i in (0, 1))
     os.makedirs(args.out, exist_ok=True)

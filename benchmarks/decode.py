@@ -38,12 +38,14 @@ def main():
     def decode(sampling, *models, seed, **options):
         for net in networks:
             net.forget()
+        for model in models:
+            model.restart()
         begun = time.perf_counter()
         sampling(prompt, *models, args.N, rng=np.random.default_rng(seed), **options)
         return time.perf_counter() - begun
 
     draft, target = (sampler(net, args.temperature) for net in networks)
-    decode(speculative_sampling, draft, target, seed=0, K=4)  # the first touch of the weights
+    decode(speculative_sampling, Timed(draft), Timed(target), seed=0, K=4)  # the first touch of the weights
     print(f"T = {args.temperature}, N = {args.N}, {args.draft} -> {args.target}\n")
     print("| K | alpha | tokens per round | target step, ms | c (draft step) | v (K + 1 rows) | speedup | formula |")
     print("| --- " * 8 + "|")

@@ -5,7 +5,7 @@
 
 Each engine runs in a process of its own, on as many threads as there are cores, all in float32, in turn; then again.
 Seconds per forward pass after CONTEXT cached tokens, medians. "naive" is what a first version does: x @ w, and the
-whole prefix at each step (picoGPT, and the blog post that this project comes from).
+whole prefix at each step (picoGPT, and J. Mody's blog post on speculative sampling).
 """
 
 import importlib.util

@@ -201,13 +201,17 @@ def test_timed_and_measured():
     costs = measured(draft, target)
     for n, n_rows in [(10, 1), (11, 1), (14, 3), (16, 5), (14, 3)]:
         assert target(np.zeros(n, dtype=int), n_rows).shape == (n_rows, 2)
-    draft(np.zeros(2, dtype=int))
+    for n in (1, 2):
+        draft(np.zeros(n, dtype=int))
     c, v = costs(5)
     assert c == 1 / 4
     assert v.tolist() == [1, 5 / 4, 6 / 4, 7 / 4, 8 / 4, 8 / 4]  # between two that were timed, a straight line
-    assert (target.seconds, draft.seconds) == (100 + 4 + 6 + 8 + 6, 1)
+    assert (target.seconds, draft.seconds) == (100 + 4 + 6 + 8 + 6, 2)
     slow = Timed(model_that_takes(lambda n, n_rows: n), lambda: now)
     for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11):
         slow(np.zeros(n, dtype=int))
+    slow.restart()
+    slow(np.zeros(5, dtype=int))  # a prompt again, though shorter than what was there before
+    assert slow.seconds == 5
     assert slow.typical(1) == 7  # of 3 ... 11, the last nine
     assert slow.typical(2) == 0
