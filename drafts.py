@@ -67,10 +67,15 @@ class NGram:
         """The n-grams up to this order, of a file by `save`. ValueError if it has none so long, or is damaged."""
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as f:
+                n_vocab = int(f["n_vocab"])
                 grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
                 counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
-                return cls(int(f["n_vocab"]), list(zip(grams, counts, strict=True)))
-        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+            for n, (g, c) in enumerate(zip(grams, counts, strict=True), start=1):
+                bad = len(g) != len(c) or (np.diff(g, prepend=-1) <= 0).any() or (n == 1 and len(g) == 0)
+                if bad or g.max(initial=0) >= n_vocab**n or c.min(initial=1) < 1:
+                    raise ValueError(f"its {n}-grams are not ascending, not of {n_vocab} tokens, or not counted")
+            return cls(n_vocab, list(zip(grams, counts, strict=True)))
+        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is damaged, or has no {order}-grams: {error}") from None
 
 
@@ -88,11 +93,15 @@ def ngram(ids, n_vocab, order, least=1):
 
     Raises
     ------
-    ValueError if there are no ids, or if an n-gram is too long to be a number of 63 bits.
+    ValueError if there are no ids or some that are not of the vocabulary, or if an n-gram is no number of 63 bits.
     """
     ids = np.asarray(ids, dtype=np.int64)
     if len(ids) == 0:
         raise ValueError("n-grams are fitted on ids, and there are none")
+    if ids.min() < 0 or ids.max() >= n_vocab:
+        raise ValueError(f"ids from {ids.min()} to {ids.max()}: the vocabulary goes from 0 to {n_vocab - 1}")
+    if order < 1:
+        raise ValueError(f"order = {order}; a unigram has 1")
     if n_vocab**order >= 2**63:
         raise ValueError(f"order = {order} is too much for a vocabulary of {n_vocab}: its n-grams exceed 63 bits")
     tables, grams = [], np.zeros(len(ids), dtype=np.int64)
@@ -179,7 +188,7 @@ def lookup(n_vocab, longest=3):
 
     Returns
     -------
-    callable, a model
+    callable, a model; it takes at least one id
     """
 
     def row(ids):

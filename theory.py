@@ -55,7 +55,7 @@ def improvement(alpha, K, c, v=1.0):
 def optimal_K(alpha, c, v=1.0, K_max=32):
     """The K of 0 ... K_max that improves most, section 3.5; of equal ones the smallest, so 0 where drafting is no gain.
 
-    With v = 1 it is 0 just where alpha <= c (Corollary 3.9).
+    With v = 1 it is 0 just where alpha <= c (Corollary 3.9), but for rounding where they are equal.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def operations(alpha, K, c_hat):
 
 
 def speedup(r, K, t_draft, t_target):
-    """The blog post's estimate r (K+1) t_target / (K t_draft + t_target), of the times of one step of each model.
+    """The estimate r (K+1) t_target / (K t_draft + t_target) of J. Mody's blog post, of the times of a step of each.
 
     r is the share of the K + 1 tokens a round could emit that it did emit, on average (Chen et al. 2023, section 2):
     expected_tokens(alpha, K) / (K + 1). So this is `improvement` with c = t_draft / t_target and v = 1.

@@ -36,7 +36,7 @@ MODELS_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
 MODELS_URL = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
 TIMEOUT = (10, 30)  # seconds, to connect and between two pieces of an answer
-RETRIES, BACKOFF = 4, 0.2  # attempts in a row that bring nothing new; seconds before the first, doubled for each other
+RETRIES, BACKOFF = 4, 0.4  # after attempts that bring nothing new; seconds before the first, doubled for each other
 PIECE = 1 << 16  # bytes
 
 
@@ -249,7 +249,7 @@ def fetch(url, path, check=None):
                     raise cannot_fetch(url, why) from None
                 if check is None and "etag" not in seen:
                     remove(part)
-                time.sleep(BACKOFF * 2**failures)
+                time.sleep(BACKOFF * 2 ** (failures - 1))
             except OSError as error:  # of requests: no URL, or a redirect that leaves HTTP; of the system: disk full
                 raise cannot_fetch(url, error.strerror or error) from None
     try:
@@ -343,11 +343,12 @@ def remove(path):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] != "verify":
-        sys.exit("usage: python -m utils verify DIR")
     try:
+        if len(sys.argv) != 3 or sys.argv[1] != "verify":
+            raise ValueError("usage: python -m utils verify DIR")
         load_hparams_and_params(sys.argv[2])
         verify(sys.argv[2])
-    except CheckpointError as error:
-        sys.exit(f"error: {error}")
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     print(f"{sys.argv[2]}: all tensors are as its index describes them")

@@ -114,11 +114,36 @@ def test_saved_and_loaded_it_is_the_same(tmp_path_factory, text, order, ids):
             NGram.load(path, 1)
 
 
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"n_vocab": 5, "steps_1": [0, 1], "counts_1": [1, 0]},  # a count of nothing
+        {"n_vocab": 5, "steps_1": [0, 5], "counts_1": [1, 1]},  # token 5 of 0 to 4
+        {"n_vocab": 5, "steps_1": [1, 0], "counts_1": [1, 1]},  # token 1 twice
+        {"n_vocab": 5, "steps_1": [0, 1], "counts_1": [1]},
+        {"n_vocab": 5, "steps_1": [], "counts_1": []},
+        {"n_vocab": "x", "steps_1": [0], "counts_1": [1]},
+        {"steps_1": [0], "counts_1": [1]},
+        None,  # an array, of no name
+    ],
+)
+def test_tables_that_cannot_be_are_refused(tmp_path, arrays):
+    path = tmp_path / "ngrams.npz"
+    with open(path, "wb") as f:
+        np.save(f, np.ones(3)) if arrays is None else np.savez(f, **arrays)
+    with pytest.raises(ValueError, match=r"ngrams.npz is damaged"):
+        NGram.load(path, 1)
+
+
 def test_what_cannot_be_fitted():
     with pytest.raises(ValueError, match="there are none"):
         ngram([], 5, 2)
     with pytest.raises(ValueError, match="63 bits"):
         ngram([1, 2], 50257, 5)
+    with pytest.raises(ValueError, match="order = 0"):
+        ngram([1, 2], 5, 0)
+    with pytest.raises(ValueError, match="ids from 1 to 5"):
+        ngram([1, 5], 5, 2)
     row = ngram([50256] * 6, 50257, 4)([50256] * 3)[0]  # the largest number of all
     assert row[50256] == pytest.approx(0.9, abs=0.1)
     assert ngram([1], 5, 3)([1, 1]).shape == (1, 5)  # fewer ids than the order

@@ -187,7 +187,7 @@ def test_verify_on_demand(models_dir):
     assert done.returncode == 0 and "all tensors" in done.stdout
     (models_dir / "124M" / DATA).write_bytes(CONTENT[DATA][:-1] + b"x")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode != 0 and "'model/wte'" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "'model/wte'" in done.stderr and "Traceback" not in done.stderr
 
 
 # ---- Fetch ----

@@ -1,7 +1,7 @@
 """Looks, guided by coverage, for a damaged model directory that loading meets with anything but its own two errors.
 
     pip install -r tools/requirements.txt
-    python tools/fuzz.py /tmp/found -max_total_time=1800
+    python tools/fuzz.py build/fuzz -max_total_time=1800
 
 The first byte of an input says what the others are: an index, or a block or an entry of one, whose checksums are then
 made right (nothing else would ever get past them); hparams.json; encoder.json; vocab.bpe. What follows the options of

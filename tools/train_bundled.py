@@ -133,7 +133,7 @@ def train(model, stream, n_steps, lr, loss_fn, report, every=250):
 
 @torch.no_grad()
 def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
-    """Text by the target: each sequence continues 4 to 100 tokens of the corpus up to N_CTX tokens."""
+    """Text by the target: each sequence continues 4 to 99 tokens of the corpus up to N_CTX tokens."""
     target.eval()
     sequences = []
     while len(sequences) * N_CTX < n_tokens:
