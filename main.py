@@ -36,7 +36,7 @@ from utils import BUNDLED, MODELS_DIR, RELEASED, load_encoder_hparams_and_params
 EOT = "<|endoftext|>"
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-PROMPT = "There was once upon a time a princess who was so beautiful that everyone wanted to marry her"
+PROMPT = "Once upon a time there was a king who had three sons"
 
 
 def arguments(argv):
