@@ -68,9 +68,9 @@ def served(tmp_path_factory):
 
         def copyfile(self, source, outputfile):
             if self.path.startswith("/slow"):
-                time.sleep(0.05)
+                time.sleep(0.1)  # for 14 files more than a second, however fast all else is
                 outputfile.write(source.read(10_000))
-                time.sleep(0.05)
+                time.sleep(0.1)
             super().copyfile(source, outputfile)
 
         def translate_path(self, path):
@@ -80,6 +80,7 @@ def served(tmp_path_factory):
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.handle_error = lambda *args: None  # of clients that were interrupted
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -227,10 +228,10 @@ def test_interrupts_at_random_moments(served, tmp_path, work):
             time.sleep(0.001)
         while work == "downloading" and not any(directory.rglob("*/*")):
             time.sleep(0.001)
-        time.sleep(rng.uniform(0, 1))
+        time.sleep(rng.uniform(0, 0.8))
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
-        assert process.returncode == 130 and "Traceback" not in errors
+        assert process.returncode == 130 and "Traceback" not in errors, errors
         for path in directory.rglob("*/*"):
             with urllib.request.urlopen(f"{served}/{path.relative_to(directory)}".removesuffix(".part")) as f:
                 content = f.read()
