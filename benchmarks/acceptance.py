@@ -308,7 +308,8 @@ def main():
     draft_network, target_network = (GPT2(params, hparams) for hparams, params in (draft, target))
     drafts = make_drafts(draft_network, target_network, os.path.join(args.models_dir, "ngrams.npz"))
     _, tales = split_tales(args.corpus)
-    openings = [encoder.encode(tales[i * len(tales) // args.prompts])[:N_PROMPT] for i in range(args.prompts)]
+    some = [tales[i * len(tales) // args.prompts] for i in range(args.prompts)]
+    prompts = [np.array(encoder.encode(tale)[:N_PROMPT]) for tale in some]
 
     by_K, K_draft = range(1, 9), 4
     ways = {
@@ -317,7 +318,6 @@ def main():
         **{Way(K=K, verify=how): None for how in ("token", "block") for K in (2, 4, 8)},
         **{Way(K=K): None for K in by_K},
     }
-    prompts = list(map(np.array, openings))
     decoded = {T: decode(list(ways), prompts, args.N, T, drafts, target_network) for T in TEMPERATURES}
     results, alphas = ({T: both[i] for T, both in decoded.items()} for i in (0, 1))
     os.makedirs(args.out, exist_ok=True)

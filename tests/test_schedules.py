@@ -212,6 +212,6 @@ def test_timed_and_measured():
         slow(np.zeros(n, dtype=int))
     slow.restart()
     slow(np.zeros(5, dtype=int))  # a prompt again, though shorter than what was there before
-    assert slow.seconds == 5
+    assert slow.seconds == 5 and list(slow.recent[1]) == list(range(3, 12))
     assert slow.typical(1) == 7  # of 3 ... 11, the last nine
     assert slow.typical(2) == 0

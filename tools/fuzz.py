@@ -9,7 +9,6 @@ the directory are libFuzzer's. An input that breaks a promise is left there, as 
 """
 
 import os
-import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -88,7 +87,7 @@ def main():
         inputs.mkdir(parents=True, exist_ok=True)
         for i, (_, _, seeds) in enumerate(KINDS):
             for j, seed in enumerate(seeds):
-                (inputs / f"seed-{i}-{j}").write_bytes(struct.pack("B", i) + seed)
+                (inputs / f"seed-{i}-{j}").write_bytes(bytes([i]) + seed)
         atheris.Setup([sys.argv[0], *LIMITS, f"-artifact_prefix={found}/", *options, str(inputs)], one_input)
         atheris.Fuzz()
 
