@@ -9,6 +9,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from queue import SimpleQueue
 
 import numpy as np
 from tqdm import tqdm
@@ -19,7 +20,7 @@ TILE = 64  # columns of a tile of weights: as many as OpenBLAS's AVX-512 kernel 
 DEPTH = 1600  # rows of a tile, at most
 GROUP = 8  # rows of x that meet a tile at a time
 MAX_GROUP = 9  # for K = 8; 9 * 64 * 1600 is still below the bound that `linear` speaks of
-THREADED = 4_000_000  # fewer bytes of weights than this are read in hardly more time than it takes to wake a thread
+HEAD_START = 1_800_000  # bytes of weights that one core takes 4 rows past while it wakes another
 LANES = 16  # float32 numbers in an AVX-512 register
 GROWTH = 128  # positions that the cache grows by
 
@@ -48,7 +49,8 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     into the order that its kernel wants. OpenBLAS leaves that out for products of at most 100^3 multiplications. So w
     is stored as tiles that small, each one contiguous and in the order in which this kernel reads, and one np.matmul
     runs over all of them. Of a long prompt, GROUP rows at a time meet a tile, while it is in the cache. This path of
-    OpenBLAS has one thread, but NumPy releases the interpreter lock, so each core can take its share of the tiles.
+    OpenBLAS has one thread, but NumPy releases the interpreter lock, so each core can take its share of the tiles: the
+    calling one the largest, as the others have to be woken first.
 
     The kernel adds up every element of the result one product after the other, along the depth. So a row comes out
     the same to the last bit whatever rows stand beside it; `row_padding` sees to it that one always does.
@@ -58,19 +60,18 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     x = x.reshape(-1, group, n_chunks, depth).swapaxes(1, 2)  # [n_groups, n_chunks, group, depth]
     out = np.empty((len(x), group, n_tiles, TILE), dtype=np.float32)
 
-    def share(i):
-        some = slice(n_tiles * i // n_shares, n_tiles * (i + 1) // n_shares)
-        into = out.transpose(2, 0, 1, 3)[some]  # [n_tiles, n_groups, group, TILE]
+    def share(some):
+        into = out.transpose(2, 0, 1, 3)[some]  # [n_some, n_groups, group, TILE]
         if n_chunks == 1:
             np.matmul(x[:, 0], w[some], out=into)
         else:
             np.matmul(x, w[some, None]).sum(axis=2, out=into)
 
-    n_shares = n_cores() if w.nbytes * len(x) >= THREADED else 1
-    others = [threads().submit(share, i) for i in range(1, n_shares)]
-    share(0)
-    for other in others:
-        other.result()
+    ahead = HEAD_START // (w[0].nbytes * len(x) * -(-group // 4))  # the kernel takes 4 rows at a time
+    if n_tiles > 2 * ahead:
+        in_parallel(share, n_tiles, ahead)
+    else:
+        share(slice(n_tiles))
     return out.reshape(-1, n_tiles * TILE)[:, : len(b)] + b
 
 
@@ -108,11 +109,40 @@ def n_cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+def in_parallel(function, n, ahead):
+    """function(slice) for slices of range(n): one for each core, but larger by ahead for the one that calls."""
+    n_helpers = n_cores() - 1
+    n_each = (n - ahead) // n_cores()
+    n_own = n - n_each * n_helpers
+    results = SimpleQueue()
+    for i in range(n_helpers):
+        helpers().put((function, slice(n_own + i * n_each, n_own + (i + 1) * n_each), results))
+    function(slice(n_own))
+    for _ in range(n_helpers):
+        if error := results.get():
+            raise error
+
+
 @cache
-def threads():
+def helpers():
+    """The queue of work for the other cores. (concurrent.futures does more, and would slow a pass at 124M by 5 %.)"""
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=threads.cache_clear)  # a forked process has the pool, but not its threads
-    return ThreadPoolExecutor(n_cores(), initializer=np.seterr, initargs=("ignore",))  # `GPT2.__call__` tells of NaN
+        os.register_at_fork(after_in_child=helpers.cache_clear)  # a forked process has the queue, but not the threads
+    work = SimpleQueue()
+    for _ in range(n_cores() - 1):
+        threading.Thread(target=help_with, args=(work,), daemon=True).start()
+    return work
+
+
+def help_with(work):
+    np.seterr(all="ignore")  # `GPT2.__call__` tells of NaN
+    while True:
+        function, some, results = work.get()
+        try:
+            results.put(function(some))
+        except BaseException as error:
+            results.put(error)
+        del function, some, results  # they keep a model's weights in memory
 
 
 def attention(x, c_attn, c_proj, n_head, k, v, n_past, mask):  # [n_seq, n_embd] -> [n_seq, n_embd]
@@ -184,7 +214,8 @@ class GPT2:
             )
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
         blocks = tqdm(params["blocks"], desc="Loading weights", unit="layer", leave=False)
-        blocks = list(threads().map(prepare, blocks))
+        with ThreadPoolExecutor(n_cores()) as pool:
+            blocks = list(pool.map(prepare, blocks))
         head = {"w": tiles(params["wte"].T), "b": np.zeros(self.n_vocab, dtype=np.float32)}
         self.weights = dict(
             wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=prepare(params["ln_f"]), head=head

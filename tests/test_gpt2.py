@@ -1,5 +1,6 @@
 """The forward pass against transformers' logits (fixtures/micro), and against itself however it is called."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 
 import gpt2
 import tensor_bundle
-from gpt2 import GPT2, MAX_GROUP, linear, rows_are_independent, tiles
+from gpt2 import GPT2, MAX_GROUP, in_parallel, linear, rows_are_independent, tiles
 from speculative import sampler, speculative_sampling
 from tensor_bundle import CheckpointError
 from utils import BUNDLED, MODELS_DIR, expected_shapes, load_hparams_and_params, nest
@@ -126,7 +128,7 @@ def test_what_is_forgotten_during_a_call_is_forgotten_after_it(micro, monkeypatc
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_has_threads_of_its_own(micro, monkeypatch):
     monkeypatch.setattr(gpt2, "n_cores", lambda: 2)
-    monkeypatch.setattr(gpt2, "THREADED", 0)
+    monkeypatch.setattr(gpt2, "HEAD_START", 0)
     micro(IDS)
     pid = os.fork()
     if pid == 0:
@@ -180,7 +182,7 @@ def test_linear_is_a_matrix_product(n, n_in, n_out, cores):
     x, w, b = (rng.standard_normal(shape, np.float32) for shape in ((n, n_in), (n_in, n_out), (n_out,)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpt2, "n_cores", lambda: cores)
-        patch.setattr(gpt2, "THREADED", 0)
+        patch.setattr(gpt2, "HEAD_START", 0)
         assert np.abs(linear(x, tiles(w), b) - (x.astype(float) @ w + b)).max() < 1e-3
 
 
@@ -248,7 +250,7 @@ def test_bit_identical_is_refused_where_it_cannot_be(monkeypatch):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_weight_that_is_no_number_is_named_at_the_first_row(monkeypatch, bad):
     monkeypatch.setattr(gpt2, "n_cores", lambda: 2)
-    monkeypatch.setattr(gpt2, "THREADED", 0)
+    monkeypatch.setattr(gpt2, "HEAD_START", 0)
     tensors = tensor_bundle.load(str(MICRO / "model.ckpt"))
     for name, tensor in tensors.items():
         damaged = tensor.copy()
@@ -282,7 +284,7 @@ def test_what_was_not_finite_is_forgotten():
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_eight_threads_decode_what_one_does(monkeypatch, request, shared):
-    monkeypatch.setattr(gpt2, "THREADED", 0)  # so that all meet in the pool
+    monkeypatch.setattr(gpt2, "HEAD_START", 0)  # so that all meet in the pool
     usual = sys.getswitchinterval()
     request.addfinalizer(lambda: sys.setswitchinterval(usual))
     sys.setswitchinterval(1e-6)
@@ -299,6 +301,45 @@ def test_eight_threads_decode_what_one_does(monkeypatch, request, shared):
         assert list(pool.map(decode, range(8))) == alone
 
 
+@given(n=st.integers(1, 50), ahead=st.integers(0, 50), cores=st.integers(1, 5))
+def test_work_in_parallel_is_all_done_and_done_once(n, ahead, cores):
+    slices = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpt2, "n_cores", lambda: cores)
+        in_parallel(slices.append, n, min(n, ahead))
+    assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
+    sizes = {some.start: some.stop - (some.start or 0) for some in slices}
+    assert sizes.pop(None) - max(sizes.values(), default=0) >= min(n, ahead) * (cores > 1)  # the caller's own
+
+
+def test_an_error_in_a_helping_thread_reaches_the_caller(monkeypatch):
+    """And does not end the thread, or the next call would wait for ever."""
+    monkeypatch.setattr(gpt2, "n_cores", lambda: 2)
+
+    def function(some):
+        if some.start:
+            raise MemoryError("of a helper")
+
+    for _ in range(9):
+        with pytest.raises(MemoryError, match="of a helper"):
+            in_parallel(function, 2, 0)
+
+
+def test_helping_threads_keep_nothing(monkeypatch):
+    """A model that is deleted would stay in memory until the next call of another one."""
+    monkeypatch.setattr(gpt2, "n_cores", lambda: 2)
+    weights = np.zeros(9)
+    gone = weakref.ref(weights)
+    in_parallel(lambda some, w=weights: None, 2, 0)
+    del weights
+    for _ in range(100):  # the helper may still be on its way
+        gc.collect()
+        if gone() is None:
+            return
+        time.sleep(0.02)
+    assert gone() is None
+
+
 def test_import_starts_no_thread_and_opens_no_file():
     code = "import threading, gpt2, sys; sys.exit(threading.active_count() != 1)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(gpt2.__file__).parent).returncode == 0
@@ -306,6 +347,6 @@ def test_import_starts_no_thread_and_opens_no_file():
 
 def test_one_core_is_enough(micro, monkeypatch):
     monkeypatch.setattr(gpt2, "n_cores", lambda: 1)
-    monkeypatch.setattr(gpt2, "THREADED", 0)
+    monkeypatch.setattr(gpt2, "HEAD_START", 0)
     micro.forget()
     assert np.abs(micro(IDS, 3) - LOGITS[-3:]).max() < TOLERANCE
