@@ -67,11 +67,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:
             np.matmul(x, w[some, None]).sum(axis=2, out=into)
 
-    ahead = HEAD_START // (w[0].nbytes * len(x) * -(-group // 4))  # the kernel takes 4 rows at a time
-    if n_tiles > 2 * ahead:
-        in_parallel(share, n_tiles, ahead)
-    else:
-        share(slice(n_tiles))
+    in_parallel(share, n_tiles, w[0].nbytes * len(x) * -(-group // 4))  # the kernel takes 4 rows at a time
     return out.reshape(-1, n_tiles * TILE)[:, : len(b)] + b
 
 
@@ -109,10 +105,15 @@ def n_cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def in_parallel(function, n, ahead):
-    """function(slice) for slices of range(n): one for each core, but larger by ahead for the one that calls."""
-    n_helpers = n_cores() - 1
-    n_each = (n - ahead) // n_cores()
+def in_parallel(function, n, n_bytes):
+    """function(slice) for slices of range(n), n_bytes to read for each: on all cores, where that is worth their waking.
+
+    The calling core, which need not be woken, gets the largest slice.
+    """
+    ahead = HEAD_START // n_bytes
+    if n <= 2 * ahead or n_cores() == 1:
+        return function(slice(n))
+    n_helpers, n_each = n_cores() - 1, (n - ahead) // n_cores()
     n_own = n - n_each * n_helpers
     results = SimpleQueue()
     for i in range(n_helpers):
@@ -147,21 +148,26 @@ def help_with(work):
 
 def attention(x, c_attn, c_proj, n_head, k, v, n_past, mask):  # [n_seq, n_embd] -> [n_seq, n_embd]
     n_seq, n_embd = x.shape
-    n_all, d = n_past + mask.shape[2], n_embd // n_head
+    n_groups, group, n_new = mask.shape
+    n_all, d = n_past + n_new, n_embd // n_head
 
     qkv = linear(x, **c_attn)  # [n_seq, n_embd] -> [n_seq, 3*n_embd]
     q, k_new, v_new = qkv.reshape(n_seq, 3, n_head, d).transpose(1, 2, 0, 3)  # 3 times [n_head, n_seq, d]
     k[:, :, n_past : n_past + n_seq] = k_new.swapaxes(1, 2)  # [n_head, d, n_all]
     v[:, n_past : n_past + n_seq, :d] = v_new  # [n_head, n_all, d_padded]
+    q = (q / math.sqrt(d)).reshape(n_head, n_groups, group, d)
+    heads = np.empty_like(q)
 
     # The columns of v from d on are all ones, and so give the sum that the softmax has to be divided by. Added up by
     # the matrix product it is the same to the last bit however many masked positions, which are zeros, come after.
-    q = (q / math.sqrt(d)).reshape(n_head, *mask.shape[:2], d)  # [n_head, n_groups, group, d]
-    weights = q @ k[:, None, :, :n_all]  # [n_head, n_groups, group, n_all]
-    weights[..., n_past:] += mask
-    sums = softmax_weights(weights) @ v[:, None, :n_all]  # [n_head, n_groups, group, d_padded]
-    heads = (sums[..., :d] / sums[..., d : d + 1]).reshape(n_head, n_seq, d)
-    return linear(heads.swapaxes(0, 1).reshape(n_seq, n_embd), **c_proj)
+    def share(some):
+        weights = q[some] @ k[some, None, :, :n_all]  # [n_some, n_groups, group, n_all]
+        weights[..., n_past:] += mask
+        sums = softmax_weights(weights) @ v[some, None, :n_all]  # [n_some, n_groups, group, d_padded]
+        np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[some])
+
+    in_parallel(share, n_head, 8 * d * n_all * n_groups * -(-group // 4))
+    return linear(heads.reshape(n_head, n_seq, d).swapaxes(0, 1).reshape(n_seq, n_embd), **c_proj)
 
 
 def ffn(x, c_fc, c_proj):  # [n_seq, n_embd] -> [n_seq, n_embd]

@@ -301,15 +301,17 @@ def test_eight_threads_decode_what_one_does(monkeypatch, request, shared):
         assert list(pool.map(decode, range(8))) == alone
 
 
-@given(n=st.integers(1, 50), ahead=st.integers(0, 50), cores=st.integers(1, 5))
-def test_work_in_parallel_is_all_done_and_done_once(n, ahead, cores):
+@given(n=st.integers(1, 50), n_bytes=st.integers(1, 40), cores=st.integers(1, 5))
+def test_work_in_parallel_is_all_done_and_done_once(n, n_bytes, cores):
     slices = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpt2, "n_cores", lambda: cores)
-        in_parallel(slices.append, n, min(n, ahead))
+        patch.setattr(gpt2, "HEAD_START", 40)
+        in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
-    sizes = {some.start: some.stop - (some.start or 0) for some in slices}
-    assert sizes.pop(None) - max(sizes.values(), default=0) >= min(n, ahead) * (cores > 1)  # the caller's own
+    assert len(slices) == (cores if n > 2 * (40 // n_bytes) else 1)
+    own, *others = sorted((len(range(n)[some]) for some in slices), reverse=True)
+    assert all(own >= other + 40 // n_bytes for other in others)
 
 
 def test_an_error_in_a_helping_thread_reaches_the_caller(monkeypatch):
@@ -322,7 +324,7 @@ def test_an_error_in_a_helping_thread_reaches_the_caller(monkeypatch):
 
     for _ in range(9):
         with pytest.raises(MemoryError, match="of a helper"):
-            in_parallel(function, 2, 0)
+            in_parallel(function, 2, gpt2.HEAD_START + 1)
 
 
 def test_helping_threads_keep_nothing(monkeypatch):
@@ -330,7 +332,7 @@ def test_helping_threads_keep_nothing(monkeypatch):
     monkeypatch.setattr(gpt2, "n_cores", lambda: 2)
     weights = np.zeros(9)
     gone = weakref.ref(weights)
-    in_parallel(lambda some, w=weights: None, 2, 0)
+    in_parallel(lambda some, w=weights: None, 2, gpt2.HEAD_START + 1)
     del weights
     for _ in range(100):  # the helper may still be on its way
         gc.collect()
