@@ -152,22 +152,20 @@ def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
 
 @torch.no_grad()
 def teach(target, windows):
-    """The target's logits at every position: once for all epochs, as they are most of the work of a step."""
-    logits = torch.empty(*windows.shape, N_VOCAB, dtype=torch.float16)  # 4 KB per token
-    for into, ids in zip(logits.split(BATCH), windows.split(BATCH), strict=True):
+    """q, the target's distribution at every position: once for all epochs, as it is most of the work of a step."""
+    q = torch.empty(*windows.shape, N_VOCAB, dtype=torch.float16)  # 4 KB per token
+    for into, ids in zip(q.split(BATCH), windows.split(BATCH), strict=True):
         with autocast():
-            into.copy_(target(input_ids=ids.to(DEVICE)).logits)
-    return logits
+            into.copy_(target(input_ids=ids.to(DEVICE)).logits.float().softmax(-1))
+    return q
 
 
-def distill_loss(draft, ids, target_logits, loss):
-    """KL(q || p), which is what learns best, or the total variation, which is 1 - alpha itself, to finish with."""
+def distill_loss(draft, ids, q, loss):
+    """KL(q || p) + H(q), which learns best, or the total variation, which is 1 - alpha itself, to finish with."""
     with autocast():
-        logits = draft(input_ids=ids.to(DEVICE)).logits
-    logp, logq = (x.float().log_softmax(-1).flatten(0, 1) for x in (logits, target_logits.to(DEVICE)))
-    if loss == "kl":
-        return F.kl_div(logp, logq, log_target=True, reduction="batchmean")
-    return (logp.exp() - logq.exp()).abs().sum(-1).mean() / 2
+        logits = draft(input_ids=ids.to(DEVICE)).logits.float().flatten(0, 1)
+    q = q.to(DEVICE).float().flatten(0, 1)
+    return F.cross_entropy(logits, q) if loss == "kl" else (logits.softmax(-1) - q).abs().sum(-1).mean() / 2
 
 
 def alpha(target, draft, ids):
@@ -262,12 +260,12 @@ def main():
         n_corpus = len(train_ids) // N_CTX
         texts = np.concatenate([train_ids[: n_corpus * N_CTX], written[n_held:]])
         windows = torch.tensor(texts.reshape(-1, N_CTX))
-        logits = teach(target, windows)
+        q = teach(target, windows)
         numbers = np.append(np.arange(n_corpus), np.tile(np.arange(n_corpus, len(windows)), WRITTEN_WEIGHT))
         for n_steps, loss, lr in DRAFT_STAGES:
             train(
                 draft, batches_of(numbers, n_steps, rng), n_steps, lr,
-                lambda i, loss=loss: distill_loss(draft, windows[i], logits[i], loss),
+                lambda i, loss=loss: distill_loss(draft, windows[i], q[i], loss),
                 lambda: "alpha at T = 1 and T = 0: corpus {:.3f} {:.3f}, greedy text {:.3f} {:.3f}".format(
                     *held_out(test_ids, lambda w: alpha(target, draft, w)),
                     *held_out(written[:n_held], lambda w: alpha(target, draft, w)),
