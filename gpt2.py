@@ -113,11 +113,12 @@ def in_parallel(function, n, n_bytes):
     ahead = HEAD_START // n_bytes
     if n <= 2 * ahead or n_cores() == 1:
         return function(slice(n))
-    n_helpers, n_each = n_cores() - 1, (n - ahead) // n_cores()
-    n_own = n - n_each * n_helpers
+    n_helpers = n_cores() - 1
+    n_own = n - (n - ahead) * n_helpers // n_cores()
+    bounds = [n_own + (n - n_own) * i // n_helpers for i in range(n_cores())]
     results = SimpleQueue()
-    for i in range(n_helpers):
-        helpers().put((function, slice(n_own + i * n_each, n_own + (i + 1) * n_each), results))
+    for some in map(slice, bounds, bounds[1:]):
+        helpers().put((function, some, results))
     function(slice(n_own))
     for _ in range(n_helpers):
         if error := results.get():

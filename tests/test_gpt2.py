@@ -301,7 +301,7 @@ def test_eight_threads_decode_what_one_does(monkeypatch, request, shared):
         assert list(pool.map(decode, range(8))) == alone
 
 
-@given(n=st.integers(1, 50), n_bytes=st.integers(1, 40), cores=st.integers(1, 5))
+@given(n=st.integers(1, 50), n_bytes=st.integers(1, 40), cores=st.integers(1, 16))
 def test_work_in_parallel_is_all_done_and_done_once(n, n_bytes, cores):
     slices = []
     with pytest.MonkeyPatch.context() as patch:
@@ -311,7 +311,7 @@ def test_work_in_parallel_is_all_done_and_done_once(n, n_bytes, cores):
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
     assert len(slices) == (cores if n > 2 * (40 // n_bytes) else 1)
     own, *others = sorted((len(range(n)[some]) for some in slices), reverse=True)
-    assert all(own >= other + 40 // n_bytes for other in others)
+    assert all(0 <= own - 40 // n_bytes - other <= 3 for other in others)
 
 
 def test_an_error_in_a_helping_thread_reaches_the_caller(monkeypatch):
