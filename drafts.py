@@ -75,7 +75,7 @@ class NGram:
                 if bad or g.max(initial=0) >= n_vocab**n or c.min(initial=1) < 1:
                     raise ValueError(f"its {n}-grams are not ascending, not of {n_vocab} tokens, or not counted")
             return cls(n_vocab, list(zip(grams, counts, strict=True)))
-        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{path} is damaged, or has no {order}-grams: {error}") from None
 
 
