@@ -108,7 +108,7 @@ def n_cores():
 def in_parallel(function, n, n_bytes):
     """function(slice) for slices of range(n), n_bytes to read for each: on all cores, where that is worth their waking.
 
-    The calling core, which need not be woken, gets the largest slice.
+    The calling core, which need not be woken, gets the largest slice. What function returns must be None.
     """
     ahead = HEAD_START // n_bytes
     if n <= 2 * ahead or n_cores() == 1:
@@ -167,7 +167,7 @@ def attention(x, c_attn, c_proj, n_head, k, v, n_past, mask):  # [n_seq, n_embd]
         sums = softmax_weights(weights) @ v[some, None, :n_all]  # [n_some, n_groups, group, d_padded]
         np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[some])
 
-    in_parallel(share, n_head, 8 * d * n_all * n_groups * -(-group // 4))
+    in_parallel(share, n_head, 8 * d * n_all * n_groups * -(-group // 4))  # bytes of k and v, as `linear` counts them
     return linear(heads.reshape(n_head, n_seq, d).swapaxes(0, 1).reshape(n_seq, n_embd), **c_proj)
 
 

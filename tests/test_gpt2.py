@@ -284,7 +284,7 @@ def test_what_was_not_finite_is_forgotten():
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_eight_threads_decode_what_one_does(monkeypatch, request, shared):
-    monkeypatch.setattr(gpt2, "HEAD_START", 0)  # so that all meet in the pool
+    monkeypatch.setattr(gpt2, "HEAD_START", 0)  # so that all meet in the queue
     usual = sys.getswitchinterval()
     request.addfinalizer(lambda: sys.setswitchinterval(usual))
     sys.setswitchinterval(1e-6)
