@@ -23,6 +23,7 @@ MAX_GROUP = 9  # for K = 8; 9 * 64 * 1600 is still below the bound that `linear`
 HEAD_START = 1_800_000  # bytes of weights that one core takes 4 rows past while it wakes another
 LANES = 16  # float32 numbers in an AVX-512 register
 GROWTH = 128  # positions that the cache grows by
+PROMPT = 512  # positions that run through the layers together, at most
 
 
 def gelu(x):
@@ -265,8 +266,13 @@ class GPT2:
         with self.lock, np.errstate(over="ignore", invalid="ignore"):
             n = min(len(ids), len(self.ids))
             n_past = min(int(np.argmin(np.append(ids[:n] == self.ids[:n], False))), len(ids) - n_rows)
+            if n_past + PROMPT < len(ids) - n_rows:  # piece by piece, as what goes from layer to layer takes memory too
+                self(ids[: n_past + PROMPT])
+                return self(ids, n_rows)
             self.ids = self.ids[:n_past]  # should we be interrupted: the rest is about to be overwritten
-            self.past = [grown(k, v, len(ids) + GROUP + LANES) for k, v in self.past]
+            n_max = min(-(-len(ids) // GROWTH) * GROWTH, self.n_ctx) + 2 * LANES  # positions, and padding after them
+            for i, (k, v) in enumerate(self.past):  # one by one, so that only one layer's are there twice
+                self.past[i] = grown(k, v, n_max)
             logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, past=self.past, n_past=n_past)
             if not np.isfinite(logits).all():
                 self.forget()  # a NaN times a weight of zero is a NaN: even masked positions would spread it
@@ -293,9 +299,9 @@ def prepare(params):
     return params.astype(np.float32)
 
 
-def grown(k, v, n):
-    """k [n_head, d, n_max] and v [n_head, n_max, d_padded] with room for n positions at least."""
-    if n <= v.shape[1]:
+def grown(k, v, n_max):
+    """k [n_head, d, n_max] and v [n_head, n_max, d_padded], with room for n_max positions at least."""
+    more = n_max - v.shape[1]
+    if more <= 0:
         return k, v
-    more = -(-n // GROWTH) * GROWTH - v.shape[1]
     return np.pad(k, ((0, 0), (0, 0), (0, more))), np.pad(v, ((0, 0), (0, more), (0, 0)), constant_values=1)

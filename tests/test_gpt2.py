@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -73,17 +74,39 @@ def test_any_split_and_any_rollback(micro, calls):
         assert np.abs(micro(IDS[:n], n_rows) - LOGITS[n - n_rows : n]).max() < TOLERANCE
 
 
-def test_only_what_is_new_is_computed(micro, monkeypatch):
-    n_computed = []
-    original = gpt2.gpt2
-    monkeypatch.setattr(
-        gpt2, "gpt2", lambda ids, *args, **kw: n_computed.append(len(ids)) or original(ids, *args, **kw)
-    )
+@pytest.fixture
+def n_computed(monkeypatch):
+    """A list that gets the number of positions of each forward pass."""
+    numbers, original = [], gpt2.gpt2
+    monkeypatch.setattr(gpt2, "gpt2", lambda ids, *args, **kw: numbers.append(len(ids)) or original(ids, *args, **kw))
+    return numbers
+
+
+def test_only_what_is_new_is_computed(micro, n_computed):
     micro.forget()
     other = np.append(IDS[:12], (IDS[12:20] + 1) % 300)
     for ids, n_rows in (IDS[:10], 1), (IDS[:15], 5), (IDS[:20], 1), (other, 3), (other, 2), (other[:4], 1):
         micro(ids, n_rows)
     assert n_computed == [10, 5, 5, 8, 2, 1]
+
+
+@pytest.mark.parametrize(("n_rows", "pieces"), [(1, [20, 20, 20, 4]), (30, [20, 44]), (64, [64])])
+def test_long_prompts_run_in_pieces(micro, monkeypatch, n_computed, n_rows, pieces):
+    monkeypatch.setattr(gpt2, "PROMPT", 20)
+    micro.forget()
+    assert np.abs(micro(IDS, n_rows) - LOGITS[-n_rows:]).max() < TOLERANCE
+    assert n_computed == pieces
+
+
+def test_the_cache_has_few_bytes_to_spare_also_while_it_grows():
+    net = random_gpt2(0, n_vocab=10, n_ctx=300, n_embd=64, n_head=2, n_layer=20)
+    tracemalloc.start()
+    for n in range(5, 301, 5):
+        net(np.zeros(n, dtype=int))
+        cached, peak = sum(k.nbytes + v.nbytes for k, v in net.past), tracemalloc.get_traced_memory()[1]
+        assert peak < 1.25 * cached
+    tracemalloc.stop()
+    assert cached == 20 * 2 * (32 + 48) * (300 + 32) * 4  # layers, heads, dimensions, positions, bytes
 
 
 @pytest.mark.parametrize("id", [-1, 300])
