@@ -1,10 +1,11 @@
 """Speculative against autoregressive decoding for K = 1 ... 8: the speedup measured, and the one that theory expects.
 
     python benchmarks/decode.py models/draft models/target
-    python benchmarks/decode.py models/124M models/1558M --N 40 --repetitions 1
+    python benchmarks/decode.py models/124M models/1558M --N 40 --K 4
 
 The formula is given what was measured in the same run: alpha, the time of a draft step, and that of a target step
-with one row and with K + 1. Both loops are timed in turn, and ratios are of medians.
+with one row and with K + 1. Each repetition times both loops, one after the other, and has a speedup and a formula of
+its own, as the speed of a shared machine changes from one minute to the next; the table has the medians.
 """
 
 import argparse
@@ -50,17 +51,20 @@ def main():
     print("| K | alpha | tokens per round | target step, ms | c (draft step) | v (K + 1 rows) | speedup | formula |")
     print("| --- " * 8 + "|")
     for K in args.K:
-        plain, fast, rounds, p, q = [], [], [], Timed(draft), Timed(target)
+        runs, rounds = [], []
         for seed in range(args.repetitions):
-            plain.append(decode(autoregressive_sampling, q, seed=seed))
-            fast.append(decode(speculative_sampling, p, q, seed=seed, K=K, on_round=rounds.append))
+            p, q = Timed(draft), Timed(target)
+            plain = decode(autoregressive_sampling, q, seed=seed)
+            fast = decode(speculative_sampling, p, q, seed=seed, K=K, on_round=rounds.append)
+            c, v = measured(p, q)(K)
+            runs.append([plain / fast, q.typical(1), c, v[K]])
         alpha = theory.betas(rounds).mean()
-        c, v = measured(p, q)(K)
-        expected = theory.improvement(alpha, K, c, v[K])
-        per_round = args.N * args.repetitions / len(rounds)
+        expected = np.median([theory.improvement(alpha, K, c, v) for _, _, c, v in runs])
+        speedup, step, c, v = np.median(runs, axis=0)
         print(
-            f"| {K} | {alpha:.3f} | {per_round:.2f} | {q.typical(1) * 1e3:.2f} | {c:.3f} | {v[K]:.2f} "
-            f"| {np.median(plain) / np.median(fast):.2f} | {expected:.2f} |"
+            f"| {K} | {alpha:.3f} | {args.N * args.repetitions / len(rounds):.2f} | {step * 1e3:.2f} | {c:.3f} "
+            f"| {v:.2f} | {speedup:.2f} | {expected:.2f} |",
+            flush=True,
         )
 
 

@@ -3,9 +3,11 @@
     pip install -r benchmarks/requirements.txt
     python benchmarks/peers.py models/target models/1558M
 
-Each engine runs in a process of its own, on as many threads as there are cores, all in float32, in turn; then again.
-Seconds per forward pass after CONTEXT cached tokens, medians. "naive" is what a first version does: x @ w, and the
-whole prefix at each step (picoGPT, and J. Mody's blog post on speculative sampling).
+Each engine runs in a process of its own, on as many threads as there are cores, all in float32. A peer and this
+project are loaded at the same time and take turns, a few passes each, as the memory of a shared machine may be twice as
+fast a minute later. Milliseconds per forward pass after CONTEXT cached tokens, and of the prompt; medians. "naive" is
+what a first version does: x @ w, and the whole prefix at each step (picoGPT, and J. Mody's blog post on speculative
+sampling).
 """
 
 import importlib.util
@@ -21,7 +23,7 @@ import numpy as np
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from utils import load_hparams_and_params
 
-CONTEXT, REPETITIONS, PASSES = 32, 9, 2
+CONTEXT, TURNS, PASSES = 32, 12, 4
 THREADS = len(os.sched_getaffinity(0))
 
 
@@ -168,54 +170,62 @@ PACKAGES = {"transformers": "transformers", "llama.cpp": "llama_cpp"}  # left ou
 ENGINES = {"ours": ours, "transformers": transformers, "llama.cpp": llama_cpp, "naive": naive}
 
 
-def measure(engine, directory):
-    """{case: seconds per pass} of one engine, and the logits of one pass, so that all can be held together."""
+def serve(engine, directory):
+    """For each line n, n_new, n_passes on standard input: seconds of the passes, and some of the logits."""
     hparams, params = load_hparams_and_params(directory)
     forward = ENGINES[engine](directory, hparams, params)
-    n_prompt = min(512, hparams["n_ctx"] - 9)
     ids = np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
-    cases = {f"{n} row{'s' * (n > 1)}": (CONTEXT + n, n) for n in (1, 5)}
-    cases |= {"prompt": (n_prompt, n_prompt)}
-    times = {}
-    for name, (n, n_new) in cases.items():
-        ts = []
-        n_repetitions = 2 if engine == "naive" or (name == "prompt" and hparams["n_layer"] > 12) else REPETITIONS
-        for _ in range(n_repetitions + 1):
-            if n_new < n:
-                forward(ids[: n - n_new], n - n_new)
+    for line in sys.stdin:
+        n, n_new, n_passes = json.loads(line)
+        seconds = []
+        for _ in range(n_passes):
             begun = time.perf_counter()
-            logits = forward(ids[:n], n_new)
-            ts.append(time.perf_counter() - begun)
-        times[name] = np.median(ts[1:])
-        if name == "5 rows":
-            sample = logits[:, :5].tolist()
-    return times, sample
+            logits = forward(ids[:n], n_new)  # each engine goes back to the n - n_new tokens before, by itself
+            seconds.append(time.perf_counter() - begun)
+        print(json.dumps([seconds, logits[:, :5].tolist()]), flush=True)
+
+
+def start(engine, directory):
+    command = [sys.executable, __file__, "--engine", engine, directory]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def ask(process, *case):
+    print(json.dumps(case), file=process.stdin, flush=True)
+    seconds, logits = json.loads(process.stdout.readline())
+    return np.median(seconds[1:] or seconds), logits  # the first pass after the other engine's turn is left out
+
+
+def compare(us, peer, n, n_new, n_passes, n_turns):
+    """Seconds per pass in each turn [n_turns, 2]."""
+    turns = []
+    for _ in range(n_turns + 1):
+        (ours, logits), (theirs, others) = ask(us, n, n_new, n_passes), ask(peer, n, n_new, n_passes)
+        assert np.abs(np.subtract(logits[-1], others[-1])).max() < 1e-2, "the peer computes another model"
+        turns.append([ours, theirs])
+    return np.array(turns[1:])  # in the first one, memory is still touched for the first time
 
 
 def main():
     if sys.argv[1:2] == ["--engine"]:
-        print(json.dumps(measure(*sys.argv[2:])))
-        return
-    engines = [e for e in ENGINES if e not in PACKAGES or importlib.util.find_spec(PACKAGES[e])]
+        return serve(*sys.argv[2:])
+    peers = [e for e in ENGINES if e != "ours" and (e not in PACKAGES or importlib.util.find_spec(PACKAGES[e]))]
     for directory in sys.argv[1:] or sys.exit(__doc__):
-        times, samples = {engine: [] for engine in engines}, {}
-        for _ in range(PASSES):
-            for engine in engines:
-                command = [sys.executable, __file__, "--engine", engine, directory]
-                output = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
-                seconds, samples[engine] = json.loads(output.strip().split("\n")[-1])
-                times[engine].append(seconds)
-        for engine, sample in samples.items():
-            assert np.abs(np.subtract(sample, samples["ours"])).max() < 1e-2, f"{engine} computes another model"
-        print(f"\n{directory}, {THREADS} threads, float32\n")
-        print("| | 1 row, ms | 5 rows | 5 to 1 | prompt | ours to it: 1 row | 5 rows | prompt |\n" + "| --- " * 8 + "|")
-        median = {e: {case: np.median([t[case] for t in ts]) for case in ts[0]} for e, ts in times.items()}
-        for engine, t in median.items():
-            ratios = [median["ours"][case] / t[case] for case in t]
-            print(
-                f"| {engine} | {t['1 row'] * 1e3:.2f} | {t['5 rows'] * 1e3:.2f} | {t['5 rows'] / t['1 row']:.2f} "
-                f"| {t['prompt'] * 1e3:.0f} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |"
-            )
+        hparams, _ = load_hparams_and_params(directory)
+        n_prompt = min(512, hparams["n_ctx"] - 9)
+        cases = {f"{n} row{'s' * (n > 1)}": (CONTEXT + n, n, PASSES, TURNS) for n in (1, 5)}
+        cases |= {f"prompt of {n_prompt}": (n_prompt, n_prompt, 1, 3 if hparams["n_layer"] > 12 else TURNS)}
+        print(f"\n{directory}, {THREADS} threads, float32: our time to theirs (ms to ms)\n")
+        print("| | " + " | ".join(cases) + " |\n" + "| --- " * (len(cases) + 1) + "|")
+        with start("ours", directory) as us:
+            for name in peers:
+                with start(name, directory) as peer:
+                    turns = [compare(us, peer, *case) for case in cases.values()]
+                cells = [
+                    "{:.2f} ({:.3g} to {:.3g})".format(np.median(t[:, 0] / t[:, 1]), *np.median(t * 1e3, axis=0))
+                    for t in turns
+                ]
+                print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":
