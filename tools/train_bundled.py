@@ -30,10 +30,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
-DRAFT = dict(n_layer=2, n_embd=128, n_head=4)
+DRAFT = dict(n_layer=2, n_embd=160, n_head=5)
 TARGET_STAGES = (1000, 0.1, 3e-3), (520, 0.0, 1.5e-3), (1000, 0.15, 2.5e-3)  # steps, dropout, learning rate
-DRAFT_STAGES = (2400, "kl", 6e-3), (800, "tv", 2e-3)  # steps, loss, learning rate
-N_WRITTEN, WRITTEN_WEIGHT = 400_000, 2  # tokens of the target's own text, half of them greedy; how often per epoch
+DRAFT_STAGES = (5200, "kl", 6e-3), (1400, "tv", 2.5e-3)  # steps, loss, learning rate
+N_WRITTEN, WRITTEN_WEIGHT = 800_000, 2  # tokens of the target's own text, half of them greedy; how often per epoch
 BATCH = 16  # sequences of N_CTX tokens
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
