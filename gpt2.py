@@ -72,15 +72,29 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     return out.reshape(-1, n_tiles * TILE)[:, : len(b)] + b
 
 
-def tiles(w):  # [n_in, n_out] -> [n_tiles, n_chunks, depth, TILE]
-    """Lay weights out for `linear`: TILE columns to a tile, and a depth that is too much for one tile in chunks."""
-    n_in, n_out = w.shape
-    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
-    out = np.zeros((-(-n_out // TILE), n_chunks, n_in // n_chunks, TILE), dtype=np.float32)
-    for i, tile in enumerate(out):
+def tiles(*matrices):  # each [n_in, n_out] -> each [n_tiles, n_chunks, depth, TILE]
+    """Lay weights out for `linear`: TILE columns to a tile, and a depth that is too much for one tile in chunks.
+
+    All are views of one array: for arrays of 4 MB and more NumPy asks for huge pages, and a model whose matrices are
+    smaller becomes up to 20 % faster.
+    """
+    shapes = []
+    for n_in, n_out in (w.shape for w in matrices):
+        n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
+        shapes.append((-(-n_out // TILE), n_chunks, n_in // n_chunks, TILE))
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = np.split(np.zeros(ends[-1], dtype=np.float32), ends[:-1])
+    tiled = [part.reshape(shape) for part, shape in zip(parts, shapes)]
+    with ThreadPoolExecutor(n_cores()) as pool:
+        done = pool.map(copy_tiles, tiled, matrices)
+        list(tqdm(done, total=len(tiled), desc="Loading weights", unit="matrix", leave=False))
+    return tiled
+
+
+def copy_tiles(tiled, w):
+    for i, tile in enumerate(tiled):
         columns = w[:, i * TILE : (i + 1) * TILE]
-        tile.reshape(n_in, TILE)[:, : columns.shape[1]] = columns
-    return out
+        tile.reshape(-1, TILE)[:, : columns.shape[1]] = columns
 
 
 def row_padding(n):
@@ -97,8 +111,9 @@ def rows_are_independent():
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((2 * GROUP, DEPTH), np.float32), rng.standard_normal((DEPTH, TILE + 1), np.float32)
     b = np.zeros(TILE + 1, dtype=np.float32)
-    all_rows = linear(x, tiles(w), b)
-    return all(np.array_equal(linear(x[:n], tiles(w), b), all_rows[:n]) for n in range(2, MAX_GROUP + 1))
+    (w,) = tiles(w)
+    all_rows = linear(x, w, b)
+    return all(np.array_equal(linear(x[:n], w, b), all_rows[:n]) for n in range(2, MAX_GROUP + 1))
 
 
 @cache
@@ -221,13 +236,12 @@ class GPT2:
                 "bit_identical needs a BLAS whose rows do not depend on each other, and NumPy's here is none"
             )
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
-        blocks = tqdm(params["blocks"], desc="Loading weights", unit="layer", leave=False)
-        with ThreadPoolExecutor(n_cores()) as pool:
-            blocks = list(pool.map(prepare, blocks))
-        head = {"w": tiles(params["wte"].T), "b": np.zeros(self.n_vocab, dtype=np.float32)}
-        self.weights = dict(
-            wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=prepare(params["ln_f"]), head=head
-        )
+        blocks, ln_f = [as_float32(block) for block in params["blocks"]], as_float32(params["ln_f"])
+        head = {"w": params["wte"].T, "b": np.zeros(self.n_vocab, dtype=np.float32)}
+        layers = [layer for block in blocks for part in ("attn", "mlp") for layer in block[part].values()] + [head]
+        for layer, w in zip(layers, tiles(*[layer["w"] for layer in layers])):
+            layer["w"] = w
+        self.weights = dict(wte=params["wte"], wpe=params["wpe"], blocks=blocks, ln_f=ln_f, head=head)
         self.lock = threading.RLock()  # which `forget` may take within a call
         self.forget()
 
@@ -292,10 +306,10 @@ def largest(weights, name="model"):
     return max(found, key=lambda one: (np.isnan(one[0]), one[0]))
 
 
-def prepare(params):
-    """The weights of a layer as `linear` and `layer_norm` want them."""
+def as_float32(params):
+    """A copy of a layer's parameters, but for the matrices, which are left to `tiles`."""
     if isinstance(params, dict):
-        return {name: tiles(value) if name == "w" else prepare(value) for name, value in params.items()}
+        return {name: value if name == "w" else as_float32(value) for name, value in params.items()}
     return params.astype(np.float32)
 
 

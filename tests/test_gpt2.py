@@ -206,7 +206,7 @@ def test_linear_is_a_matrix_product(n, n_in, n_out, cores):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpt2, "n_cores", lambda: cores)
         patch.setattr(gpt2, "HEAD_START", 0)
-        assert np.abs(linear(x, tiles(w), b) - (x.astype(float) @ w + b)).max() < 1e-3
+        assert np.abs(linear(x, *tiles(w), b) - (x.astype(float) @ w + b)).max() < 1e-3
 
 
 # ---- The same bits, however positions are grouped into calls ----
