@@ -209,6 +209,13 @@ def test_linear_is_a_matrix_product(n, n_in, n_out, cores):
         assert np.abs(linear(x, *tiles(w), b) - (x.astype(float) @ w + b)).max() < 1e-3
 
 
+def test_all_matrices_are_views_of_one_array(micro):
+    """Which is large enough for huge pages, where most of the matrices are not."""
+    block, head = micro.weights["blocks"][0], micro.weights["head"]
+    layers = [*block["attn"].values(), *block["mlp"].values(), head]
+    assert len({id(layer["w"].base) for layer in layers}) == 1
+
+
 # ---- The same bits, however positions are grouped into calls ----
 
 same_bits = pytest.mark.xfail(
