@@ -23,7 +23,7 @@ MAX_GROUP = 9  # for K = 8; 9 * 64 * 1600 is still below the bound that `linear`
 HEAD_START = 1_800_000  # bytes of weights that one core takes 4 rows past while it wakes another
 LANES = 16  # float32 numbers in an AVX-512 register
 GROWTH = 128  # positions that the cache grows by
-PROMPT = 512  # positions that run through the layers together, at most
+PROMPT = 512  # positions that run through the layers together, at most, before those whose logits are wanted
 
 
 def gelu(x):

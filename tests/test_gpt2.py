@@ -100,12 +100,14 @@ def test_long_prompts_run_in_pieces(micro, monkeypatch, n_computed, n_rows, piec
 
 def test_the_cache_has_few_bytes_to_spare_also_while_it_grows():
     net = random_gpt2(0, n_vocab=10, n_ctx=300, n_embd=64, n_head=2, n_layer=20)
+    peaks = []
     tracemalloc.start()
     for n in range(5, 301, 5):
         net(np.zeros(n, dtype=int))
-        cached, peak = sum(k.nbytes + v.nbytes for k, v in net.past), tracemalloc.get_traced_memory()[1]
-        assert peak < 1.25 * cached
+        cached = sum(k.nbytes + v.nbytes for k, v in net.past)
+        peaks.append(tracemalloc.get_traced_memory()[1] / cached)
     tracemalloc.stop()
+    assert max(peaks) < 1.25
     assert cached == 20 * 2 * (32 + 48) * (300 + 32) * 4  # layers, heads, dimensions, positions, bytes
 
 
