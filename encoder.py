@@ -127,6 +127,8 @@ def get_encoder(model_size, models_dir):
         merges = [tuple(line.split(" ")) for line in lines if line]
         if bad := [pair for pair in merges if len(pair) != 2]:
             raise VocabularyError(f"vocab.bpe has a line that is no pair: {' '.join(bad[0])[:40]!r}")
+        if lines and lines[-1]:  # what is left of a pair is often a pair too
+            raise VocabularyError(f"vocab.bpe ends within a line, {lines[-1][:40]!r}; download it again")
         return Encoder(vocabulary, merges)
     except (ValueError, RecursionError) as error:  # of ours, of JSON, of UTF-8, of a number of 5,000 digits
         raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}") from None

@@ -93,6 +93,7 @@ BYTES_AND_AB = {**{char: byte for byte, char in enumerate(bytes_to_unicode().val
         (json.dumps(BYTES_AND_AB)[:-1] + ', "ab": 256}', "#version: 0.2\na b\n", "1 tokens twice"),
         (json.dumps(BYTES_AND_AB), "#version: 0.2\na b\na c\n", "lacks 1 tokens that encoding needs, the first 'ac'"),
         (json.dumps(BYTES_AND_AB), "#version: 0.2\na b c\n", "no pair: 'a b c'"),
+        (json.dumps(BYTES_AND_AB), "#version: 0.2\na b\na b", "ends within a line, 'a b'"),
         (json.dumps(BYTES_AND_AB), "#version: 0.2\n" + "a" * 9999, "no pair: '" + "a" * 40 + "'"),
         (json.dumps(BYTES_AND_AB | {"漢": 257}), "#version: 0.2\na b\n", "token '漢', some of whose"),
         (json.dumps(BYTES_AND_AB | {"ab": int("9" * 4000)}).replace("9", "99"), "#version: 0.2\na b\n", "limit"),
