@@ -45,9 +45,10 @@ def arguments(argv):
     add = parser.add_argument
     add("--prompt", default=PROMPT, help="the text to continue; an empty one starts from <|endoftext|> (%(default)r)")
     add("--n_tokens_to_generate", type=int, default=176, metavar="N", help="how many tokens to decode (%(default)s)")
-    sizes = f"{', '.join(RELEASED)}, or the bundled {' or '.join(BUNDLED)}"
-    add("--draft_model_size", metavar="SIZE", help=f"the small model that guesses: {sizes}")
-    add("--target_model_size", metavar="SIZE", help="the large model that checks, and whose text it is: likewise")
+    how = f"the small model that guesses: {', '.join(RELEASED)}, or the bundled {' or '.join(BUNDLED)} "
+    add("--draft_model_size", metavar="SIZE", help=how + "(draft; 124M if the target is one of OpenAI's)")
+    how = "the large model that checks, and whose text it is: likewise (target; 1558M if the draft is one of OpenAI's)"
+    add("--target_model_size", metavar="SIZE", help=how)
     add("--models_dir", default=MODELS_DIR, metavar="DIR", help="where models are, and are downloaded to (%(default)s)")
     add("--models_url", metavar="URL", help="where to download from (OpenAI, or the variable GPT2_MODELS_URL)")
     how = "what guesses: a model (of --draft_model_size), unigram, bigram, ngram (of order 3), online (n-grams of the "
@@ -68,7 +69,7 @@ def arguments(argv):
     add("--eos", action="store_true", help=f"stop after {EOT}")
     how = "check drafted tokens one by one (Chen et al. 2023) or jointly (Sun et al. 2024) (%(default)s)"
     add("--verify", choices=("token", "block"), default="token", help=how)
-    how = "refuse to run unless the logits are the same bits with and without speculation, as OpenBLAS makes them"
+    how = "refuse to run where NumPy's BLAS may round logits differently with and without speculation (see README.md)"
     add("--bit_identical", action="store_true", help=how)
     add("--seed", type=int, default=123, help="of the random generator, for both loops (%(default)s)")
     args = parser.parse_args(argv)
@@ -129,7 +130,7 @@ def run(args):
         fail(f"{args.draft_model_size} and {args.target_model_size} differ in their vocabularies, and must not")
     N, n_ctx = args.n_tokens_to_generate, min(hparams["n_ctx"], drafting[1]["n_ctx"] if drafting else hparams["n_ctx"])
     if EOT not in encoder.ids:
-        fail(f"the vocabulary of {args.target_model_size} lacks {EOT}, which ends every text; fetch encoder.json again")
+        fail(f"the vocabulary of {args.target_model_size} lacks {EOT}; remove its encoder.json, and fetch it again")
     x = np.array(encoder.encode(args.prompt) or [encoder.ids[EOT]])
     if len(x) + N > n_ctx:
         fail(f"a prompt of {len(x)} tokens and {N} to generate are {len(x) + N}, and the models take {n_ctx} at most")
@@ -181,10 +182,11 @@ def run(args):
         print(f"\n{title}\n{'-' * len(title)}\nTime = {t:.2f}s\nText = {texts[-1]}", flush=True)
 
     report(args, seconds, n_new, rounds, alphas, draft_model, target_model)
+    same = texts[0] == texts[1]
     if args.temperature == 0:
-        print(f"same text         {'yes' if texts[0] == texts[1] else 'NO: a bug, or a BLAS with a near-tie'}")
+        print(f"same text         {'yes' if same else 'NO: a bug, or a BLAS with a near-tie'}")
     else:
-        print("same text         no, and it need not be: two samples from one distribution (0 is greedy, and the same)")
+        print(f"same text         {'yes' if same else 'no'}, and it need not be: two samples from one distribution")
 
 
 def report(args, seconds, n_new, rounds, alphas, draft_model, target_model):
@@ -242,6 +244,8 @@ def predicted(rounds, alphas, draft, target):
     ks = np.array([len(r.drafted) for r in rounds], dtype=int)
     if not ks.any():
         return "1.00 predicted: nothing was drafted"
+    if not (draft.recent and target.recent):
+        return "no prediction: the text is too short to time a step"
     alpha = np.mean(alphas)
     c, v = measured(draft, target)(max(ks))
     gain = expected_tokens(alpha, ks).sum() / (ks * c + v[ks]).sum()
@@ -253,4 +257,5 @@ def load(size, args):
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="replace")  # a text may have characters that a terminal or a file cannot show
     main()

@@ -40,13 +40,15 @@ def fails(*args, **env):
     return line
 
 
-def write_model(directory, n_layer, n_vocab=257, n_ctx=64):
-    """A random GPT-2 that knows bytes and `<|endoftext|>`."""
+def write_model(directory, n_layer, n_vocab=257, n_ctx=64, ends=False):
+    """A random GPT-2 that knows bytes and `<|endoftext|>`, and may have nothing else to say than the latter."""
     directory.mkdir(parents=True)
     hparams = dict(n_vocab=n_vocab, n_ctx=n_ctx, n_embd=16, n_head=2, n_layer=n_layer)
     rng = np.random.default_rng(n_layer)
-    tensors = [(name, rng.standard_normal(shape, np.float32)) for name, shape in expected_shapes(**hparams).items()]
-    write_bundle(str(directory / "model.ckpt"), tensors)
+    tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}
+    if ends:
+        tensors["model/ln_f/b"] = 100 * tensors["model/wte"][-1]
+    write_bundle(str(directory / "model.ckpt"), list(tensors.items()))
     tokens = [*bytes_to_unicode().values(), *(f"<{i}>" for i in range(n_vocab - 257)), "<|endoftext|>"]
     (directory / "encoder.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
     (directory / "hparams.json").write_text(json.dumps(hparams))
@@ -116,6 +118,26 @@ def test_sampling_differs_with_the_seed_only(options):
 def test_empty_prompt_starts_a_text():
     output = run("--prompt", "", "--n_tokens_to_generate", 8).stdout
     assert not text_of("Autoregressive Decode", output).startswith("<|endoftext|>")
+
+
+def test_a_text_that_ends_at_once(tmp_path):
+    write_model(tmp_path / "draft", n_layer=1, ends=True)
+    write_model(tmp_path / "target", n_layer=1, ends=True)
+    result = run("--models_dir", tmp_path, "--prompt", "A", "--n_tokens_to_generate", 8, "--eos")
+    assert result.returncode == 0, result.stderr
+    assert text_of("Speculative Decode", result.stdout) == "A<|endoftext|>"
+    assert "no prediction" in result.stdout
+
+
+def test_the_same_draws_give_the_same_text():
+    output = run("--K", 0, "--temperature", 1, "--n_tokens_to_generate", 8).stdout
+    assert text_of("Speculative Decode", output) == text_of("Autoregressive Decode", output)
+    assert re.search(r"same text +yes, and it need not be", output)
+
+
+def test_a_terminal_that_cannot_show_all_characters():
+    result = run("--prompt", "Café", "--n_tokens_to_generate", 8, PYTHONIOENCODING="ascii")
+    assert result.returncode == 0 and "Text = Caf?" in result.stdout, result.stderr
 
 
 def test_bit_identical_is_refused_where_the_blas_does_not_give_it():
