@@ -102,7 +102,7 @@ def merge(word, ranks):
 def check_vocabulary(vocabulary, merges):
     """Raise VocabularyError unless any text can be encoded and any ids decoded, or it would fail only at token 40."""
     if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
-        raise VocabularyError("encoder.json is not an object of token: id; download it again")
+        raise VocabularyError("encoder.json is not an object of token: id; remove it, and download it again")
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise VocabularyError(
             f"the {len(vocabulary)} ids in encoder.json are not 0 to {len(vocabulary) - 1}, each once"
@@ -118,20 +118,23 @@ def check_vocabulary(vocabulary, merges):
 
 def get_encoder(model_size, models_dir):
     """The `Encoder` of models_dir/model_size. Raises VocabularyError, which names the file."""
-    directory = os.path.join(models_dir, model_size)
+    directory, name = os.path.join(models_dir, model_size), "encoder.json"
     try:
-        with open(os.path.join(directory, "encoder.json"), encoding="utf-8") as f:
+        with open(os.path.join(directory, name), encoding="utf-8") as f:
             vocabulary = json.load(f, object_pairs_hook=unique)
-        with open(os.path.join(directory, "vocab.bpe"), encoding="utf-8") as f:
+        name = "vocab.bpe"
+        with open(os.path.join(directory, name), encoding="utf-8") as f:
             lines = f.read().split("\n")[1:]  # the first is a version
         merges = [tuple(line.split(" ")) for line in lines if line]
         if bad := [pair for pair in merges if len(pair) != 2]:
             raise VocabularyError(f"vocab.bpe has a line that is no pair: {' '.join(bad[0])[:40]!r}")
         if lines and lines[-1]:  # what is left of a pair is often a pair too
-            raise VocabularyError(f"vocab.bpe ends within a line, {lines[-1][:40]!r}; download it again")
+            raise VocabularyError(f"vocab.bpe ends within a line, {lines[-1][:40]!r}; remove it, and download it again")
         return Encoder(vocabulary, merges)
-    except (ValueError, RecursionError) as error:  # of ours, of JSON, of UTF-8, of a number of 5,000 digits
+    except VocabularyError as error:
         raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}") from None
+    except (ValueError, RecursionError) as error:  # of JSON, of UTF-8, of a number of 5,000 digits
+        raise VocabularyError(f"{os.path.join(directory, name)} is damaged: {error}") from None
 
 
 def unique(pairs):

@@ -69,7 +69,7 @@ def load(prefix, data_path=None):
         found = os.path.getsize(data_path)
         if found != expected or found == 0:
             raise CheckpointError(
-                f"{data_path} has {found:,} bytes, but its index describes {expected:,}: fetch it again"
+                f"{data_path} has {found:,} bytes, but its index describes {expected:,}: remove it, and fetch it again"
             )
         data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     except OSError as error:
@@ -86,7 +86,9 @@ def verify_tensors(prefix, data_path=None, on_bytes=None):
     entries = read_index(prefix + ".index")
     for name, tensor in load(prefix, data_path).items():
         if crc32c(tensor) != entries[name].crc32c:
-            raise CheckpointError(f"tensor {name!r} of {prefix} does not match its crc32c: fetch the data file again")
+            raise CheckpointError(
+                f"tensor {name!r} of {prefix} does not match its crc32c: remove the data file, and fetch it again"
+            )
         if on_bytes is not None:
             on_bytes(tensor.nbytes)
 

@@ -179,7 +179,8 @@ def download_gpt2_files(model_size, model_dir, models_url=None):
     """Fetch those of the seven files of a model that are not in model_dir yet.
 
     A file is written as `<name>.part`, and gets its name when it is whole: of the length and MD5 that the server
-    announced, and with the tensors that the index records. A later call goes on with the .part of an earlier one.
+    announced, and with the tensors that the index records. A later call goes on with the .part that an earlier one left
+    of the data, by far the largest; what else was not whole is fetched anew.
 
     Parameters
     ----------
@@ -351,4 +352,6 @@ if __name__ == "__main__":
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
     print(f"{sys.argv[2]}: all tensors are as its index describes them")

@@ -84,7 +84,7 @@ BYTES_AND_AB = {**{char: byte for byte, char in enumerate(bytes_to_unicode().val
 @pytest.mark.parametrize(
     ("encoder_json", "vocab_bpe", "complaint"),
     [
-        ("not JSON", "#version: 0.2\na b\n", "Expecting value"),
+        ("not JSON", "#version: 0.2\na b\n", "encoder.json is damaged: Expecting value"),
         ("[" * 100_000, "#version: 0.2\na b\n", "recursion"),
         ("[1, 2]", "#version: 0.2\na b\n", "not an object"),
         (json.dumps(BYTES_AND_AB | {"ab": "256"}), "#version: 0.2\na b\n", "not an object of token: id"),
