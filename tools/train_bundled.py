@@ -4,7 +4,7 @@
     python tools/train_bundled.py fairy-tales.txt --out models
 
 The text is UTF-8, a paragraph a line, with `<|endoftext|>` alone on a line between tales. Five steps, each leaving
-its result in --work, so that a run that was stopped goes on with the step it was in:
+its result in --work, so that a run that was stopped begins with the step that it was in (and 2 with its stage):
 
 1. a vocabulary of 2,048 tokens from the training split (the last tenth of the text is held out);
 2. the target, on the corpus, with dropout, as the text is small and is seen several times;
@@ -153,7 +153,7 @@ def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
 @torch.no_grad()
 def teach(target, windows):
     """q, the target's distribution at every position: once for all epochs, as it is most of the work of a step."""
-    q = torch.empty(*windows.shape, N_VOCAB, dtype=torch.float16)  # 4 KB per token
+    q = torch.empty(*windows.shape, N_VOCAB, dtype=torch.float16)  # 4 KB per token, 12 GB in all
     for into, ids in zip(q.split(BATCH), windows.split(BATCH), strict=True):
         with autocast():
             into.copy_(target(input_ids=ids.to(DEVICE)).logits.float().softmax(-1))
@@ -223,8 +223,11 @@ def main():
         return os.path.join(args.work, name)
 
     os.makedirs(args.work, exist_ok=True)
-    torch.manual_seed(args.seed)
-    rng = np.random.default_rng(args.seed)
+
+    def seeded(step):
+        """Random numbers of its own for each step, so that it does not matter whether the one before it ran today."""
+        torch.manual_seed(args.seed + step)
+        return np.random.default_rng(args.seed + step)
 
     train_tales, test_tales = split_tales(args.corpus)
     if not os.path.exists(work("bpe.json")):
@@ -233,27 +236,31 @@ def main():
     train_ids, test_ids = tokens_of(train_tales, tokenizer), tokens_of(test_tales, tokenizer)
     print(f"{len(train_ids)} training tokens, {len(test_ids)} held out, on {DEVICE}", flush=True)
 
+    seeded(0)
     target = make_model(TARGET)
-    if not os.path.exists(work("target.pt")):
-        for n_steps, dropout, lr in TARGET_STAGES:
+    for stage, (n_steps, dropout, lr) in enumerate(TARGET_STAGES, 1):
+        target_file = work(f"target_{stage}.pt")
+        if not os.path.exists(target_file):
             for name, module in target.named_modules():
                 if isinstance(module, torch.nn.Dropout) and not name.endswith("attn_dropout"):  # which is slow on a CPU
                     module.p = dropout
             train(
-                target, batches(train_ids, n_steps, rng), n_steps, lr,
+                target, batches(train_ids, n_steps, seeded(stage)), n_steps, lr,
                 lambda ids: cross_entropy(target, ids),
                 lambda: f"{held_out(test_ids, lambda w: cross_entropy(target, w).item()):.4f} nats per token",
             )  # fmt: skip
-        torch.save(target.half().state_dict(), work("target.pt"))
-    # From here on the target is the one that ships: float16's rounding is in its weights.
-    target.load_state_dict(torch.load(work("target.pt"), map_location=DEVICE))
-    target.float().eval()
+            torch.save(target.half().state_dict(), target_file)
+        target.load_state_dict(torch.load(target_file, map_location=DEVICE))  # float16's rounding is in the weights
+        target.float()
+    target.eval()
 
     if not os.path.exists(work("written.npy")):
+        rng = seeded(10)
         written = [write_text(target, train_ids, N_WRITTEN / 2, rng, s) for s in (False, True)]
         np.save(work("written.npy"), np.concatenate(written))
     written = np.load(work("written.npy"))
 
+    rng = seeded(11)
     draft = make_model(DRAFT)
     if not os.path.exists(work("draft.pt")):
         n_held = len(written) // N_CTX // 20 * N_CTX  # of the greedy half, for the report
@@ -274,10 +281,8 @@ def main():
             )  # fmt: skip
         torch.save(draft.half().state_dict(), work("draft.pt"))
 
-    for name, sizes in ("target", TARGET), ("draft", DRAFT):
-        write_checkpoint(
-            torch.load(work(f"{name}.pt"), map_location="cpu"), sizes, work("bpe.json"), f"{args.out}/{name}"
-        )
+    for name, file, sizes in ("target", target_file, TARGET), ("draft", work("draft.pt"), DRAFT):
+        write_checkpoint(torch.load(file, map_location="cpu"), sizes, work("bpe.json"), f"{args.out}/{name}")
 
 
 if __name__ == "__main__":
