@@ -63,6 +63,11 @@ class Result:
         return self.n_tokens / len(self.ks)
 
     @property
+    def accepted(self):
+        """Of all drafted tokens, the share that is in the text: each round adds one token of the target's as well."""
+        return (self.n_tokens - len(self.ks)) / sum(self.ks)
+
+    @property
     def predicted(self):
         """The speedup by theory.py, from each round's k and what was measured: alpha, c, v."""
         ks, c, v = np.array(self.ks), *(np.median(costs, axis=0) for costs in zip(*self.costs, strict=True))
@@ -149,6 +154,7 @@ def report(results, alphas, drafts, by_K, K_draft, args):
     def cost(draft):
         return f"{np.median([c for c, _ in results[1.0][Way(draft, K_draft)].costs]):.3f}"
 
+    accepted = ", ".join(f"{results[T][Way(K=K_draft)].accepted:.2f} at T = {T:g}" for T in TEMPERATURES)
     sections = [
         f"""# Acceptance and speedup, measured
 
@@ -158,7 +164,8 @@ By `python benchmarks/acceptance.py`: {args.prompts} held-out prompts of {N_PROM
 
 alpha is the mean of sum min(p, q) along the target's own text, draft and target both at temperature T (cf. Leviathan \
 et al., Table 3). c is what a draft step costs, in target steps; the speedup is that of K = {K_draft}. (A lookup that \
-finds nothing counts as a uniform row in alpha; there the round stops.)
+finds nothing counts as a uniform row in alpha; there the round stops.) Of the tokens that the draft network drafts, \
+those after a rejection among them, these shares are accepted: {accepted}.
 
 ![alpha by draft](alpha_by_draft.svg)
 
