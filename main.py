@@ -36,7 +36,7 @@ from utils import BUNDLED, MODELS_DIR, RELEASED, load_encoder_hparams_and_params
 EOT = "<|endoftext|>"
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-PROMPT = "Once upon a time there lived a soldier who had served the king for many years"
+PROMPT = "Once upon a time, long, long ago, there were two"
 
 
 def arguments(argv):
@@ -44,7 +44,7 @@ def arguments(argv):
     parser.error = fail
     add = parser.add_argument
     add("--prompt", default=PROMPT, help="the text to continue; an empty one starts from <|endoftext|> (%(default)r)")
-    add("--n_tokens_to_generate", type=int, default=176, metavar="N", help="how many tokens to decode (%(default)s)")
+    add("--n_tokens_to_generate", type=int, default=154, metavar="N", help="how many tokens to decode (%(default)s)")
     how = f"the small model that guesses: {', '.join(RELEASED)}, or the bundled {' or '.join(BUNDLED)} "
     add("--draft_model_size", metavar="SIZE", help=how + "(draft; 124M if the target is one of OpenAI's)")
     how = "the large model that checks, and whose text it is: likewise (target; 1558M if the draft is one of OpenAI's)"
