@@ -73,7 +73,9 @@ def load(prefix, data_path=None):
             )
         data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     except OSError as error:
-        raise CheckpointError(f"{data_path} cannot be read: {error.strerror}") from None
+        raise CheckpointError(
+            f"{data_path}, which has {expected:,} bytes by its index, cannot be read: {error.strerror}"
+        ) from None
     return {name: data[e.offset :][: e.size].view(e.dtype).reshape(e.shape) for name, e in entries.items()}
 
 

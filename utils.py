@@ -83,7 +83,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     model_dir = os.path.join(models_dir, model_size)
     if model_size in RELEASED and missing_files(model_dir):
         download_gpt2_files(model_size, model_dir, models_url)
-    if missing := missing_files(model_dir):
+    if missing := [name for name in missing_files(model_dir) if name != DATA]:  # whose length the index tells below
         raise CheckpointError(f"{os.path.join(model_dir, missing[0])} is missing or empty; restore it from the project")
     hparams, params = load_hparams_and_params(model_dir)
     encoder = get_encoder(model_size, models_dir)
