@@ -46,7 +46,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     """x @ w + b at the speed of the memory bus, for a w that `tiles` has laid out.
 
     Speculation pays only if K + 1 rows take little longer than one: the weights that have to be read are the same.
-    With a plain x @ w they take 2.5 times as long, because for two rows and more BLAS first copies ("packs") all of w
+    With a plain x @ w they take 2.5 to 3 times as long, as for two rows and more BLAS first copies ("packs") all of w
     into the order that its kernel wants. OpenBLAS leaves that out for products of at most 100^3 multiplications. So w
     is stored as tiles that small, each one contiguous and in the order in which this kernel reads, and one np.matmul
     runs over all of them. Of a long prompt, GROUP rows at a time meet a tile, while it is in the cache. This path of

@@ -94,30 +94,26 @@ def test_the_bundled_pair_is_found_wherever_models_dir_points(models_dir, monkey
     assert load_encoder_hparams_and_params("draft", "/nowhere")[1] == HPARAMS
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name != DATA])
-@pytest.mark.parametrize("content", [None, b""])
-def test_a_bundled_file_that_is_missing_or_empty_is_named(models_dir, name, content):
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        *((name, content, " is missing or empty") for name in FILES if name != DATA for content in (None, b"")),
+        (DATA, None, ", which has 409,536 bytes by its index, cannot be read: No such file"),
+        (DATA, b"", " has 0 bytes, but its index describes 409,536"),
+    ],
+)
+def test_a_bundled_file_that_is_missing_or_empty_is_named(models_dir, name, content, complaint):
     (models_dir / "124M").rename(models_dir / "target")
     path = models_dir / "target" / name
     path.unlink() if content is None else path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"target/{re.escape(name)} is missing or empty"):
+    with pytest.raises(CheckpointError, match=f"target/{re.escape(name)}{complaint}"):
         load_encoder_hparams_and_params("target", str(models_dir))
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (None, "409,536 bytes by its index, cannot be read: No such file"),
-        (b"", "has 0 bytes, but its index describes 409,536"),
-        (CONTENT[DATA][:-100], "has 409,436 bytes, but its index describes 409,536"),
-    ],
-)
-def test_data_that_is_not_whole_is_named_with_the_size_expected(models_dir, content, complaint):
-    (models_dir / "124M").rename(models_dir / "target")
-    path = models_dir / "target" / DATA
-    path.unlink() if content is None else path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"target/{re.escape(DATA)}.*{complaint}"):
-        load_encoder_hparams_and_params("target", str(models_dir))
+def test_truncated_data_is_named_with_the_size_expected(models_dir):
+    (models_dir / "124M" / DATA).write_bytes(CONTENT[DATA][:-100])
+    with pytest.raises(CheckpointError, match=r"124M/model.ckpt.data.* has 409,436 bytes.* 409,536"):
+        load_encoder_hparams_and_params("124M", str(models_dir))
 
 
 @pytest.mark.parametrize(
