@@ -12,9 +12,13 @@ from itertools import pairwise
 
 import regex
 
+from errors import UserError
 
-class VocabularyError(ValueError):
-    """encoder.json or vocab.bpe is not what GPT-2's encoder can work with."""
+EOT = "<|endoftext|>"
+
+
+class VocabularyError(UserError):
+    """encoder.json or vocab.bpe is damaged."""
 
 
 @lru_cache
@@ -67,7 +71,7 @@ class Encoder:
             return [id for word in WORD.findall(text) for id in self.word_ids(word)]
         except UnicodeEncodeError as error:
             lone = ord(error.object[error.start])
-            raise ValueError(f"the text contains a lone surrogate, U+{lone:04X}; remove it or replace it") from None
+            raise UserError(f"the text contains a lone surrogate, U+{lone:04X}; remove it or replace it") from None
 
     def decode(self, ids):
         """The text of token ids; bytes that are not UTF-8, as when a character is cut in half, become U+FFFD."""

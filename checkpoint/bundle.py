@@ -1,17 +1,17 @@
-"""Read TensorFlow's checkpoint files, the form in which OpenAI released GPT-2, without TensorFlow.
+"""Read TensorFlow's checkpoint files, in which OpenAI released GPT-2, without TensorFlow.
 
-A checkpoint is two files. `<prefix>.data-00000-of-00001` holds the numbers of all tensors, raw, little-endian, one
-tensor after the other: it is memory-mapped here, so opening 6 GB takes no time and no memory. `<prefix>.index` says
-where each of them lies. It is a sorted table from names to protocol buffers, in LevelDB's file format:
+A checkpoint has two files. `<prefix>.data-00000-of-00001` holds the numbers of all tensors, one tensor after the
+other, little-endian. It is memory-mapped here, so opening 6 GB takes no time and no memory. `<prefix>.index` says
+where each tensor is. It is a sorted table from names to protocol buffers, in LevelDB's file format:
 
     data block, ..., metaindex block, index block, footer
 
-The footer (48 bytes) finds the index block, the index block finds the data blocks, and the data blocks hold one entry
-per tensor: type, shape, offset, size, crc32c.
+The footer (48 bytes) says where the index block is, the index block says where the data blocks are, and the data
+blocks hold one entry per tensor: type, shape, offset, size, crc32c.
 
 Sources: TensorFlow's tensor_bundle.proto, tensor_shape.proto and types.proto; LevelDB's doc/table_format.md and
-doc/log_format.md (the masked crc32c). Files come from anywhere, so nothing in them is believed before it is checked:
-whatever is wrong with them is a CheckpointError.
+doc/log_format.md (for the masked crc32c). Files may come from anywhere. So nothing in them is used before it was
+checked, and whatever is wrong with them is a CheckpointError.
 """
 
 import itertools
@@ -21,6 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from checkpoint.crc32c import crc32c, unmask
+from errors import UserError
+
 FOOTER = 48  # bytes
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: np.dtype("<f4"), 19: np.dtype("<f2")}  # DT_FLOAT, DT_HALF of types.proto
@@ -28,8 +31,8 @@ MAX_NAME = 256  # bytes; without a limit, prefix compression lets n bytes of fil
 MAX_DIMS = 8
 
 
-class CheckpointError(ValueError):
-    """A checkpoint that is incomplete, corrupt, or not the model it says it is."""
+class CheckpointError(UserError):
+    """A checkpoint is incomplete, damaged, or not the model that it says it is."""
 
 
 class Entry(NamedTuple):
@@ -50,17 +53,17 @@ def load(prefix, data_path=None):
     prefix : str
         The path without `.index`, such as "models/124M/model.ckpt".
     data_path : str, optional
-        The data file, where it is not (yet) called `<prefix>.data-00000-of-00001`.
+        The data file, if it is not (yet) called `<prefix>.data-00000-of-00001`.
 
     Returns
     -------
     dict of str to ndarray
-        Read-only float32 or float16 views of the memory-mapped file: nothing is read before it is used.
+        Read-only float32 or float16 views of the memory-mapped file. Nothing is read before it is used.
 
     Raises
     ------
     CheckpointError
-        If the index is corrupt, or the data file is not of the length that the index describes.
+        If the index is damaged, or if the data file does not have the length that the index describes.
     """
     entries = read_index(prefix + ".index")
     data_path = data_path or prefix + ".data-00000-of-00001"
@@ -69,27 +72,27 @@ def load(prefix, data_path=None):
         found = os.path.getsize(data_path)
         if found != expected or found == 0:
             raise CheckpointError(
-                f"{data_path} has {found:,} bytes, but its index describes {expected:,}: remove it, and fetch it again"
+                f"{data_path} has {found:,} bytes, but its index describes {expected:,}; remove it, download it again"
             )
         data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     except OSError as error:
         raise CheckpointError(
-            f"{data_path}, which has {expected:,} bytes by its index, cannot be read: {error.strerror}"
+            f"{data_path}, which should have {expected:,} bytes, cannot be read: {error.strerror}"
         ) from None
     return {name: data[e.offset :][: e.size].view(e.dtype).reshape(e.shape) for name, e in entries.items()}
 
 
-def verify_tensors(prefix, data_path=None, on_bytes=None):
-    """Check all numbers of a checkpoint against the crc32c that the index records for each tensor.
+def check_tensors(prefix, data_path=None, on_bytes=None):
+    """Compare all numbers of a checkpoint with the checksums in its index.
 
-    Parameters are those of `load`, and on_bytes, which is called with the size of each tensor when it is done.
+    prefix and data_path are those of `load`. on_bytes is called with the size of each tensor when it has been checked.
     CheckpointError names the first tensor that differs.
     """
     entries = read_index(prefix + ".index")
     for name, tensor in load(prefix, data_path).items():
         if crc32c(tensor) != entries[name].crc32c:
             raise CheckpointError(
-                f"tensor {name!r} of {prefix} does not match its crc32c: remove the data file, and fetch it again"
+                f"tensor {name!r} of {prefix} does not match its crc32c; remove the data file and download it again"
             )
         if on_bytes is not None:
             on_bytes(tensor.nbytes)
@@ -105,7 +108,7 @@ def read_index(path):
     Raises
     ------
     CheckpointError
-        If anything in it is not as the format says, or tensors overlap. (`load` holds it against the data file.)
+        If anything in it does not follow the format, or if tensors overlap.
     """
     try:
         with open(path, "rb") as f:
@@ -128,7 +131,7 @@ def _read_table(table):
     items, end = [], 0
     for _, handle in _items(_block(table, offset, size)):
         offset, size, _ = _handle(handle, 0)
-        if offset < end:  # else a small file could have one block read a million times
+        if offset < end:  # otherwise a small file could make us read one block a million times
             raise CheckpointError(f"the block at {offset:,} overlaps the one before it")
         items += _items(_block(table, offset, size))
         end = offset + size
@@ -137,11 +140,11 @@ def _read_table(table):
         raise CheckpointError("it has no header")
     header = _message(items[0][1], "the header", texts=(3,))  # BundleHeaderProto: 1 num_shards, 2 endianness, 3 version
     if header.get(1, 1) != 1 or header.get(2, 0) != 0:
-        raise CheckpointError("the tensors are in several data files, or big-endian; neither is read")
+        raise CheckpointError("its tensors are in several data files or big-endian, and neither can be read here")
 
     entries, last = {}, ""
     for key, value in items[1:]:
-        name = key.decode("latin-1")  # in which any bytes are a text, and keep their order
+        name = key.decode("latin-1")  # any bytes are a text in this encoding, and they keep their order
         if name <= last:
             raise CheckpointError(f"tensor {name!r} is there twice, or out of order")
         last = name
@@ -154,14 +157,14 @@ def _read_table(table):
 
 
 def _handle(data, position):
-    """A block handle: where a block is -> (offset, size, position after the handle)."""
+    """A block handle, which says where a block is -> (offset, size, position after the handle)."""
     offset, position = _varint(data, position)
     size, position = _varint(data, position)
     return offset, size, position
 
 
 def _block(table, offset, size):
-    """The contents of one block, checked: behind it stand its compression (1 byte) and its masked crc32c (4)."""
+    """The contents of one block, checked. After the block come its compression (1 byte) and its masked crc32c (4)."""
     end = offset + size
     if end + 5 > len(table) - FOOTER:
         raise CheckpointError(f"a block is said to end at byte {end + 5:,}, outside the file")
@@ -169,7 +172,7 @@ def _block(table, offset, size):
         raise CheckpointError(f"the block at {offset:,} does not match its crc32c")
     if table[end] != 0:
         raise CheckpointError(
-            f"the block at {offset:,} is compressed (type {table[end]}; 1 is Snappy), which is not read"
+            f"the block at {offset:,} is compressed (type {table[end]}; 1 is Snappy), which cannot be read here"
         )
     return table[offset:end]
 
@@ -177,9 +180,9 @@ def _block(table, offset, size):
 def _items(block):
     """The (key, value) pairs of a block.
 
-    Each key is stored as what it adds to the one before: length shared with it, length not shared, length of the
-    value, then the rest of the key and the value. At the end of the block stand the restart points, for binary search,
-    and their number, each in 4 bytes.
+    Each key is stored as its difference from the key before: the length of what they share, the length of the rest,
+    the length of the value, then the rest of the key and the value. A block ends with its restart points, which are
+    for binary search, and their number, each in 4 bytes.
     """
     end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
     if end < 0:
@@ -201,7 +204,7 @@ def _items(block):
 
 
 def _varint(data, position):
-    """A number in groups of 7 bits, the lowest first, bit 7 set on all but the last -> (number, position after it)."""
+    """A number in groups of 7 bits, the lowest first, with bit 7 set on all but the last -> (number, next position)."""
     number = 0
     for shift in range(0, 70, 7):  # 64 bits are 10 groups at most
         if position >= len(data):
@@ -214,7 +217,7 @@ def _varint(data, position):
 
 
 def _fields(message):
-    """The (field number, value) pairs of a protocol buffer: an int, or bytes for texts and inner messages."""
+    """The (field number, value) pairs of a protocol buffer. A value is an int, or bytes for a text or a message."""
     position = 0
     while position < len(message):
         tag, position = _varint(message, position)
@@ -231,11 +234,11 @@ def _fields(message):
 
 
 def _message(message, name, texts=()):
-    """A protocol buffer -> {field number: value}, where only the fields in texts may be other than numbers."""
+    """A protocol buffer -> {field number: value}. The fields in texts must be bytes, and all others numbers."""
     fields = dict(_fields(message))
     odd = [number for number, value in fields.items() if isinstance(value, bytes) != (number in texts)]
     if odd:
-        raise CheckpointError(f"field {odd[0]} of {name!r} is not of the kind that it should be")
+        raise CheckpointError(f"field {odd[0]} of {name!r} is of the wrong kind")
     return fields
 
 
@@ -244,9 +247,9 @@ def _entry(name, value):
     fields = _message(value, name, texts=(2,))
     shape = _shape(fields.get(2, b""), name)
     if fields.get(1) not in DTYPES:
-        raise CheckpointError(f"{name!r} is of type {fields.get(1)}; only DT_FLOAT (1) and DT_HALF (19) are read")
+        raise CheckpointError(f"{name!r} is of type {fields.get(1)}; only DT_FLOAT (1) and DT_HALF (19) can be read")
     if fields.get(3, 0) != 0:
-        raise CheckpointError(f"{name!r} is in data file {fields[3]}, where there is only one")
+        raise CheckpointError(f"{name!r} is said to be in data file {fields[3]}, but there is only one")
     dtype, size = DTYPES[fields[1]], fields.get(5, 0)
     if math.prod(shape) * dtype.itemsize != size or size == 0:
         raise CheckpointError(f"{name!r} is {list(shape)} of {dtype}, which does not make {size:,} bytes")
@@ -259,72 +262,3 @@ def _shape(message, name):
     if len(dims) > MAX_DIMS or any(number != 2 or not isinstance(dim, bytes) for number, dim in dims):
         raise CheckpointError(f"{name!r} has no usable shape")
     return tuple(_message(dim, name, texts=(2,)).get(1, 0) for _, dim in dims)
-
-
-# ---- crc32c, at the speed of memory ----
-#
-# A message is read as a polynomial over GF(2), its first bit the highest power of x. Its checksum is the remainder
-# modulo P = x^32 + x^28 + ... + 1. A table of the remainders of all bytes gets on by one byte at a time, which is about
-# 10 MB/s in Python. But P divides
-#
-#     x^6777 + x^484 + x^100 + 1      (found by search: most multiples of P of four terms are longer, or less lopsided)
-#
-# so x^6777 = x^484 + x^100 + 1 modulo P: any bit may be replaced by three bits further on, 6777 - 484, 6777 - 100 and
-# 6777 places to the right. Squaring keeps this true, since (a + b)^2 = a^2 + b^2 over GF(2), and three squarings turn
-# bits into bytes, more of them into blocks of 2^k bytes. So the front of a message is folded into the rest of it by
-# three XORs of long arrays, which NumPy does at the speed of memory. The last 6777 bytes are left to the table.
-
-POLYNOMIAL = 0x82F63B78  # P without x^32, from the lowest power to the highest: bits are numbered the other way
-FAR, SHIFTS = 6777, (6777 - 484, 6777 - 100, 6777)
-UNITS = (64, 8, 1)  # bytes: wide steps while the message is long
-PIECE = 1 << 22  # bytes that are folded at a time: they stay in the cache
-
-
-def _table():
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = (table >> 1) ^ np.where(table & 1, np.uint32(POLYNOMIAL), np.uint32(0))
-    return table.tolist()
-
-
-TABLE = _table()
-
-
-def crc32c(data):
-    """The CRC-32C (Castagnoli) of bytes or of a contiguous array, as an int (RFC 3720, appendix B.4)."""
-    data = np.frombuffer(data, np.uint8)
-    register = 0xFFFFFFFF
-    if len(data) > FAR:
-        data, register = _fold_all(data), 0
-    for byte in data.tobytes():
-        register = TABLE[(register ^ byte) & 255] ^ (register >> 8)
-    return register ^ 0xFFFFFFFF
-
-
-def _fold_all(data):
-    """uint8 [n] -> uint8 [FAR], with the same remainder from a register of 0 as data has from one of all ones."""
-    rest = data[:0]
-    for start in range(0, len(data), PIECE):
-        rest = np.concatenate([rest, data[start : start + PIECE]])  # a copy, to be changed in place
-        if start == 0:
-            rest[:4] ^= 255  # all ones in the register are the same as the first 32 bits flipped
-        for unit in UNITS:
-            rest = _fold(rest, unit)
-    return rest
-
-
-def _fold(data, unit):
-    """Shorten uint8 [n] to FAR * unit bytes, in place, and keep its remainder."""
-    end = len(data) - FAR * unit  # how much has to go
-    step = min(SHIFTS) * unit  # so far nothing that moves lands in what is moving
-    for start in range(0, end, step):
-        front = data[start : min(start + step, end)]
-        for shift in SHIFTS:
-            data[start + shift * unit :][: len(front)] ^= front
-    return data[max(end, 0) :]
-
-
-def unmask(masked):
-    """A crc32c as TensorFlow and LevelDB store it, rotated and shifted, -> the crc32c (doc/log_format.md)."""
-    rotated = (masked - 0xA282EAD8) & 0xFFFFFFFF
-    return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF

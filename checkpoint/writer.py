@@ -1,4 +1,4 @@
-"""Write TensorFlow's checkpoint format, with NumPy alone: what `tensor_bundle` reads, for tests and benchmarks.
+"""Write checkpoints that bundle.py can read. Only tests and benchmarks need this.
 
 Tensors are taken one at a time from an iterable, so a checkpoint may be larger than the memory.
 """
@@ -8,7 +8,8 @@ import struct
 
 import numpy as np
 
-from tensor_bundle import DTYPES, MAGIC, crc32c
+from checkpoint.bundle import DTYPES, MAGIC
+from checkpoint.crc32c import crc32c, mask
 
 NUMBER = {dtype: number for number, dtype in DTYPES.items()}
 
@@ -20,9 +21,9 @@ def write_bundle(prefix, tensors, block_size=262144):
     ----------
     prefix : str
     tensors : iterable of (str, ndarray)
-        Names and float32 or float16 arrays, in the order in which their data is to be written.
+        Names and float32 or float16 arrays. The data is written in this order.
     block_size : int
-        Start a new block of the index after so many bytes (TensorFlow's default).
+        A new block of the index begins after this many bytes. (The default is TensorFlow's.)
     """
     entries, offset = {}, 0
     with open(f"{prefix}.data-00000-of-00001", "wb") as f:
@@ -79,13 +80,9 @@ def table(data_blocks):
 
 
 def seal(contents, compression=0):
-    """A block as it stands in the file: with its compression and its checksum."""
+    """A block as it is in the file, followed by its compression and its checksum."""
     contents += bytes([compression])
     return contents + struct.pack("<I", mask(crc32c(contents)))
-
-
-def mask(crc):
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def varint(n):
