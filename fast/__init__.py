@@ -1,0 +1,10 @@
+"""Why x @ w is slow for a few rows, and what to do about it. Begin with product.py. A reader in a hurry may skip this.
+
+`linear` is a matrix product, `lay_out` prepares the weights for it, and `KeysAndValues` is one layer's attention over
+all positions so far. gpt2.py needs nothing else.
+"""
+
+from fast.attention import KeysAndValues
+from fast.product import lay_out, linear, rows_are_independent, rows_per_product, whole_groups
+
+__all__ = ["KeysAndValues", "lay_out", "linear", "rows_are_independent", "rows_per_product", "whole_groups"]

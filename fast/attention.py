@@ -1,0 +1,79 @@
+"""The keys and values of one layer, and attention over them.
+
+Positions are stored in blocks of 64, and a block of keys is multiplied just like a tile of weights (see
+fast/product.py). So every product has the same shape, however long the text is and however many positions are new.
+That keeps the result the same to the last bit: a block beyond the end of the text only adds zeros to a sum.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from fast.product import GROUP, group_size, whole_groups
+from fast.threads import in_parallel
+
+BLOCK = 64  # positions
+LANES = 16  # float32 numbers in an AVX-512 register: the small-matrix kernel treats other widths differently
+
+
+class KeysAndValues:
+    """Room for the keys and values of n_ctx positions. Memory is taken as positions are written.
+
+    Parameters
+    ----------
+    n_ctx, n_head : int
+    d : int
+        The size of a head, n_embd / n_head.
+    """
+
+    def __init__(self, n_ctx, n_head, d):
+        n_blocks = -(-(n_ctx + GROUP - 1) // BLOCK)  # the last position may be followed by padding
+        self.keys = np.zeros((n_blocks, n_head, 1, BLOCK, d), dtype=np.float32)
+        self.values = np.zeros((n_blocks, n_head, 1, BLOCK, d + 1 + -(d + 1) % LANES), dtype=np.float32)
+
+    def write(self, n_past, k, v):  # k and v: [n_head, n_new, d]
+        """Store the keys and values of positions n_past, n_past + 1, ..."""
+        d, n_new = k.shape[2], k.shape[1]
+        block, first = divmod(n_past, BLOCK)
+        n = min(n_new, BLOCK - first)
+        self.keys[block, :, 0, first : first + n] = k[:, :n]
+        self.values[block, :, 0, first : first + n, :d] = v[:, :n]
+        self.values[block, :, 0, first : first + n, d] = 1  # the weighted sum of this column is the sum of the weights
+        if n < n_new:
+            self.write(n_past + n, k[:, n:], v[:, n:])
+
+    def attend(self, q, n_past):  # [n_head, n_new, d] -> [n_new, n_head * d]
+        """softmax(q k^T / sqrt(d) + mask) v, for queries at positions n_past, n_past + 1, ..."""
+        n_head, n_new, d = q.shape
+        group = group_size(n_new)
+        q = whole_groups(q.swapaxes(0, 1)).swapaxes(0, 1)
+        n_padded = q.shape[1]
+        q = (q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d)
+        n_blocks = -(-(n_past + n_padded) // BLOCK)
+        heads = np.empty((n_padded, n_head, d), dtype=np.float32)
+
+        def attend_to(some):  # a slice of the heads
+            keys, values = self.keys[:n_blocks, some], self.values[:n_blocks, some]
+            weights = q[some] @ keys.swapaxes(3, 4)  # [n_blocks, n_some, n_groups, group, BLOCK]
+            weights[n_past // BLOCK :] += mask(n_past % BLOCK, n_padded, group)
+            weights -= weights.max(axis=(0, 4), keepdims=True)
+            np.exp(weights, out=weights)  # a softmax, except for the division, which comes last
+            sums = (weights @ values).sum(axis=0)  # [n_some, n_groups, group, d + 1 and padding]
+            sums = sums.reshape(len(sums), n_padded, -1).swapaxes(0, 1)  # [n_padded, n_some, ...]
+            np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, some])
+
+        in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * (n_padded // group))  # k and v are read per group
+        return heads[:n_new].reshape(n_new, n_head * d)
+
+
+@lru_cache(maxsize=256)
+def mask(n_past, n_rows, group):
+    """0 where a query may look and -inf where it may not, for the blocks from the one that position n_past is in.
+
+    The query of row i is at position n_past + i, counted from the beginning of the first of these blocks.
+    """
+    n_blocks = -(-(n_past + n_rows) // BLOCK)
+    later = np.arange(n_blocks * BLOCK) > n_past + np.arange(n_rows)[:, None]  # [n_rows, n_blocks * BLOCK]
+    mask = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_blocks, BLOCK)
+    return mask.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
