@@ -1,0 +1,92 @@
+"""From logits to the row that is sampled from: temperature, top-k, top-p and repetition penalty.
+
+A *row* is a probability distribution over the vocabulary, float64 [n_vocab]. A *network* returns logits, and a *model*
+returns rows: `sampler` makes a model of a network. Draft and target may have different settings. The output follows
+the target's rows, and equal settings are only the ones that agree best.
+"""
+
+import numpy as np
+
+
+def sample(p, rng):
+    """Draw one token from the row p [n_vocab]. A token that has all of the probability needs no draw."""
+    token = p.argmax()
+    return token if p[token] == 1 else rng.choice(len(p), p=p)
+
+
+def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
+    """The rows that are sampled from.
+
+    Parameters
+    ----------
+    logits : float [n_rows, n_vocab]
+    temperature : float >= 0
+        Divides the logits. 0 is greedy: all probability is on the largest logit, the first of them on ties.
+    top_k : int >= 0
+        Keep only the top_k most probable tokens, the lower ids on ties. 0 keeps all.
+    top_p : float in (0, 1]
+        Nucleus sampling (Holtzman et al. 2020, arXiv 1904.09751, section 3.1): keep the smallest set of most probable
+        tokens whose probability, after top_k, adds up to top_p. The token that crosses the line is kept.
+
+    Returns
+    -------
+    float64 [n_rows, n_vocab]; every row sums to 1.
+    """
+    if temperature == 0:
+        probs = np.zeros(np.shape(logits))  # one-hot rows: no division by a tiny number is needed
+        probs[np.arange(len(probs)), np.argmax(logits, axis=-1)] = 1
+        return probs
+    logits = np.asarray(logits, dtype=np.float64)
+    with np.errstate(over="ignore"):  # a tiny temperature sends all but the largest to -inf, and that is right
+        probs = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
+    probs /= probs.sum(axis=-1, keepdims=True)
+    if top_k == 0 and top_p == 1:
+        return probs
+
+    order = np.argsort(-probs, axis=-1, kind="stable")  # most probable first, lower ids first on ties
+    ranked = np.take_along_axis(probs, order, axis=-1)
+    if top_k:
+        ranked[:, top_k:] = 0
+        ranked /= ranked.sum(axis=-1, keepdims=True)
+    if top_p < 1:
+        mass = np.cumsum(ranked, axis=-1)
+        ranked[:, 1:][mass[:, :-1] >= top_p] = 0  # the tokens before this one have reached top_p already
+        ranked /= ranked.sum(axis=-1, keepdims=True)
+    np.put_along_axis(probs, order, ranked, axis=-1)
+    return probs
+
+
+def penalised(logits, ids, penalty):
+    """Make tokens that have occurred less likely: CTRL's repetition penalty (Keskar et al. 2019, section 4.1).
+
+    Parameters
+    ----------
+    logits : float [n_rows, n_vocab]
+        After each of the last n_rows prefixes of ids.
+    ids : int [n]
+    penalty : float > 0
+        In each row, the logits of the tokens of its own prefix are divided by the penalty if they are positive, and
+        multiplied by it if they are negative. So a drafted token counts in the rows after it, and in no other row.
+
+    Returns
+    -------
+    float [n_rows, n_vocab]
+    """
+    n, (n_rows, n_vocab) = len(ids), np.shape(logits)
+    first = np.full(n_vocab, n)  # the position where each token occurs first
+    tokens, positions = np.unique(ids, return_index=True)
+    first[tokens] = positions
+    seen = first < np.arange(n - n_rows + 1, n + 1)[:, None]  # [n_rows, n_vocab]
+    return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
+
+
+def sampler(network, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0):
+    """Make a model of a network: `network(ids, n_rows) -> logits`, then `penalised`, then `logits_to_probs`."""
+
+    def model(ids, n_rows=1):
+        logits = network(ids, n_rows)  # [n] -> [n_rows, n_vocab]
+        if repetition_penalty != 1:
+            logits = penalised(logits, ids, repetition_penalty)
+        return logits_to_probs(logits, temperature, top_k, top_p)
+
+    return model
