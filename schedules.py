@@ -1,40 +1,71 @@
-"""How many tokens to draft next: what `speculative_sampling` takes as its schedule and its stop.
+"""How many tokens to draft next: the schedule and the stop that `speculative_sampling` takes.
 
-A round is exact for every k. Given all that came before it, what it emits, completed by the target, is distributed as
-the target's own text (steps 6 and 7 of the proof in tests/test_speculative.py). So the k of the next round may follow
-from anything that is over: emitted tokens, rejected ones, rows, even the time that passed. What may not be done is to
-look at a drafted token and then decide whether it counts. To stop after it is another thing: it is verified all the
-same, and only tokens that nobody has drawn are left out.
+A *schedule* decides on k before a round. It may look at anything that is over: emitted tokens, rejected tokens, rows,
+even the time that passed. That is exact because a round is exact for every k: given all that came before the round,
+what it adds to the text has the target's distribution.
 
-A fixed K needs no schedule. Those here start afresh when they are called with None, before the first round.
+A *stop* ends the drafting of a round early. It may look at the token that was just drafted, because that token is
+verified all the same. The tokens that are left out were never drawn, so nothing can be wrong with them.
+
+What must not be done is to look at a drafted token and then to withdraw it. The tokens that remain would no longer be
+draws from p, and the rule that accepts them relies on p.
 """
 
-import time
-from collections import defaultdict, deque
-
-import numpy as np
-
 import theory
-from speculative import logits_to_probs
+from sampling import logits_to_probs
 
+SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 OPENING = 3  # rounds of `adaptive` before it judges
 EVERY = 16  # rounds after which it tries a K that does not seem best
 
 
-def target_confidence(K, threshold=0.5, rows=None):
-    """Draft K tokens only while the target is sure of what it says, and else let it take a plain step.
+def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=None, sure=0.0):
+    """The schedule and the stop for a name.
 
-    Sure means: the token emitted last had at least this probability in the target's row. Before the first round there
-    is no such token, and it begins with a plain step.
+    Parameters
+    ----------
+    name : str
+        One of SCHEDULES.
+    K : int
+        How many tokens to draft per round, at most.
+    costs : callable
+        For `adaptive`.
+    threshold : float, optional
+        For `target_confidence` (0.5 without it) and `draft_confidence` (0.4 without it).
+    draft_rows, target_rows : callable, optional
+        The rows for `draft_confidence` and `target_confidence`.
+    sure : float
+        Stop after a token that the draft gave less probability than this, whatever the schedule is.
+
+    Returns
+    -------
+    schedule, stop : callable or None
+    """
+    threshold = {} if threshold is None else {"threshold": threshold}
+    schedule = {
+        "target-confidence": lambda: target_confidence(K, **threshold, rows=target_rows),
+        "heuristic": lambda: heuristic(K),
+        "adaptive": lambda: adaptive(K, costs),
+    }.get(name, lambda: None)()
+    if sure > 0:
+        return schedule, draft_confidence(sure, draft_rows)
+    return schedule, draft_confidence(**threshold, rows=draft_rows) if name == "draft-confidence" else None
+
+
+def target_confidence(K, threshold=0.5, rows=None):
+    """A schedule: draft K tokens while the target is sure of what it says, and otherwise let it take a plain step.
+
+    The target is sure if the token that was emitted last had at least this probability in the target's row. Before the
+    first round there is no such token, and the first round is a plain step.
 
     Parameters
     ----------
     K : int
     threshold : float
-        0 always drafts, but for the first round; above 1 never does.
+        0 always drafts, except in the first round. A threshold above 1 never drafts.
     rows : callable, optional
-        `rows() -> [n_rows, n_vocab]` of the target's last call, to be used instead of the rows sampled from: at
-        temperature 0 these are always sure. See `Overheard`.
+        `rows() -> [n_rows, n_vocab]` of the target's last call, to be used instead of the rows that were sampled from.
+        At temperature 0 those would always be sure. See `Overheard`.
     """
 
     def schedule(last):
@@ -48,9 +79,9 @@ def target_confidence(K, threshold=0.5, rows=None):
 
 
 def draft_confidence(threshold=0.4, rows=None):
-    """A stop: draft no further after a token that the draft gave less than this probability (Transformers has 0.4).
+    """A stop: draft no further after a token that the draft gave less than this probability.
 
-    rows is that of `target_confidence`, for the draft.
+    0.4 is the default of Hugging Face's Transformers. rows is like that of `target_confidence`, for the draft.
     """
 
     def stop(p, token):
@@ -60,7 +91,7 @@ def draft_confidence(threshold=0.4, rows=None):
 
 
 class Overheard:
-    """A network that passes on another's logits, and keeps the last ones for who wants to know how sure it was."""
+    """A network that passes on another's logits, and keeps the last ones to show how sure the other network was."""
 
     def __init__(self, network):
         self.network = network
@@ -70,14 +101,14 @@ class Overheard:
         return self.logits
 
     def rows(self):
-        """The distributions at temperature 1 of the last call, [n_rows, n_vocab]."""
+        """The rows of the last call at temperature 1, [n_rows, n_vocab]."""
         return logits_to_probs(self.logits)
 
 
 def heuristic(K):
-    """Two tokens more after a round in which all were accepted, one less after any other; K at first and at most.
+    """A schedule: two tokens more after a round in which all were accepted, one fewer after any other round.
 
-    The schedule that Transformers calls "heuristic". It goes down to 1, as from 0 it could not come back.
+    It begins with K, and goes neither above K nor below 1. This is the schedule that Transformers calls "heuristic".
     """
     k = K
 
@@ -85,7 +116,7 @@ def heuristic(K):
         nonlocal k
         if last is None:
             k = K
-        elif len(last.emitted) == len(last.drafted) + 1:
+        elif last.n_accepted == len(last.drafted):
             k = min(k + 2, K)
         else:
             k = max(k - 1, min(K, 1))
@@ -95,20 +126,20 @@ def heuristic(K):
 
 
 def adaptive(K, costs, memory=32):
-    """The K that theory.py finds best for the alpha and the costs met so far: future work in Leviathan et al., 3.5.
+    """A schedule: the K that theory.py finds best, for the alpha and the costs seen so far.
 
-    alpha is an average of beta = sum min(p, q), which a verified position shows exactly: that tells more than the one
-    bit whether its token was accepted. It is known up to the first rejected token, and is not asked for beyond, where
-    the draft follows a prefix that is not the text.
+    Leviathan et al. 2023 suggest this as future work, in section 3.5. alpha is estimated by an average of
+    beta = sum min(p, q), which is known at every verified position. That tells more than the single bit whether the
+    token was accepted.
 
     Parameters
     ----------
     K : int
-        At most.
+        At most this many.
     costs : callable
-        `costs(K) -> c, v` as `theory.optimal_K` takes them: `measured`, or a constant.
+        `costs(K) -> c, v` as `theory.optimal_K` takes them.
     memory : int
-        The average is over the verified positions so far, and fades exponentially when they are more than this.
+        The average is over the verified positions so far. When there are more than this, older ones fade.
     """
     alpha, n_seen, n_rounds = 0.0, 0, 0
 
@@ -121,51 +152,10 @@ def adaptive(K, costs, memory=32):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        if n_rounds <= OPENING:  # the first reads the prompt and tells nothing of costs; then the two ends are timed
+        if n_rounds <= OPENING:  # the first round reads the prompt, so it shows no costs; then 0 and K are timed
             return K if n_rounds == 2 else 0
         k = int(theory.optimal_K(alpha, *costs(K), K_max=K))
-        # One more than the best, now and then: after k = 0 nothing else would show that alpha is better again.
+        # Now and then one more than the best. Otherwise k = 0 would be for ever, because alpha is only seen for k > 0.
         return min(K, k + (n_rounds % EVERY == 0))
 
     return schedule
-
-
-def measured(draft, target):
-    """The costs that `adaptive` asks for, by the clocks of two `Timed` models."""
-
-    def costs(K):
-        n_rows = sorted(target.recent)
-        seconds = np.interp(np.arange(1, K + 2), n_rows, [target.typical(n) for n in n_rows])  # [K+1]
-        return draft.typical(1) / seconds[0], seconds / seconds[0]
-
-    return costs
-
-
-class Timed:
-    """A model that keeps the time: seconds in all, and what a call over n_rows rows takes.
-
-    The clock is an argument so that nothing but the random generator need be random in a test.
-    """
-
-    def __init__(self, model, clock=time.perf_counter):
-        self.model, self.clock, self.recent = model, clock, defaultdict(lambda: deque(maxlen=9))
-        self.restart()
-
-    def restart(self):
-        """To be called before a new text: the next call reads a prompt, and tells nothing of what a step takes."""
-        self.seconds, self.n_ids = 0.0, None
-
-    def __call__(self, ids, n_rows=1):
-        begun = self.clock()
-        probs = self.model(ids, n_rows)
-        seconds = self.clock() - begun
-        self.seconds += seconds
-        if self.n_ids is not None and len(ids) <= self.n_ids + n_rows + 1:  # else a prompt was read as well
-            self.recent[n_rows].append(seconds)
-        self.n_ids = len(ids)
-        return probs
-
-    def typical(self, n_rows):
-        """The median of the last few calls, in seconds; 0 if there was none, so that it will be tried."""
-        times = sorted(self.recent[n_rows]) if n_rows in self.recent else [0.0]
-        return times[len(times) // 2]
