@@ -59,8 +59,8 @@ def test_lone_surrogate_is_a_clear_error(gpt2):
 
 
 def test_half_a_character_decodes_to_the_replacement_character(gpt2):
-    assert gpt2.decode(gpt2.encode("é")[:1]) in ("é", "\ufffd")
-    assert gpt2.decode(gpt2.encode("\U0001f600")[:1]) == "\ufffd"
+    ids = gpt2.encode("\U0001f600")
+    assert len(ids) == 2 and gpt2.decode(ids[:1]) == "\ufffd" and gpt2.decode(ids) == "\U0001f600"
 
 
 def test_merging_looks_at_each_pair_a_few_times_only():
@@ -85,11 +85,9 @@ BYTES_AND_AB = {**{char: byte for byte, char in enumerate(bytes_to_unicode().val
     ("encoder_json", "vocab_bpe", "complaint"),
     [
         ("not JSON", "#version: 0.2\na b\n", "encoder.json is damaged: Expecting value"),
-        ("[" * 100_000, "#version: 0.2\na b\n", "recursion"),
         ("[1, 2]", "#version: 0.2\na b\n", "not an object"),
         (json.dumps(BYTES_AND_AB | {"ab": "256"}), "#version: 0.2\na b\n", "not an object of token: id"),
         (json.dumps(BYTES_AND_AB | {"ab": 255}), "#version: 0.2\na b\n", "are not 0 to 256, each once"),
-        (json.dumps(BYTES_AND_AB | {"ab": 300}), "#version: 0.2\na b\n", "are not 0 to 256, each once"),
         (json.dumps(BYTES_AND_AB)[:-1] + ', "ab": 256}', "#version: 0.2\na b\n", "1 tokens twice"),
         (json.dumps(BYTES_AND_AB), "#version: 0.2\na b\na c\n", "lacks 1 tokens that encoding needs, the first 'ac'"),
         (json.dumps(BYTES_AND_AB), "#version: 0.2\na b c\n", "no pair: 'a b c'"),

@@ -2,12 +2,13 @@
 
 import doctest
 
-import enumeration
 import numpy as np
 import pytest
-from enumeration import output_distribution, total_variation
 from hypothesis import given
 from hypothesis import strategies as st
+
+import enumeration
+from enumeration import output_distribution, total_variation
 
 
 def test_the_example_of_the_docstring():

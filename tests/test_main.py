@@ -1,7 +1,6 @@
-"""main.py as its user meets it: a subprocess, its two texts, its one-line errors."""
+"""main.py as its user meets it: in a process of its own, with its two texts and its one-line errors."""
 
 import http.server
-import json
 import os
 import random
 import re
@@ -14,63 +13,35 @@ import time
 import urllib.request
 from pathlib import Path
 
-import numpy as np
 import pytest
-from bundle_writer import write_bundle
+from support import ROOT, fails, listen_to_ctrl_c, run, write_model
 
-from encoder import bytes_to_unicode
-from gpt2 import rows_are_independent
-from utils import expected_shapes
-
-ROOT = Path(__file__).parent.parent
-
-
-def run(*args, cwd=ROOT, **env):
-    command = [sys.executable, str(ROOT / "main.py"), *map(str, args)]
-    return subprocess.run(command, cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=120)
-
-
-def fails(*args, **env):
-    """The one line of an error."""
-    result = run(*args, **env)
-    assert result.returncode == 2, result.stderr
-    assert result.stdout == ""
-    line = result.stderr.replace("\r", "\n").strip().split("\n")[-1]
-    assert line.startswith("main.py: error: ") and "Traceback" not in result.stderr and "Warning" not in result.stderr
-    return line
-
-
-def write_model(directory, n_layer, n_vocab=257, n_ctx=64, ends=False):
-    """A random GPT-2 that knows bytes and `<|endoftext|>`, and may have nothing else to say than the latter."""
-    directory.mkdir(parents=True)
-    hparams = dict(n_vocab=n_vocab, n_ctx=n_ctx, n_embd=16, n_head=2, n_layer=n_layer)
-    rng = np.random.default_rng(n_layer)
-    tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}
-    if ends:
-        tensors["model/ln_f/b"] = 100 * tensors["model/wte"][-1]
-    write_bundle(str(directory / "model.ckpt"), list(tensors.items()))
-    tokens = [*bytes_to_unicode().values(), *(f"<{i}>" for i in range(n_vocab - 257)), "<|endoftext|>"]
-    (directory / "encoder.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
-    (directory / "hparams.json").write_text(json.dumps(hparams))
-    (directory / "vocab.bpe").write_text("#version: 0.2\n")
-    (directory / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\n')
-    (directory / "model.ckpt.meta").write_text("no graph")
+import main
+from checkpoint.download import FILES
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """The URL of a server with models of OpenAI's form, 124M and 1558M by name."""
-    root = tmp_path_factory.mktemp("served")
-    write_model(root / "124M", n_layer=1)
-    write_model(root / "1558M", n_layer=2)
+def models_dir(tmp_path_factory):
+    """A random pair, a text to fit n-grams on, and the same pair by the names of OpenAI's."""
+    directory = tmp_path_factory.mktemp("models")
+    for size, n_layer in ("draft", 1), ("target", 2), ("124M", 1), ("1558M", 2):
+        write_model(directory / size, n_layer)
+    corpus = "Once upon a time.\n<|endoftext|>\nA king had three sons.\n"
+    (directory / "corpus.txt").write_text(corpus, encoding="utf-8")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def served(models_dir):
+    """The URL of a server with the models. Below /slow it takes its time."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *args):
-            super().__init__(*args, directory=root)
+            super().__init__(*args, directory=models_dir)
 
         def copyfile(self, source, outputfile):
             if self.path.startswith("/slow"):
-                time.sleep(0.1)  # for 14 files more than a second, however fast all else is
+                time.sleep(0.1)  # for 14 files that is more than a second
                 outputfile.write(source.read(10_000))
                 time.sleep(0.1)
             super().copyfile(source, outputfile)
@@ -82,7 +53,7 @@ def served(tmp_path_factory):
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.handle_error = lambda *args: None  # of clients that were interrupted
+    server.handle_error = lambda *args: None  # clients are interrupted on purpose
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -92,79 +63,101 @@ def text_of(title, output):
     return re.search(rf"{title}\n-+\nTime = [\d.]+s\nText = (.*?)\n\n(?:Spec|models)", output, re.DOTALL)[1]
 
 
+def texts_of(result):
+    assert result.returncode == 0, result.stderr
+    return [text_of(title, result.stdout) for title in ("Autoregressive Decode", "Speculative Decode")]
+
+
 # ---- The main job ----
 
 
 def test_the_bundled_pair_from_any_directory(tmp_path):
     result = run("--K", 4, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    text = text_of("Autoregressive Decode", result.stdout)
-    assert text.startswith("Once upon a time, long, long ago, there were two") and len(text) > 300
-    assert text_of("Speculative Decode", result.stdout) == text
-    assert "draft drafts for target" in result.stdout and re.search(r"same text +yes", result.stdout)
+    plain, fast = texts_of(result)
+    assert plain == fast and plain.startswith("Once upon a time, long, long ago, there were two") and len(plain) > 300
+    assert "draft drafts for target" in result.stdout and re.search(r"same text +yes\n", result.stdout)
     for figure in "tokens per second", "speedup", "acceptance rate", "tokens per round":
         assert float(re.search(rf"{figure} +([\d.]+)", result.stdout)[1]) > 0
+    assert re.search(r"matrix kernel +(6 rows|1 row) at a time", result.stdout)
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("options", [("--verify", "block"), ("--top_k", 5), ("--top_p", 0.9)])
-def test_sampling_differs_with_the_seed_only(options):
-    args = ("--temperature", 1, "--n_tokens_to_generate", 20, "--prompt", "The", *options)
-    one, again, other = (run(*args, "--seed", seed).stdout for seed in (1, 1, 2))
-    texts = [text_of("Speculative Decode", output) for output in (one, again, other)]
-    assert texts[0] == texts[1] != texts[2]
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--draft unigram --draft_corpus corpus.txt",
+        "--draft ngram --draft_corpus corpus.txt --schedule draft-confidence",
+        "--draft online --repetition_penalty 1.3 --schedule heuristic",
+        "--draft lookup --schedule draft-confidence --verify block",
+        "--draft early-exit:1 --schedule target-confidence --threshold 0.1",
+        "--schedule adaptive --K 6 --eos --bit_identical",
+    ],
+)
+def test_each_draft_and_schedule(models_dir, options):
+    arguments = ("--models_dir", models_dir, "--prompt", "A time", "--n_tokens_to_generate", 40, *options.split())
+    result = run(*arguments, cwd=models_dir)
+    plain, fast = texts_of(result)
+    assert plain == fast and re.search(r"same text +yes\n", result.stdout)
+    assert re.search(r"speedup +[\d.]+, ([\d.]+ predicted|no prediction)", result.stdout)
+    assert re.search(r"time +\d+ % draft, \d+ % target, -?\d+ % the rest", result.stdout)
 
 
-def test_empty_prompt_starts_a_text():
-    output = run("--prompt", "", "--n_tokens_to_generate", 8).stdout
-    assert not text_of("Autoregressive Decode", output).startswith("<|endoftext|>")
-
-
-def test_a_text_that_ends_at_once(tmp_path):
-    write_model(tmp_path / "draft", n_layer=1, ends=True)
-    write_model(tmp_path / "target", n_layer=1, ends=True)
-    result = run("--models_dir", tmp_path, "--prompt", "A", "--n_tokens_to_generate", 8, "--eos")
-    assert result.returncode == 0, result.stderr
-    assert text_of("Speculative Decode", result.stdout) == "A<|endoftext|>"
-    assert "no prediction" in result.stdout
+def test_sampling_differs_with_the_seed_only():
+    args = ("--temperature", 1, "--n_tokens_to_generate", 20, "--prompt", "The", "--top_p", 0.9, "--verify", "block")
+    one, again, other = (texts_of(run(*args, "--seed", seed))[1] for seed in (1, 1, 2))
+    assert one == again != other
 
 
 def test_the_same_draws_give_the_same_text():
-    output = run("--K", 0, "--temperature", 1, "--n_tokens_to_generate", 8).stdout
-    assert text_of("Speculative Decode", output) == text_of("Autoregressive Decode", output)
-    assert re.search(r"same text +yes, and it need not be", output)
+    result = run("--K", 0, "--temperature", 1, "--n_tokens_to_generate", 8)
+    plain, fast = texts_of(result)
+    assert plain == fast and re.search(r"same text +yes, and it need not be", result.stdout)
+
+
+def test_the_same_text_is_a_claim_about_ids(capsys, monkeypatch):
+    """Two sequences of ids may have one text: both are single bytes here that are not UTF-8."""
+    pair = main.load_pair("draft", "target")
+    decode, bytes_alone = pair.decode, [i for i, token in pair.encoder.tokens.items() if token in "\u0122\u0123"]
+    ids = {None: bytes_alone[:1] * 2, 4: bytes_alone[:2]}
+    monkeypatch.setattr(pair, "decode", lambda x, N, K=None, **options: decode(x, N, K)._replace(ids=ids[K]))
+    monkeypatch.setattr(main, "load_pair", lambda *args, **settings: pair)
+    main.main(["--n_tokens_to_generate", "9"])
+    output = capsys.readouterr().out
+    assert text_of("Autoregressive Decode", output) == text_of("Speculative Decode", output) == "\ufffd" * 2
+    assert re.search(r"same text +NO", output)
+
+
+def test_a_text_that_ends_at_once(tmp_path):
+    for size in "draft", "target":
+        write_model(tmp_path / size, n_layer=1, ends=True)
+    result = run("--models_dir", tmp_path, "--prompt", "A", "--n_tokens_to_generate", 8, "--eos")
+    assert texts_of(result) == ["A<|endoftext|>"] * 2
+    assert "no prediction" in result.stdout and "acceptance rate   0.25 of 4 drafted tokens" in result.stdout
 
 
 def test_a_terminal_that_cannot_show_all_characters():
     result = run("--prompt", "Café", "--n_tokens_to_generate", 8, PYTHONIOENCODING="ascii")
-    assert result.returncode == 0 and "Text = Caf?" in result.stdout, result.stderr
+    assert texts_of(result)[0].startswith("Caf?")
 
 
-def test_bit_identical_is_refused_where_the_blas_does_not_give_it():
-    result = run("--n_tokens_to_generate", 4, "--bit_identical")
-    assert result.returncode == (0 if rows_are_independent() else 2), result.stderr
-
-
-def test_edge_lengths():
-    assert text_of("Speculative Decode", run("--n_tokens_to_generate", 0, "--prompt", "A king").stdout) == "A king"
-    assert text_of("Speculative Decode", run("--n_tokens_to_generate", 1, "--K", 9).stdout).startswith("Once")
+def test_edge_lengths_and_an_empty_prompt():
+    assert not texts_of(run("--prompt", "", "--n_tokens_to_generate", 8))[0].startswith("<|endoftext|>")
+    nothing = run("--n_tokens_to_generate", 0, "--prompt", "A king")
+    assert texts_of(nothing) == ["A king"] * 2 and "nothing was decoded" in nothing.stdout
+    one = texts_of(run("--n_tokens_to_generate", 1, "--prompt", "A king", "--K", 9))
+    assert one[0] == one[1] and len(one[0]) > len("A king")
     assert run("--n_tokens_to_generate", 511, "--prompt", "A", "--temperature", 1).returncode == 0  # all of n_ctx
 
 
 def test_released_models_are_downloaded_and_decoded(served, tmp_path):
-    prompt = "Alan Turing theorized"
-    args = ("--prompt", prompt, "--n_tokens_to_generate", 40, "--target_model_size", "1558M", "--K", 4,
+    args = ("--prompt", "Alan Turing theorized", "--n_tokens_to_generate", 40, "--target_model_size", "1558M", "--K", 4,
             "--temperature", 0, "--seed", 123, "--models_dir", tmp_path)  # fmt: skip
     result = run(*args, GPT2_MODELS_URL=served)
-    assert result.returncode == 0, result.stderr
-    assert "124M drafts for 1558M" in result.stdout
-    assert text_of("Autoregressive Decode", result.stdout) == text_of("Speculative Decode", result.stdout)
+    plain, fast = texts_of(result)
+    assert plain == fast and "124M drafts for 1558M" in result.stdout
     assert "model.ckpt.data-00000-of-00001: 100%" in result.stderr  # a bar for each file
-    assert sorted(p.name for p in (tmp_path / "124M").iterdir()) == [
-        "checkpoint", "encoder.json", "hparams.json", "model.ckpt.data-00000-of-00001", "model.ckpt.index",
-        "model.ckpt.meta", "vocab.bpe",
-    ]  # fmt: skip
-    assert run(*args, GPT2_MODELS_URL="http://127.0.0.1:9").returncode == 0  # nothing is fetched twice
+    assert sorted(p.name for p in (tmp_path / "124M").iterdir()) == sorted(FILES)
+    assert run(*args, GPT2_MODELS_URL="http://127.0.0.1:9").returncode == 0  # nothing is downloaded twice
 
 
 # ---- Bad input: one line, exit code 2 ----
@@ -173,61 +166,68 @@ def test_released_models_are_downloaded_and_decoded(served, tmp_path):
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
-        (["--K", -1], "--K is -1"),
-        (["--repetition_penalty", 1e-300], "--repetition_penalty is 1e-300; it takes a number from 0.01 to 100"),
-        (["--K", "four"], "invalid int value: 'four'"),
-        (["--n_tokens_to_generate", -5], "--n_tokens_to_generate is -5"),
-        (["--temperature", -0.1], "--temperature is -0.1"),
-        (["--temperature", "nan"], "--temperature is nan"),
-        (["--top_p", 0], "--top_p is 0.0"),
-        (["--top_p", 1.5], "--top_p is 1.5"),
-        (["--top_p", "nan"], "--top_p is nan"),
-        (["--top_k", -3], "--top_k is -3"),
-        (["--seed", -3], "--seed is -3"),
+        (["--K", -1], "main.py: error: argument --K: -1 is not 0 or more"),
+        (["--K", "four"], "argument --K: invalid int value: 'four'"),
+        (["--n_tokens_to_generate", -5], "--n_tokens_to_generate: -5 is not 0 or more"),
+        (["--temperature", -0.1], "--temperature: -0.1 is not a number from 0 up"),
+        (["--top_p", 0], "--top_p: 0 is not above 0 and at most 1"),
+        (["--top_p", "nan"], "--top_p: nan is not"),
+        (["--repetition_penalty", 1e-300], "--repetition_penalty: 1e-300 is not a number from 0.01 to 100"),
         (["--target_model_size", "2B"], "unknown model size '2B'; there are"),
         (["--draft_model_size", "../../etc"], "unknown model size '../../etc'"),
         (["--n_tokens_to_generate", 600], "and 600 to generate are 6"),
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate"),
-        (["--colour", "red"], "unrecognized arguments"),
+        (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
+        (["--draft", "early-exit:7"], "the first 7 layers were asked for; there must be 1 to 6"),
+        (["--draft", "bigram", "--draft_corpus", "nowhere.txt"], "nowhere.txt"),
+        (["--draft", "lookup", "--draft_corpus", "corpus.txt"], "--draft_corpus is for --draft unigram, bigram, ngram"),
+        (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),
+        (["--schedule", "sometimes"], "invalid choice: 'sometimes'"),
+        (["--threshold", "0.5"], "--threshold is for target-confidence and draft-confidence"),
+        (["--threshold", "1.5", "--schedule", "target-confidence"], "1.5 is not a probability"),
     ],
 )
-def test_bad_arguments(args, complaint):
-    assert complaint in fails(*args)
+def test_bad_arguments(args, complaint, capsys):
+    with pytest.raises(SystemExit, match="2"):  # in this process, because there are many
+        main.main(list(map(str, args)))
+    output = capsys.readouterr()
+    assert output.out == "" and complaint in output.err and output.err.count("\n") == 1
 
 
-def test_no_network(tmp_path):
+def test_a_programming_error_shows_its_traceback(monkeypatch):
+    """Readers edit this code, and one line would not tell them where they went wrong."""
+
+    def broken(*args, **kwargs):
+        raise ValueError("operands could not be broadcast together")
+
+    monkeypatch.setattr(main, "load_pair", broken)
+    with pytest.raises(ValueError, match="broadcast"):
+        main.main([])
+
+
+def test_no_internet(tmp_path):
     line = fails("--target_model_size", "1558M", "--models_dir", tmp_path, "--models_url", "http://127.0.0.1:9")
-    assert "cannot fetch http://127.0.0.1:9/124M/" in line and "bundled pair" in line
+    assert "cannot download http://127.0.0.1:9/124M/" in line and "bundled pair" in line
     assert [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".part"] == []
 
 
 @pytest.mark.parametrize("name", ["hparams.json", "encoder.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001"])
-@pytest.mark.parametrize("damage", ["missing", "empty", "truncated"])
-def test_damaged_model_directory(tmp_path, name, damage):
-    write_model(tmp_path / "draft", n_layer=1)
-    shutil.copytree(tmp_path / "draft", tmp_path / "target")
-    path = tmp_path / "target" / name
-    size = path.stat().st_size
-    if damage == "missing":
-        path.unlink()
-    else:
-        os.truncate(path, 0 if damage == "empty" else size - 7)
-    line = fails("--models_dir", tmp_path)
-    assert str(tmp_path / "target") in line
-    if name.startswith("model.ckpt.data") and damage == "truncated":
-        assert f"{size:,}" in line and f"{size - 7:,}" in line
-
-
-def test_vocabularies_must_be_the_same(tmp_path):
-    write_model(tmp_path / "draft", n_layer=1, n_vocab=300)
-    write_model(tmp_path / "target", n_layer=1)
-    assert "differ in their vocabularies" in fails("--models_dir", tmp_path)
-
-
-def test_a_vocabulary_without_an_end_of_text(tmp_path):
+def test_damaged_model_directory(models_dir, tmp_path, name):
     for size in "draft", "target":
-        write_model(tmp_path / size, n_layer=1)
+        shutil.copytree(models_dir / "draft", tmp_path / size)
+    path = tmp_path / "target" / name
+    os.truncate(path, path.stat().st_size - 7)
+    assert str(tmp_path / "target") in fails("--models_dir", tmp_path)
+
+
+def test_vocabularies_that_do_not_fit(models_dir, tmp_path):
+    write_model(tmp_path / "draft", n_layer=1, n_vocab=300)
+    shutil.copytree(models_dir / "target", tmp_path / "target")
+    assert "have different vocabularies" in fails("--models_dir", tmp_path)
+    for size in "draft", "target":
+        shutil.rmtree(tmp_path / size)
+        shutil.copytree(models_dir / size, tmp_path / size)
         path = tmp_path / size / "encoder.json"
         path.write_text(path.read_text().replace("<|endoftext|>", "aa"))
     assert "vocabulary of target lacks <|endoftext|>" in fails("--models_dir", tmp_path)
@@ -240,16 +240,15 @@ def test_interrupts_at_random_moments(served, tmp_path, work):
     args = ["--temperature", "1", "--n_tokens_to_generate", "500", "--prompt", "A"]
     if work == "downloading":
         args = ["--target_model_size", "1558M", "--models_url", f"{served}/slow", *args[:2], "--models_dir"]
-    for i in range(25):
+    for i in range(5):
         directory = tmp_path / str(i)
         process = subprocess.Popen(
             [sys.executable, "main.py", *args, *([directory] if work == "downloading" else [])],
-            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c,
         )  # fmt: skip
-        while "numpy" not in Path(f"/proc/{process.pid}/maps").read_text():  # SIGINT is seen to before the imports
-            time.sleep(0.001)
-        while work == "downloading" and not any(directory.rglob("*/*")):
-            time.sleep(0.001)
+        wait_until(lambda p=process: "numpy" in Path(f"/proc/{p.pid}/maps").read_text(), process)
+        if work == "downloading":
+            wait_until(lambda d=directory: any(d.rglob("*/*")), process)
         time.sleep(rng.uniform(0, 0.8))
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
@@ -261,3 +260,12 @@ def test_interrupts_at_random_moments(served, tmp_path, work):
     if work == "downloading":
         result = run(*args, directory, "--n_tokens_to_generate", 20, "--prompt", "A")
         assert result.returncode == 0 and "1558M" in result.stdout, result.stderr
+
+
+def wait_until(condition, process, seconds=30):
+    for _ in range(seconds * 1000):
+        if condition():
+            return
+        assert process.poll() is None, f"the process ended early: {process.stderr.read()}"
+        time.sleep(0.001)
+    raise AssertionError(f"waited {seconds} seconds")

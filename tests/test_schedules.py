@@ -4,14 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
-from enumeration import output_distribution, total_variation
 from hypothesis import given
 from hypothesis import strategies as st
-from test_speculative import Table, assert_lossless, models
+from support import Table, assert_lossless, models
 
 import schedules
 import theory
-from schedules import Overheard, Timed, adaptive, draft_confidence, heuristic, measured, target_confidence
+from enumeration import output_distribution, total_variation
+from pair import Timed, measured
+from schedules import SCHEDULES, Overheard, adaptive, draft_confidence, heuristic, make_schedule, target_confidence
 from speculative import Round, autoregressive_sampling, sampler, speculative_sampling, verify, verify_block
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -22,34 +23,25 @@ def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
     """A round over two tokens whose rows are all alike."""
     drafted = np.full(n_drafted, token)
     emitted = np.append(drafted[:n_accepted], token)
-    return Round(drafted, np.tile(p, (n_drafted, 1)), np.tile(q, (n_drafted + 1, 1)), emitted)
+    return Round(drafted, np.tile(p, (n_drafted, 1)), np.tile(q, (n_drafted + 1, 1)), emitted, n_accepted)
 
 
 # Exact, whatever they decide
 
 
 @both_verifiers
-@pytest.mark.parametrize(
-    "options",
-    [
-        lambda K, threshold: {"schedule": target_confidence(K, threshold)},
-        lambda K, threshold: {"stop": draft_confidence(threshold)},
-        lambda K, threshold: {"schedule": target_confidence(K, threshold), "stop": draft_confidence(threshold)},
-        lambda K, threshold: {"schedule": heuristic(K)},
-        lambda K, threshold: {"schedule": adaptive(K, lambda K: (threshold, 1.0))},
-        lambda K, threshold: {"schedule": adaptive(K, lambda K: (0.1, 1.0)), "stop": draft_confidence(threshold)},
-    ],
-    ids=["target-confidence", "draft-confidence", "both", "heuristic", "adaptive", "adaptive, draft-confidence"],
-)
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("sure", [0.0, 0.6])
 @given(
     drawn=models(), N=st.sampled_from([4, 3]), K=st.integers(0, 3), threshold=st.sampled_from([0, 0.3, 0.5, 0.7, 1.1])
 )
-def test_lossless(verifier, options, drawn, N, K, threshold):
-    """One schedule serves all the ways that the enumeration goes: so None takes it back to where it began."""
+def test_lossless(verifier, name, sure, drawn, N, K, threshold):
+    """One schedule serves all the ways that the random choices can fall. So None must take it back to its beginning."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "OPENING", 2)  # let it decide within a few tokens
         patch.setattr(schedules, "EVERY", 3)
-        assert_lossless(drawn, N, K, verify=verifier, **options(K, threshold))
+        schedule, stop = make_schedule(name, K, lambda K: (threshold, 1.0), threshold, sure=sure)
+        assert_lossless(drawn, N, K, verify=verifier, schedule=schedule, stop=stop)
 
 
 @given(
@@ -100,9 +92,9 @@ def test_target_confidence_drafts_while_the_target_is_sure():
     assert schedule(round_of(0, 0, q=(0.4, 0.6))) == 0
     q = np.array([[0.9, 0.1], [0.2, 0.8], [0.9, 0.1]])
     p = np.full((2, 2), 0.5)
-    assert schedule(Round(np.array([0, 0]), p, q, np.array([0, 1]))) == 4  # 0.8: its own row, and its own token
-    assert schedule(Round(np.array([0, 0]), p, q, np.array([0, 0]))) == 0
-    assert schedule(Round(np.array([0, 0]), p, q, np.array([0, 0, 1]))) == 0
+    assert schedule(Round(np.array([0, 0]), p, q, np.array([0, 1]), 1)) == 4  # 0.8: its own row, and its own token
+    assert schedule(Round(np.array([0, 0]), p, q, np.array([0, 0]), 1)) == 0
+    assert schedule(Round(np.array([0, 0]), p, q, np.array([0, 0, 1]), 2)) == 0
     assert target_confidence(0, threshold=0)(round_of(0, 0)) == 0  # K = 0 never drafts
 
 
@@ -118,7 +110,7 @@ def test_gates_hear_the_logits_where_rows_are_one_hot():
     q = sampler(network, temperature=0)([0, 0], 2)
     assert q.tolist() == [[1, 0], [1, 0]]
     np.testing.assert_allclose(network.rows(), [[0.7, 0.3]] * 2)
-    last = Round(np.array([0]), q[:1], q, np.array([0, 0]))
+    last = Round(np.array([0]), q[:1], q, np.array([0, 0]), 1)
     assert target_confidence(3, 0.8)(last) == 3
     assert target_confidence(3, 0.8, network.rows)(last) == 0
     assert target_confidence(3, 0.7 - 1e-9, network.rows)(last) == 3
@@ -159,7 +151,7 @@ def test_adaptive_takes_the_best_K_for_the_mean_of_beta():
 
 def test_adaptive_counts_verified_positions_only():
     p, q = np.array([[1, 0]] * 4), np.array([[1.0, 0]] * 2 + [[0, 1.0]] * 3)  # beta = 1, 1, 0, 0
-    last = Round(np.array([0, 0, 0, 0]), p, q, np.array([0, 0, 1]))  # the third was rejected, the fourth not looked at
+    last = Round(np.array([0, 0, 0, 0]), p, q, np.array([0, 0, 1]), 2)  # the third was rejected
     found = after_opening(adaptive(6, lambda K: (0.3, 1.0)), last)
     assert found == [theory.optimal_K(2 / 3, 0.3, K_max=6)] != [theory.optimal_K(2 / 4, 0.3, K_max=6)]
 
@@ -183,35 +175,3 @@ def test_adaptive_obeys_the_costs():
     assert after_opening(adaptive(6, lambda K: (0.01, 8.0)), round_of(4, 4)) == [0]
     zero = adaptive(0, lambda K: (0.01, 1.0))
     assert [zero(None), *(zero(round_of(0, 0)) for _ in range(40))] == [0] * 41
-
-
-def test_timed_and_measured():
-    now = 0.0
-
-    def model_that_takes(seconds):
-        def model(ids, n_rows=1):
-            nonlocal now
-            now += seconds(len(ids), n_rows)
-            return np.full((n_rows, 2), 0.5)
-
-        return model
-
-    draft = Timed(model_that_takes(lambda n, n_rows: 1.0), lambda: now)
-    target = Timed(model_that_takes(lambda n, n_rows: 100.0 if n == 10 else 3.0 + n_rows), lambda: now)
-    costs = measured(draft, target)
-    for n, n_rows in [(10, 1), (11, 1), (14, 3), (16, 5), (14, 3)]:
-        assert target(np.zeros(n, dtype=int), n_rows).shape == (n_rows, 2)
-    for n in (1, 2):
-        draft(np.zeros(n, dtype=int))
-    c, v = costs(5)
-    assert c == 1 / 4
-    assert v.tolist() == [1, 5 / 4, 6 / 4, 7 / 4, 8 / 4, 8 / 4]  # between two that were timed, a straight line
-    assert (target.seconds, draft.seconds) == (100 + 4 + 6 + 8 + 6, 2)
-    slow = Timed(model_that_takes(lambda n, n_rows: n), lambda: now)
-    for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11):
-        slow(np.zeros(n, dtype=int))
-    slow.restart()
-    slow(np.zeros(5, dtype=int))  # a prompt again, though shorter than what was there before
-    assert slow.seconds == 5 and list(slow.recent[1]) == list(range(3, 12))
-    assert slow.typical(1) == 7  # of 3 ... 11, the last nine
-    assert slow.typical(2) == 0

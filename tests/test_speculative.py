@@ -1,201 +1,19 @@
-"""Speculative sampling is lossless, as a computation: every branch of the production code, against the target.
-
-First the published proof (Chen et al. 2023, Theorem 1; Leviathan et al. 2023, A.1), a test a step, then block
-verification, the options, the number of tokens per round, and the functions below: `logits_to_probs`, `max_fn`.
-p is the draft's distribution and q the target's; hypothesis draws both, with the zeros, ties and certainties that break
-careless code. What is compared is exact, so the only tolerance is for rounding.
-"""
+"""The rest of speculative.py, by exact computation: block verification, the options, the loop, and extreme numbers."""
 
 import itertools
 
 import numpy as np
 import pytest
-from enumeration import output_distribution, total_variation
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support import EXACT, Table, assert_lossless, mass_where, models, pairs, product_of_conditionals
 
-from speculative import (
-    autoregressive_sampling,
-    logits_to_probs,
-    max_fn,
-    propose,
-    sample,
-    sampler,
-    speculative_sampling,
-    verify,
-    verify_block,
-)
+from enumeration import output_distribution, total_variation
+from sampling import logits_to_probs, sample, sampler
+from speculative import autoregressive_sampling, max_fn, propose, speculative_sampling, verify, verify_block
 
 pytestmark = pytest.mark.filterwarnings("error")  # an overflow or 0 / 0 on the way is a mistake
-EXACT = 1e-12
 both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
-
-# Models
-
-
-class Table:
-    """A model whose rows are drawn: each prefix, all of its tokens, picks one. Every call is written down."""
-
-    def __init__(self, rows):
-        self.rows, self.calls = np.array(rows), []
-
-    def __call__(self, ids, n_rows=1):
-        ids = [int(token) for token in ids]
-        assert 1 <= n_rows <= len(ids), "a model can give a row for each prefix of ids, and must be asked for one"
-        self.calls.append((ids, n_rows))
-        return np.array([self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
-
-    def row(self, ids):
-        return self.rows[hash(tuple(ids)) % len(self.rows)]
-
-
-def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0)):
-    """Distributions of a few simple weights: zeros among them, and now and then all but one zero."""
-    weighted = st.lists(st.sampled_from(weights), min_size=n_vocab, max_size=n_vocab).filter(any)
-    certain = st.integers(0, n_vocab - 1).map(lambda token: np.eye(n_vocab)[token].tolist())
-    return st.one_of(weighted, weighted, weighted, certain).map(lambda w: np.array(w) / sum(w))
-
-
-@st.composite
-def pairs(draw, sizes=(1, 2, 3, 4), **kwargs):
-    """A row p of the draft and a row q of the target: independent, or equal, or without a token in common."""
-    n_vocab = draw(st.sampled_from(sizes))
-    q = draw(rows(n_vocab, **kwargs))
-    kind = draw(st.sampled_from(["independent", "independent", "independent", "equal", "disjoint"]))
-    if kind == "equal":
-        return q.copy(), q
-    if kind == "disjoint" and not q.all():
-        return (q == 0) / (q == 0).sum(), q
-    return draw(rows(n_vocab, **kwargs)), q
-
-
-@st.composite
-def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
-    """A draft and a target of 2 to 4 rows, which the contexts share, and a prompt of 1 to 3 tokens."""
-    n_vocab = draw(st.sampled_from(sizes))
-    p, q = zip(*draw(st.lists(pairs(sizes=[n_vocab], **kwargs), min_size=2, max_size=4)), strict=True)
-    prompt = draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=3))
-    return Table(p), Table(q), np.array(prompt)
-
-
-def product_of_conditionals(x, model, N, eos=None):
-    """The distribution that decoding must have, from its definition: q(x_1 | x) q(x_2 | x, x_1) ..."""
-    ways = {tuple(x.tolist()): 1.0}
-    for i in range(N):
-        ways = {
-            (*ids, *token): mass * conditional
-            for ids, mass in ways.items()
-            for token, conditional in (
-                [((), 1.0)]
-                if i > 0 and ids[-1] == eos
-                else [((t,), row_t) for t, row_t in enumerate(model.row(ids).tolist()) if row_t > 0]
-            )
-        }
-    return ways
-
-
-def assert_lossless(drawn, N, K, eos=None, **options):
-    draft, target, x = drawn
-    decoded = output_distribution(lambda rng: speculative_sampling(x, draft, target, N, K, rng, eos, **options))
-    expected = product_of_conditionals(x, target, N, eos)
-    assert total_variation(decoded, expected) < EXACT
-    assert decoded.keys() <= expected.keys()  # what the target forbids never comes out, not even once in 1e17 times
-    return decoded
-
-
-def mass_where(outputs, condition):
-    return sum(mass for output, mass in outputs.items() if condition(*output))
-
-
-# The proof
-
-
-def one_draft(p, q):
-    """{(drafted token, how many accepted, first emitted token): probability} of a round with k = 1."""
-
-    def one_round(rng):
-        drafted, p_rows = propose(np.array([0]), Table([p]), 1, rng)
-        emitted = verify(drafted, p_rows, np.array([q, np.eye(len(q))[0]]), rng)
-        return drafted[0], len(emitted) - 1, emitted[0]
-
-    return output_distribution(one_round)
-
-
-@given(pairs())
-def test_step_1_a_token_is_drafted_with_probability_p(pair):
-    p, q = pair
-    for x in range(len(q)):
-        assert mass_where(one_draft(p, q), lambda drafted, *_, x=x: drafted == x) == pytest.approx(p[x], abs=EXACT)
-
-
-@given(pairs())
-def test_step_2_it_is_drafted_and_accepted_with_probability_min_p_q(pair):
-    p, q = pair
-    for x in range(len(q)):
-        accepted = mass_where(one_draft(p, q), lambda drafted, n, token, x=x: n == 1 and drafted == token == x)
-        assert accepted == pytest.approx(min(p[x], q[x]), abs=EXACT)  # p(x) min(1, q(x) / p(x))
-
-
-@given(pairs())
-def test_step_3_some_token_is_accepted_with_probability_1_minus_tv(pair):
-    p, q = pair
-    beta = mass_where(one_draft(p, q), lambda drafted, n, token: n == 1)  # Leviathan's, Theorem 3.5
-    assert beta == pytest.approx(np.minimum(p, q).sum(), abs=EXACT)
-    assert beta == pytest.approx(1 - np.abs(p - q).sum() / 2, abs=EXACT)
-    assert 1 - beta == pytest.approx(np.maximum(q - p, 0).sum(), abs=EXACT)  # what max_fn divides by, next
-
-
-@given(pairs())
-def test_step_4_after_a_rejection_the_token_is_drawn_from_the_residual(pair):
-    p, q = pair
-    assume(np.abs(p - q).sum() > EXACT)
-    rejected = mass_where(one_draft(p, q), lambda drafted, n, token: n == 0)
-    for x in range(len(q)):
-        added = mass_where(one_draft(p, q), lambda drafted, n, token, x=x: n == 0 and token == x)
-        assert added / rejected == pytest.approx(max_fn(q - p)[x], abs=EXACT)
-        assert added == pytest.approx(max(q[x] - p[x], 0), abs=EXACT)
-
-
-@given(pairs())
-def test_step_5_accepted_and_added_make_q(pair):
-    p, q = pair
-    for x in range(len(q)):
-        assert mass_where(one_draft(p, q), lambda drafted, n, token, x=x: token == x) == pytest.approx(q[x], abs=EXACT)
-
-
-@both_verifiers
-@pytest.mark.parametrize("K", [0, 1, 2, 3])
-@given(drawn=models())
-def test_step_6_a_round_completed_by_the_target_is_the_target(verifier, drawn, K):
-    """By induction: where i tokens are accepted, step 5 holds for the next one given these, that is for row i of q."""
-    draft, target, x = drawn
-
-    def completed_round(rng):
-        drafted, p = propose(x, draft, K, rng)
-        emitted = verifier(drafted, p, target(np.append(x, drafted), K + 1), rng)
-        assert 1 <= len(emitted) <= K + 1
-        assert emitted[:-1].tolist() == drafted[: len(emitted) - 1].tolist()  # an accepted prefix and one token more
-        return autoregressive_sampling(np.append(x, emitted), target, K + 1 - len(emitted), rng)
-
-    outputs = output_distribution(completed_round)
-    assert total_variation(outputs, product_of_conditionals(x, target, K + 1)) < EXACT
-
-
-@given(drawn=models(sizes=[1, 2, 3, 4]), N=st.integers(0, 4))
-def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_conditionals(drawn, N):
-    _, target, x = drawn
-    outputs = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng))
-    assert total_variation(outputs, product_of_conditionals(x, target, N)) < EXACT
-
-
-@both_verifiers
-@pytest.mark.parametrize("N", [1, 2, 3, 4])
-@pytest.mark.parametrize("K", [0, 1, 2, 3, 4])
-@given(drawn=models())
-def test_step_7b_speculative_sampling_is_the_same_distribution_q_e_d(verifier, drawn, N, K):
-    decoded = assert_lossless(drawn, N, K, verify=verifier)
-    x = drawn[-1].tolist()
-    assert all(len(ids) == len(x) + N and list(ids[: len(x)]) == x for ids in decoded)  # exactly N new tokens
 
 
 @both_verifiers
@@ -328,6 +146,16 @@ def test_lossless_with_eos_and_nothing_after_it(verifier, drawn, N, K):
     assert total_variation(decoded, plain) < EXACT
 
 
+def test_a_drafted_eos_counts_as_accepted():
+    """A draft that says eos 0 right away, and a target that agrees: the rest of what was drafted is not in the text."""
+    model = Table([[1.0, 0.0]])
+    _, [only] = decode((model, model, np.array([1])), 9, 4, seed=0, eos=0)
+    assert (only.drafted.tolist(), only.emitted.tolist(), only.n_accepted) == ([0, 0, 0, 0], [0], 1)
+    draft = Table([[0.0, 1.0]])
+    _, [only] = decode((draft, model, np.array([1])), 9, 4, seed=0, eos=0)
+    assert (only.drafted.tolist(), only.emitted.tolist(), only.n_accepted) == ([1, 1, 1, 1], [0], 0)
+
+
 @both_verifiers
 @given(
     drawn=models(),
@@ -419,7 +247,8 @@ def test_rounds_are_what_happened(verifier, drawn, N, K, seed):
             assert np.array_equal(r.p[i], draft.row(seen[: n + i]))
         for i in range(k + 1):
             assert np.array_equal(r.q[i], target.row(seen[: n + i]))
-        assert 1 <= len(r.emitted) <= k + 1
+        assert r.p.shape == (k, len(target.rows[0])) and r.q.shape == (k + 1, len(target.rows[0]))
+        assert 1 <= len(r.emitted) <= k + 1 and r.n_accepted == len(r.emitted) - 1
         n += len(r.emitted)
 
 
@@ -479,96 +308,6 @@ def test_the_callers_prompt_is_left_alone():
     for ids in (autoregressive_sampling(x, model, 3), speculative_sampling(x, model, model, 3, 2)):
         ids[:] = 7
         assert x.tolist() == [0, 1]
-
-
-# From logits to probabilities
-
-
-def naive_probs(logits, temperature, top_k, top_p):
-    """One row, by the definitions, token by token."""
-    scale = [np.exp((logit - max(logits)) / temperature) for logit in logits]
-    probs = [s / sum(scale) for s in scale]
-    order = sorted(range(len(probs)), key=lambda token: (-probs[token], token))
-    kept = order[:top_k] if top_k else order
-    mass = sum(probs[token] for token in kept)
-    nucleus, reached, nearest = [], 0.0, np.inf
-    for token in kept:
-        nucleus.append(token)
-        reached += probs[token] / mass
-        nearest = min(nearest, abs(reached - top_p))
-        if reached >= top_p < 1:
-            break
-    total = sum(probs[token] for token in nucleus)
-    return [probs[token] / total if token in nucleus else 0.0 for token in range(len(probs))], nearest
-
-
-@given(
-    logits=st.lists(st.integers(-3, 3) | st.floats(-30, 30), min_size=1, max_size=8),
-    temperature=st.floats(0.05, 20),
-    top_k=st.integers(0, 10),
-    top_p=st.floats(0.01, 1),
-)
-def test_logits_to_probs_is_its_definition(logits, temperature, top_k, top_p):
-    for settings in itertools.product([temperature], [0, top_k], [1, top_p]):
-        expected, nearest = naive_probs(logits, *settings)
-        assume(settings[2] == 1 or nearest > 1e-9)  # where rounding decides which side of top_p a token is on
-        probs = logits_to_probs(np.array([logits, logits[::-1]]), *settings)
-        assert probs[0] == pytest.approx(expected, abs=EXACT)
-        assert (probs[0] > 0).tolist() == [e > 0 for e in expected]
-        assert probs.sum(axis=-1) == pytest.approx(1, abs=1e-15 * (1 + len(logits)))
-
-
-def test_rows_are_independent_and_the_logits_are_left_alone():
-    logits = np.random.default_rng(0).normal(size=(4, 9))
-    before = logits.copy()
-    for settings in ({}, {"temperature": 0}, {"temperature": 0.7, "top_k": 5, "top_p": 0.8}):
-        together = logits_to_probs(logits, **settings)
-        assert np.array_equal(together, np.concatenate([logits_to_probs(row[None], **settings) for row in logits]))
-        assert np.array_equal(logits, before)
-        assert together.shape == (4, 9) and together.dtype == np.float64
-        assert logits_to_probs(logits.astype(np.float32), **settings).dtype == np.float64
-
-
-def test_the_token_that_crosses_top_p_is_kept():
-    logits = np.log([[0.125, 0.5, 0.25, 0.125]])  # powers of two: these are exact
-
-    def keep(top_p, top_k=0):
-        return np.flatnonzero(logits_to_probs(logits, top_k=top_k, top_p=top_p)).tolist()
-
-    assert keep(0.5) == [1]  # reached: nothing more
-    assert keep(0.51) == [1, 2]
-    assert keep(0.75) == [1, 2]
-    assert keep(0.76) == [0, 1, 2]  # of the two equal ones the lower id
-    assert keep(0.875) == [0, 1, 2]
-    assert keep(0.876) == keep(1) == [0, 1, 2, 3]
-    assert keep(1e-300) == [1]
-    assert keep(0.66, top_k=2) == [1]  # after top_k the first has 2/3 of the mass
-    assert keep(0.67, top_k=2) == [1, 2]
-
-
-def test_ties_go_to_the_lower_ids():
-    logits = np.array([[1.0, 3.0, 3.0, 3.0, 0.0]])
-    assert logits_to_probs(logits, temperature=0).tolist() == [[0, 1, 0, 0, 0]]
-    assert logits_to_probs(logits, top_k=2).tolist() == [[0, 0.5, 0.5, 0, 0]]
-    assert logits_to_probs(logits, top_p=0.1).tolist() == [[0, 1, 0, 0, 0]]
-    many = np.random.default_rng(0).integers(0, 2, size=(1, 999))  # as many as an unstable sort would shuffle
-    assert np.flatnonzero(logits_to_probs(many, top_k=9)).tolist() == np.flatnonzero(many)[:9].tolist()
-
-
-def test_extreme_temperatures():
-    logits = np.array([[-300.0, 700.0, 700.0, 699.999], [0.0, -1e30, 1e30, 3.0]])
-    assert logits_to_probs(logits, temperature=0).tolist() == [[0, 1, 0, 0], [0, 0, 1, 0]]
-    for cold in (1e-6, 1e-300, 5e-324):  # a tie stays one, at any temperature but 0
-        assert logits_to_probs(logits, temperature=cold).tolist() == [[0, 0.5, 0.5, 0], [0, 0, 1, 0]]
-    assert logits_to_probs(logits[:1], temperature=1e6) == pytest.approx(np.full((1, 4), 0.25), abs=1e-3)
-    assert logits_to_probs([[0.0, -np.inf]]).tolist() == [[1, 0]]  # a token that was forbidden
-
-
-def test_sampler_passes_everything_on():
-    network = Table([[1.0, 2.0, 3.0], [3.0, 2.0, 0.0]])
-    model = sampler(network, 0.5, 2, 0.9)
-    assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(network([0, 1, 2], 3), 0.5, 2, 0.9))
-    assert model([0, 1]).shape == (1, 3)
 
 
 # max_fn

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from enumeration import output_distribution
 from hypothesis import given
 from hypothesis import strategies as st
-from test_speculative import Table, pairs
+from support import Table, pairs
 
 import theory
+from enumeration import output_distribution
 from speculative import Round, propose, verify
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -107,7 +107,7 @@ def test_betas_are_those_of_the_verified_positions():
 
     def one_round(k, n_emitted):
         p, q = rng.dirichlet(np.ones(4), size=k), rng.dirichlet(np.ones(4), size=k + 1)
-        return Round(np.zeros(k, int), p if k else np.array([]), q, np.zeros(n_emitted, int))
+        return Round(np.zeros(k, int), p if k else np.array([]), q, np.zeros(n_emitted, int), n_emitted - 1)
 
     rounds = [one_round(3, 3), one_round(0, 1), one_round(2, 2), one_round(2, 3)]
     expected = [theory.beta(r.p[i], r.q[i]) for r, n in zip(rounds, (3, 0, 2, 2), strict=True) for i in range(n)]

@@ -1,0 +1,175 @@
+"""What several test files share: small models drawn by hypothesis, exact comparisons, random checkpoints, main.py."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from hypothesis import strategies as st
+
+from checkpoint.writer import write_bundle
+from encoder import bytes_to_unicode
+from enumeration import output_distribution, total_variation
+from gpt2 import GPT2
+from speculative import speculative_sampling
+from utils import MODELS_DIR, expected_shapes, load_hparams_and_params, nest
+
+ROOT = Path(__file__).parent.parent
+MICRO = Path(__file__).parent / "fixtures" / "micro"  # a GPT-2 of 3 layers, with logits by transformers
+EXACT = 1e-12  # what is compared is computed and not estimated, so the tolerance is for rounding only
+
+# ---- Models whose rows are drawn by hypothesis ----
+
+
+class Table:
+    """A model whose rows are drawn. Each prefix picks one of them, by all of its tokens. Every call is recorded."""
+
+    def __init__(self, rows):
+        self.rows, self.calls = np.array(rows), []
+
+    def __call__(self, ids, n_rows=1):
+        ids = [int(token) for token in ids]
+        assert 1 <= n_rows <= len(ids), "a model has one row for each prefix of ids, and at least one must be asked for"
+        self.calls.append((ids, n_rows))
+        return np.array([self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
+
+    def row(self, ids):
+        return self.rows[hash(tuple(ids)) % len(self.rows)]
+
+
+def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0)):
+    """Distributions with simple weights. Some are zero, and now and then all but one are."""
+    weighted = st.lists(st.sampled_from(weights), min_size=n_vocab, max_size=n_vocab).filter(any)
+    certain = st.integers(0, n_vocab - 1).map(lambda token: np.eye(n_vocab)[token].tolist())
+    return st.one_of(weighted, weighted, weighted, certain).map(lambda w: np.array(w) / sum(w))
+
+
+@st.composite
+def pairs(draw, sizes=(1, 2, 3, 4), **kwargs):
+    """A row p of the draft and a row q of the target: independent, or equal, or without a token in common."""
+    n_vocab = draw(st.sampled_from(sizes))
+    q = draw(rows(n_vocab, **kwargs))
+    kind = draw(st.sampled_from(["independent", "independent", "independent", "equal", "disjoint"]))
+    if kind == "equal":
+        return q.copy(), q
+    if kind == "disjoint" and not q.all():
+        return (q == 0) / (q == 0).sum(), q
+    return draw(rows(n_vocab, **kwargs)), q
+
+
+@st.composite
+def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
+    """A draft and a target with 2 to 4 rows each, and a prompt of 1 to 3 tokens."""
+    n_vocab = draw(st.sampled_from(sizes))
+    p, q = zip(*draw(st.lists(pairs(sizes=[n_vocab], **kwargs), min_size=2, max_size=4)), strict=True)
+    prompt = draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=3))
+    return Table(p), Table(q), np.array(prompt)
+
+
+# ---- Exact comparisons ----
+
+
+def product_of_conditionals(x, model, N, eos=None):
+    """The distribution that decoding must have, by definition: q(x_1 | x) q(x_2 | x, x_1) ..."""
+    ways = {tuple(x.tolist()): 1.0}
+    for i in range(N):
+        longer = {}
+        for ids, mass in ways.items():
+            if i > 0 and ids[-1] == eos:
+                longer[ids] = mass
+            else:
+                longer |= {(*ids, t): mass * q for t, q in enumerate(model.row(ids).tolist()) if q > 0}
+        ways = longer
+    return ways
+
+
+def assert_lossless(drawn, N, K, eos=None, **options):
+    """The output of speculative sampling has exactly the target's distribution."""
+    draft, target, x = drawn
+    decoded = output_distribution(lambda rng: speculative_sampling(x, draft, target, N, K, rng, eos, **options))
+    expected = product_of_conditionals(x, target, N, eos)
+    assert total_variation(decoded, expected) < EXACT
+    assert decoded.keys() <= expected.keys()  # what the target forbids never comes out, not even once in 1e17 times
+    return decoded
+
+
+def mass_where(outputs, condition):
+    return sum(mass for output, mass in outputs.items() if condition(*output))
+
+
+# ---- Checkpoints and networks ----
+
+
+def random_gpt2(seed, **hparams):
+    rng = np.random.default_rng(seed)
+    shapes = expected_shapes(**hparams)
+    tensors = {name: rng.standard_normal(shape, np.float32) * np.float32(0.1) for name, shape in shapes.items()}
+    return GPT2(nest(tensors, hparams["n_layer"]), hparams)
+
+
+def stored_gpt2(directory):
+    hparams, params = load_hparams_and_params(directory)
+    return GPT2(params, hparams)
+
+
+def bundled(name):
+    return stored_gpt2(Path(MODELS_DIR) / name)
+
+
+def vocabulary(n_vocab):
+    """The files of a vocabulary that can encode any text: single bytes, merges of the first one, <|endoftext|>."""
+    chars = list(bytes_to_unicode().values())
+    merges = [(chars[0], char) for char in chars[: n_vocab - 257]]
+    tokens = [*chars, *(a + b for a, b in merges), "<|endoftext|>"]
+    return {
+        "encoder.json": json.dumps({token: id for id, token in enumerate(tokens)}).encode(),
+        "vocab.bpe": "\n".join(["#version: 0.2", *(f"{a} {b}" for a, b in merges), ""]).encode(),
+    }
+
+
+def micro_files():
+    """The seven files of a model: the micro checkpoint, and a vocabulary of 300 tokens to go with it."""
+    names = ("checkpoint", "hparams.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001")
+    files = {name: (MICRO / name).read_bytes() for name in names}
+    return files | vocabulary(300) | {"model.ckpt.meta": b"\x0ameta" * 1000}
+
+
+def write_model(directory, n_layer, n_vocab=257, ends=False):
+    """A directory with a random model over bytes. One that ends has nothing to say but <|endoftext|>."""
+    hparams = dict(n_vocab=n_vocab, n_ctx=64, n_embd=16, n_head=2, n_layer=n_layer)
+    rng = np.random.default_rng(n_layer)
+    tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}
+    if ends:
+        tensors["model/ln_f/b"] = 100 * tensors["model/wte"][-1]
+    directory.mkdir(parents=True)
+    write_bundle(str(directory / "model.ckpt"), tensors.items())
+    files = {"hparams.json": json.dumps(hparams).encode(), "checkpoint": b"1", "model.ckpt.meta": b"1"}
+    for name, content in (files | vocabulary(n_vocab)).items():
+        (directory / name).write_bytes(content)
+
+
+# ---- main.py ----
+
+
+def run(*args, cwd=ROOT, script="main.py", **env):
+    """Run a script as a user does, in a process of its own."""
+    command = [sys.executable, str(ROOT / script), *map(str, args)]
+    return subprocess.run(command, cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=120)
+
+
+def fails(*args, **kwargs):
+    """Run main.py, which must fail with one line and exit code 2, and return the line."""
+    result = run(*args, **kwargs)
+    assert result.returncode == 2, result.stderr
+    assert result.stdout == "" and "Traceback" not in result.stderr and "Warning" not in result.stderr
+    line = result.stderr.replace("\r", "\n").strip().split("\n")[-1]  # (a progress bar may come before it)
+    assert line.startswith("main.py: error: "), result.stderr
+    return line
+
+
+def listen_to_ctrl_c():
+    """For a child process: a shell that runs a job in the background lets it ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,196 @@
+"""The product, the threads and the attention of fast/, with each kernel that this machine has."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_gpt2 import softmax
+from support import MICRO, ROOT, random_gpt2, stored_gpt2
+
+from fast import KeysAndValues, lay_out, linear, product, rows_are_independent, rows_per_product, threads
+from sampling import sampler
+from speculative import speculative_sampling
+
+KERNELS = sorted({1, rows_per_product()})
+N_CORES = threads.n_cores.__wrapped__  # without its cache
+
+
+@pytest.fixture(autouse=True, params=KERNELS, ids=["one row at a time", "six rows at a time"][: len(KERNELS)])
+def kernel(request, monkeypatch):
+    """Each test runs with each kernel, and with products so small as here shared between two threads."""
+    monkeypatch.setattr(product, "rows_per_product", lambda: request.param)
+    monkeypatch.setattr(threads, "n_cores", lambda: 2)
+    monkeypatch.setattr(threads, "HEAD_START", 0)
+    monkeypatch.setattr(threads, "WORTH_WAKING", 0)
+
+
+@given(
+    n=st.integers(1, 14) | st.sampled_from([60, 100]),
+    n_in=st.sampled_from([1, 5, 64, 1599, 1600, 1601, 3072]),
+    n_out=st.sampled_from([1, 63, 64, 65, 700]),
+)
+def test_linear_is_a_matrix_product(n, n_in, n_out):
+    rng = np.random.default_rng(n)
+    x, w, b = (rng.standard_normal(shape, np.float32) for shape in ((n, n_in), (n_in, n_out), (n_out,)))
+    assert np.abs(linear(x, **lay_out({"w": w, "b": b})) - (x.astype(float) @ w + b)).max() < 1e-3
+
+
+def test_rows_are_independent():
+    assert rows_are_independent()
+
+
+def test_rows_that_depend_on_each_other_are_noticed(monkeypatch):
+    monkeypatch.setattr(product, "linear", lambda x, w, b: x.mean(axis=0, keepdims=True) + x)
+    assert not rows_are_independent()
+
+
+def test_all_matrices_are_views_of_one_array():
+    """It is large enough for huge pages, and most of the matrices alone are not."""
+    layers = lay_out([{"w": np.ones((9, 9))}, {"inner": {"w": np.ones((70, 200)), "b": np.ones(200)}}])
+    w, v = layers[0]["w"], layers[1]["inner"]["w"]
+    assert w.base is v.base is not None and w.dtype == v.dtype == layers[1]["inner"]["b"].dtype == np.float32
+
+
+@given(
+    lengths=st.lists(st.integers(1, 70), min_size=1, max_size=5),
+    n_head=st.integers(1, 3),
+    d=st.sampled_from([1, 8, 33, 64]),
+    seed=st.integers(0, 99),
+)
+def test_attention_is_its_definition(lengths, n_head, d, seed):
+    """Positions are added in steps of these lengths, after others that are overwritten."""
+    rng, n = np.random.default_rng(seed), sum(lengths)
+    q, k, v = rng.standard_normal((3, n_head, n, d), dtype=np.float32)
+    past = KeysAndValues(n, n_head, d)
+    past.write(0, v, k)
+    found, n_past = [], 0
+    for length in lengths:
+        new = slice(n_past, n_past + length)
+        past.write(n_past, k[:, new], v[:, new])
+        found.append(past.attend(q[:, new], n_past))
+        n_past += length
+    mask = np.where(np.tri(n), 0, -np.inf)
+    expected = [softmax(q[h].astype(float) @ k[h].T / np.sqrt(d) + mask) @ v[h] for h in range(n_head)]
+    assert np.abs(np.concatenate(found) - np.hstack(expected)).max() < 1e-4
+
+
+# ---- Threads ----
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_eight_threads_decode_what_one_does(request, shared):
+    usual = sys.getswitchinterval()
+    request.addfinalizer(lambda: sys.setswitchinterval(usual))
+    sys.setswitchinterval(1e-6)
+    sizes = dict(n_vocab=50, n_ctx=64, n_head=2, n_layer=2)
+    pairs = [(random_gpt2(seed, n_embd=16, **sizes), random_gpt2(~seed % 99, n_embd=8, **sizes)) for seed in range(8)]
+    pairs = pairs[:1] * 8 if shared else pairs
+
+    def decode(i):
+        target, draft = (sampler(net, temperature=0.1) for net in pairs[i])
+        return speculative_sampling([i], draft, target, 30, 4, np.random.default_rng(i)).tolist()
+
+    alone = list(map(decode, range(8)))
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(decode, range(8))) == alone
+
+
+@given(n=st.integers(1, 50), n_bytes=st.integers(1, 40), cores=st.integers(1, 64))
+def test_work_in_parallel_is_all_done_and_done_once(n, n_bytes, cores):
+    slices = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "n_cores", lambda: cores)
+        patch.setattr(threads, "HEAD_START", 40)
+        patch.setattr(threads, "WORTH_WAKING", 100)
+        threads.in_parallel(slices.append, n, n_bytes)
+    assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
+    assert all(range(n)[some] for some in slices)  # no task is empty
+    assert len(slices) == (max(min(cores, n - 40 // n_bytes), 1) if n * n_bytes >= 100 else 1)
+
+
+def test_limits_on_the_number_of_cores(monkeypatch):
+    n_cores = N_CORES
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda pid: range(64), raising=False)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(threads.Path, "read_text", lambda path: "max 100000\n")
+    assert n_cores() == threads.MAX_CORES == 8
+    for name, limit in ("OMP_NUM_THREADS", "3"), ("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", ""):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, limit)
+            assert n_cores() == int(limit or 8)
+    monkeypatch.setattr(threads.Path, "read_text", lambda path: "250000 100000\n")
+    assert n_cores() == 3
+
+
+def test_an_error_in_a_helping_thread_reaches_the_caller():
+    """It must not end the thread, because the next call would wait for ever."""
+
+    def function(some):
+        if some.start:
+            raise MemoryError("of a helper")
+
+    for _ in range(9):
+        with pytest.raises(MemoryError, match="of a helper"):
+            threads.in_parallel(function, 2, 1)
+
+
+def test_helping_threads_keep_nothing():
+    """A model that is deleted would stay in memory until another model is called."""
+    weights = np.zeros(9)
+    gone = weakref.ref(weights)
+    threads.in_parallel(lambda some, w=weights: None, 2, 1)
+    del weights
+    for _ in range(100):  # the helper may still be about to drop it
+        gc.collect()
+        if gone() is None:
+            return
+        time.sleep(0.02)
+    assert gone() is None
+
+
+def test_import_starts_no_thread():
+    code = "import threading, gpt2, sys; sys.exit(threading.active_count() != 1)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own():
+    micro = stored_gpt2(MICRO)
+    ids = np.arange(20)
+    expected = micro(ids, 20)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            micro.forget()
+            os._exit(0 if np.array_equal(micro(ids, 20), expected) else 1)
+        finally:
+            os._exit(2)
+    for _ in range(1000):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.02)
+    else:
+        os.kill(pid, signal.SIGKILL)
+    assert done and status == 0
+
+
+def test_one_core_is_enough(monkeypatch):
+    micro = stored_gpt2(MICRO)
+    expected = micro(np.arange(20), 3)
+    monkeypatch.setattr(threads, "n_cores", lambda: 1)
+    micro.forget()
+    n_threads = threading.active_count()
+    assert np.array_equal(micro(np.arange(20), 3), expected) and threading.active_count() == n_threads
