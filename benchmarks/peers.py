@@ -1,15 +1,16 @@
-"""The same weights in other engines: transformers on PyTorch, llama.cpp, and the loop without a cache.
+"""The same weights in other engines: transformers on PyTorch, llama.cpp, and a forward pass without a cache.
 
-    pip install -r benchmarks/requirements.txt
+    pip install -r benchmarks/requirements-peers.txt
     python benchmarks/peers.py models/target models/1558M
 
-Each engine runs in a process of its own, on as many threads as there are cores, all in float32. A peer and this
-project are loaded at the same time and take turns, a few passes each, as the memory of a shared machine may be twice as
-fast a minute later. Milliseconds per forward pass after CONTEXT cached tokens, and of the prompt; medians. "naive" is
-what a first version does: x @ w, and the whole prefix at each step (picoGPT, and J. Mody's blog post on speculative
-sampling).
+Engines that are not installed are left out. Each engine runs in a process of its own, in float32, with as many threads
+as there are cores. A peer and this project are loaded at the same time and take turns, a few passes each, because the
+memory of a shared machine may be twice as fast a minute later. The times are milliseconds per forward pass: of a few
+rows after CONTEXT cached tokens, and of a prompt. All are medians. "naive" is what a first version does: x @ w, and
+all of the text at each step (tests/plain_gpt2.py, after picoGPT).
 """
 
+import argparse
 import importlib.util
 import json
 import os
@@ -20,11 +21,12 @@ import time
 
 import numpy as np
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [ROOT, os.path.join(ROOT, "tests")]  # tests, for the naive forward pass
 from utils import load_hparams_and_params
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
-THREADS = len(os.sched_getaffinity(0))
+THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def ours(directory, hparams, params):
@@ -41,36 +43,15 @@ def ours(directory, hparams, params):
 
 
 def naive(directory, hparams, params):
-    """Every position anew in each pass, with plain matrix products; logits of all positions."""
-    import gpt2
+    from plain_gpt2 import plain_gpt2
 
     params = as_float32(params)
-
-    def forward(ids, n_new):
-        def heads(x):
-            return x.reshape(len(x), hparams["n_head"], -1).swapaxes(0, 1)
-
-        def linear(x, w, b):
-            return x @ w + b
-
-        x = params["wte"][ids].astype(np.float32) + params["wpe"][: len(ids)]
-        mask = np.triu(np.full((len(ids), len(ids)), -1e10, dtype=np.float32), 1)
-        for block in params["blocks"]:
-            qkv = linear(gpt2.layer_norm(x, **block["ln_1"]), **block["attn"]["c_attn"])
-            q, k, v = map(heads, np.split(qkv, 3, axis=-1))
-            weights = gpt2.softmax_weights(q @ k.swapaxes(1, 2) / np.float32(q.shape[-1] ** 0.5) + mask)
-            out = weights / weights.sum(axis=-1, keepdims=True) @ v
-            x = x + linear(out.swapaxes(0, 1).reshape(x.shape), **block["attn"]["c_proj"])
-            hidden = gpt2.gelu(linear(gpt2.layer_norm(x, **block["ln_2"]), **block["mlp"]["c_fc"]))
-            x = x + linear(hidden, **block["mlp"]["c_proj"])
-        return (gpt2.layer_norm(x, **params["ln_f"]) @ params["wte"].T)[-n_new:]
-
-    return forward
+    return lambda ids, n_new: plain_gpt2(ids, params, hparams["n_head"])[-n_new:]
 
 
 def as_float32(tree):
     if isinstance(tree, np.ndarray):
-        return tree.astype(np.float32)
+        return np.ascontiguousarray(tree, dtype=np.float32)
     if isinstance(tree, list):
         return list(map(as_float32, tree))
     return {name: as_float32(branch) for name, branch in tree.items()}
@@ -147,7 +128,7 @@ def llama_cpp(directory, hparams, params):
     for name, norm in norms.items():
         add(f"{name}.weight", norm["g"])
         add(f"{name}.bias", norm["b"])
-    with tempfile.TemporaryDirectory() as work:  # the file stays mapped when its name is gone
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:  # (on Linux it stays mapped without a name)
         path = os.path.join(work, "model.gguf")
         writer.write_header_to_file(path)
         writer.write_kv_data_to_file()
@@ -171,16 +152,15 @@ ENGINES = {"ours": ours, "transformers": transformers, "llama.cpp": llama_cpp, "
 
 
 def serve(engine, directory):
-    """For each line n, n_new, n_passes on standard input: seconds of the passes, and some of the logits."""
+    """For each line `[n, n_new, n_passes]` on standard input, print the seconds of the passes, and some logits."""
     hparams, params = load_hparams_and_params(directory)
     forward = ENGINES[engine](directory, hparams, params)
     ids = np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
     for line in sys.stdin:
-        n, n_new, n_passes = json.loads(line)
-        seconds = []
+        (n, n_new, n_passes), seconds = json.loads(line), []
         for _ in range(n_passes):
             begun = time.perf_counter()
-            logits = forward(ids[:n], n_new)  # each engine goes back to the n - n_new tokens before, by itself
+            logits = forward(ids[:n], n_new)  # each engine itself goes back to n - n_new tokens
             seconds.append(time.perf_counter() - begun)
         print(json.dumps([seconds, logits[:, :5].tolist()]), flush=True)
 
@@ -210,20 +190,23 @@ def compare(us, peer, n, n_new, n_passes, n_turns):
 def main():
     if sys.argv[1:2] == ["--engine"]:
         return serve(*sys.argv[2:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directories", nargs="+", metavar="DIR", help="the directory of a model, such as models/target")
+    args = parser.parse_args()
     peers = [e for e in ENGINES if e != "ours" and (e not in PACKAGES or importlib.util.find_spec(PACKAGES[e]))]
-    for directory in sys.argv[1:] or sys.exit(__doc__):
+    for directory in args.directories:
         hparams, _ = load_hparams_and_params(directory)
         n_prompt = min(512, hparams["n_ctx"] - 9)
         cases = {f"{n} row{'s' * (n > 1)}": (CONTEXT + n, n, PASSES, TURNS) for n in (1, 5)}
         cases |= {f"prompt of {n_prompt}": (n_prompt, n_prompt, 1, 3 if hparams["n_layer"] > 12 else TURNS)}
-        print(f"\n{directory}, {THREADS} threads, float32: our time to theirs (ms to ms)\n")
+        print(f"\n{directory}, {THREADS} threads, float32: our time divided by theirs (ours / theirs in ms)\n")
         print("| | " + " | ".join(cases) + " |\n" + "| --- " * (len(cases) + 1) + "|")
         with start("ours", directory) as us:
             for name in peers:
                 with start(name, directory) as peer:
                     turns = [compare(us, peer, *case) for case in cases.values()]
                 cells = [
-                    "{:.2f} ({:.3g} to {:.3g})".format(np.median(t[:, 0] / t[:, 1]), *np.median(t * 1e3, axis=0))
+                    "{:.2f} ({:.3g} / {:.3g})".format(np.median(t[:, 0] / t[:, 1]), *np.median(t * 1e3, axis=0))
                     for t in turns
                 ]
                 print(f"| {name} | " + " | ".join(cells) + " |", flush=True)

@@ -1,4 +1,4 @@
-"""Write a GPT-2 of random weights in OpenAI's checkpoint format, to time full size without a download.
+"""Write a GPT-2 with random weights in OpenAI's checkpoint format, to time the full size without a download.
 
 python benchmarks/random_checkpoint.py 1558M models/1558M
 """
@@ -11,10 +11,8 @@ import sys
 import numpy as np
 from tqdm import tqdm
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path[:0] = [ROOT, os.path.join(ROOT, "tests")]
-from bundle_writer import write_bundle
-
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from checkpoint.writer import write_bundle
 from encoder import bytes_to_unicode
 from utils import expected_shapes
 
@@ -44,7 +42,7 @@ def random_tensors(hparams, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("size", choices=SIZES)
-    parser.add_argument("directory")
+    parser.add_argument("directory", help="where to write the seven files")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 

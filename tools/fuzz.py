@@ -1,11 +1,12 @@
-"""Looks, guided by coverage, for a damaged model directory that loading meets with anything but its own two errors.
+"""Look for a damaged model directory for which loading raises anything but its own two errors, guided by coverage.
 
     pip install -r tools/requirements.txt
     python tools/fuzz.py build/fuzz -max_total_time=1800
 
-The first byte of an input says what the others are: an index, or a block or an entry of one, whose checksums are then
-made right (nothing else would ever get past them); hparams.json; encoder.json; vocab.bpe. What follows the options of
-the directory are libFuzzer's. An input that breaks a promise is left there, as crash-*, timeout-* or oom-*.
+The first argument is a directory for the inputs that were found, and the others are libFuzzer's options. The first
+byte of an input says what the other bytes are: an index; a block or an entry of an index, whose checksums are then made
+right, because nothing else would ever get past them; hparams.json; encoder.json; or vocab.bpe. An input that breaks a
+promise is left in the directory, as crash-*, timeout-* or oom-*.
 """
 
 import os
@@ -13,22 +14,23 @@ import sys
 import tempfile
 from pathlib import Path
 
+if __name__ == "__main__" and (len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help")):
+    sys.exit(print(__doc__))  # before the imports, so that it needs no packages
+
 import atheris
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-with atheris.instrument_imports(include=["tensor_bundle", "utils", "encoder"]):
-    import tensor_bundle
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+with atheris.instrument_imports(include=["checkpoint", "utils", "encoder"]):
     import utils
+    from checkpoint import bundle, writer
+    from checkpoint.bundle import CheckpointError
+    from checkpoint.download import FILES, INDEX
     from encoder import VocabularyError, get_encoder
-    from tensor_bundle import CheckpointError
 
-import bundle_writer as writer
-from test_utils import CONTENT
-
+CONTENT = {name: (Path(utils.MODELS_DIR) / "draft" / name).read_bytes() for name in FILES}
 LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-max_len=20000", "-len_control=0"]  # seconds, MB, bytes
-PREFIX = str(ROOT / "tests" / "fixtures" / "micro" / "model.ckpt")
-ENTRIES = {name.encode(): writer.entry(*entry) for name, entry in tensor_bundle.read_index(PREFIX + ".index").items()}
+INDEX_PATH = os.path.join(utils.MODELS_DIR, "draft", INDEX)
+ENTRIES = {name.encode(): writer.entry(*entry) for name, entry in bundle.read_index(INDEX_PATH).items()}
 ITEMS = [(b"", writer.HEADER), *ENTRIES.items()]
 BLOCKS = writer.blocks(ITEMS, 400)
 
@@ -43,9 +45,9 @@ def index_of_an_entry(data):
 
 
 KINDS = [  # name of the file, how it is made of an input, inputs to begin with
-    (utils.INDEX, bytes, [CONTENT[utils.INDEX]]),
-    (utils.INDEX, index_of_a_block, [contents for _, contents in BLOCKS]),
-    (utils.INDEX, index_of_an_entry, list(ENTRIES.values())),
+    (INDEX, bytes, [CONTENT[INDEX]]),
+    (INDEX, index_of_a_block, [contents for _, contents in BLOCKS]),
+    (INDEX, index_of_an_entry, list(ENTRIES.values())),
     ("hparams.json", bytes, [CONTENT["hparams.json"]]),
     ("encoder.json", bytes, [CONTENT["encoder.json"]]),
     ("vocab.bpe", bytes, [CONTENT["vocab.bpe"]]),
@@ -76,8 +78,6 @@ def one_input(data):
 
 def main():
     global MODELS
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
     found, *options = sys.argv[1:]
     with tempfile.TemporaryDirectory() as MODELS:
         (Path(MODELS) / "124M").mkdir()

@@ -21,12 +21,27 @@ import os
 import re
 import time
 
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", help="a text file, with <|endoftext|> alone on a line between tales")
+    parser.add_argument("--out", default="models", help="where the two models are written (%(default)s)")
+    parser.add_argument("--work", default="build/bundled", help="where each step keeps its result (%(default)s)")
+    parser.add_argument("--seed", type=int, default=2302, help="(%(default)s)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    args = arguments()  # before the imports, so that --help needs no packages
+
 import numpy as np
 import torch
 import torch.nn.functional as F
-from corpus import EOT, split_tales
+from corpus import split_tales  # (which also puts the project on the path)
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel
+
+from encoder import EOT
 
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
@@ -211,14 +226,7 @@ def write_checkpoint(state, sizes, tokenizer_path, out_dir):
         tf.compat.v1.train.Saver(save_relative_paths=True).save(session, f"{os.path.abspath(out_dir)}/model.ckpt")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus")
-    parser.add_argument("--out", default="models")
-    parser.add_argument("--work", default="build/bundled")
-    parser.add_argument("--seed", type=int, default=2302)
-    args = parser.parse_args()
-
+def main(args):
     def work(name):
         return os.path.join(args.work, name)
 
@@ -286,4 +294,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(args)
