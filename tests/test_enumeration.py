@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import enumeration
-from enumeration import output_distribution, total_variation
+from enumeration import TooManyPaths, output_distribution, total_variation
 
 
 def test_the_example_of_the_docstring():
-    assert doctest.testmod(enumeration) == (0, 3)
+    assert doctest.testmod(enumeration) == (0, 4)
 
 
 def test_no_draw_at_all():
@@ -118,26 +118,96 @@ def test_total_variation():
     assert total_variation({(0,): 1.0}, {(0,): 1.0}) == 0
 
 
+P = np.array([0.125, 0.5, 0, 0.375])
+ONE_DRAW = {(i,): p for i, p in enumerate(P) if p > 0}
+QUARTER_AND_HALF = {(1, 1): 0.125, (1, 0): 0.125, (0, 1): 0.375, (0, 0): 0.375}
+TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
+TWO_DRAWS = {(i, j): p * q for i, p in enumerate(P) for j, q in enumerate(P) if p * q > 0}
+
+
+@pytest.mark.parametrize(
+    "draw, expected",
+    [
+        (lambda rng: rng.choice(4, p=P), ONE_DRAW),
+        (lambda rng: rng.choice([5, 6, 7, 8], p=P) - 5, ONE_DRAW),
+        (lambda rng: rng.choice(4, size=2, p=P), TWO_DRAWS),
+        (lambda rng: rng.choice(4, size=(2, 1), p=P), TWO_DRAWS),
+        (lambda rng: np.argmax(rng.multinomial(1, P)), ONE_DRAW),
+        (lambda rng: np.argmax(rng.multinomial(1, P, size=2), axis=-1), TWO_DRAWS),
+        (lambda rng: rng.multinomial(3, [0.5, 0.5])[0], {(0,): 1 / 8, (1,): 3 / 8, (2,): 3 / 8, (3,): 1 / 8}),
+        (lambda rng: rng.integers(2), {(0,): 0.5, (1,): 0.5}),
+        (lambda rng: rng.integers(3, 4, size=2, endpoint=True), {(i, j): 1 / 4 for i in (3, 4) for j in (3, 4)}),
+        # inverse transform
+        (lambda rng: np.searchsorted(np.cumsum(P), rng.random(), side="right"), ONE_DRAW),
+        (lambda rng: np.searchsorted(np.cumsum(P), rng.random()), ONE_DRAW),
+        (lambda rng: [np.cumsum(P).searchsorted(u) for u in rng.random(2)], TWO_DRAWS),
+        (lambda rng: (np.cumsum(P) < rng.random()).sum(), ONE_DRAW),
+        (lambda rng: np.argmax(rng.random() < np.cumsum(P)), ONE_DRAW),
+        (lambda rng: np.searchsorted(np.cumsum(3 * P), 3 * rng.random()), ONE_DRAW),
+        # numbers compared elementwise
+        (lambda rng: (rng.random(2) < [0.25, 0.5]).astype(int), QUARTER_AND_HALF),
+        (lambda rng: (np.array([0.25, 1]) >= rng.random(2)).astype(int), {(1, 1): 0.25, (0, 1): 0.75}),
+        (lambda rng: (rng.uniform(size=(1, 2)) > 0.75).astype(int), TWO_QUARTERS),
+        # a number that was calculated with
+        (lambda rng: int(rng.uniform(2, 4) < 2.5), {(1,): 0.25, (0,): 0.75}),
+        (lambda rng: int(1 - rng.random() < 0.25), {(1,): 0.25, (0,): 0.75}),
+        (lambda rng: int(0.25 > -rng.random() / 2 + 0.5), {(1,): 0.5, (0,): 0.5}),
+        (lambda rng: [int((u := rng.random()) < 0.5), int(2 * u - 1 < 0)], {(1, 1): 0.5, (0, 0): 0.5}),
+    ],
+)  # fmt: skip
+def test_other_ways_to_draw(draw, expected):
+    outputs = output_distribution(draw)
+    assert outputs == pytest.approx(expected, abs=1e-15) and all(type(x) is int for output in outputs for x in output)
+
+
 @pytest.mark.parametrize(
     "misuse",
     [
-        lambda rng: 1 - rng.random(),
-        lambda rng: rng.random() * 4,
         lambda rng: float(rng.random()),
         lambda rng: np.log(rng.random()),
         lambda rng: 1 if rng.random() else 0,
         lambda rng: rng.random() == 0.5,
         lambda rng: rng.random(),
+        lambda rng: rng.random() ** 2,
+        lambda rng: int(4 * rng.random()),
+        lambda rng: rng.random() < rng.random(),
     ],
 )
-def test_a_coin_has_no_value(misuse):
+def test_a_random_number_has_no_value(misuse):
     with pytest.raises(TypeError):
         output_distribution(misuse)
 
 
-def test_other_methods_are_refused_by_name():
-    with pytest.raises(AttributeError, match="uniform"):
-        output_distribution(lambda rng: rng.uniform())
+@pytest.mark.parametrize(
+    ("draw", "name"),
+    [
+        (lambda rng: rng.standard_normal(), "standard_normal"),
+        (lambda rng: rng.permutation(3), "permutation"),
+        (lambda rng: rng.choice(3, size=2, replace=False), "replace=False"),
+    ],
+)
+def test_what_cannot_be_enumerated_is_named(draw, name):
+    with pytest.raises(AttributeError, match=name):
+        output_distribution(draw)
+
+
+def test_a_loop_without_end_is_an_error_with_the_mass_covered():
+    def draw_until_it_fits(rng):
+        while not rng.random() < 0.5:
+            pass
+        return 0
+
+    def draw_while_it_fits(rng):
+        while rng.random() < 0.5:
+            pass
+        return 0
+
+    with pytest.raises(TooManyPaths, match=r"more than max_paths = 5 ways.*probability of 0\.96875") as error:
+        output_distribution(draw_until_it_fits, max_paths=5)
+    assert error.value.covered == 1 - 2**-5
+    with pytest.raises(TooManyPaths, match=r"more than 10,000 choices along one way.*probability of 0\. "):
+        output_distribution(draw_while_it_fits)
+    assert output_distribution(lambda rng: rng.choice(5), max_paths=5) == {(i,): 0.2 for i in range(5)}
 
 
 @pytest.mark.parametrize("p", [[0.5, 0.6], [1.5, -0.5], [1.0], [np.nan, 1.0]])
@@ -160,7 +230,7 @@ def test_a_function_of_more_than_the_generator_is_refused():
         runs.append(1)
         return int(rng.random() < 1 / (1 + len(runs)))
 
-    with pytest.raises(RuntimeError, match="same draws"):
+    with pytest.raises(RuntimeError, match="same choices"):
         output_distribution(remembers)
 
     def forgets(rng):
@@ -168,5 +238,5 @@ def test_a_function_of_more_than_the_generator_is_refused():
         return [rng.choice(2), rng.choice(2)] if len(runs) == 1 else 0
 
     runs.clear()
-    with pytest.raises(RuntimeError, match="same draws"):
+    with pytest.raises(RuntimeError, match="same choices"):
         output_distribution(forgets)

@@ -1,0 +1,404 @@
+"""The exact distance between the output of other people's speculative decoding and the target's own output.
+
+    pip install -r benchmarks/requirements-audit.txt
+    python benchmarks/audit.py --out docs/audit.json
+    python benchmarks/audit.py --only transformers
+    git clone https://github.com/pytorch-labs/gpt-fast && python benchmarks/audit.py --gpt-fast gpt-fast
+
+The code of each library runs unmodified, once for every way that its random choices can fall (see enumeration.py and
+torch_enumeration.py). Libraries that are not installed are left out. Where a library has whole models, they are tiny
+random GPT-2s with 3 tokens. Where it has a function for one round, the rows come from the pair of 3 tokens that
+tests/test_broken_variants.py uses. Rows are float32 in most libraries, so a distance of 1e-7 is rounding.
+"""
+
+import argparse
+import collections
+import contextlib
+import functools
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import sys
+import time
+import types
+import warnings
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from enumeration import EveryBranch, output_distribution, total_variation
+from speculative import autoregressive_sampling, speculative_sampling
+
+P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])  # the draft: a row for each last token
+Q = np.array([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])  # the target
+N, K = 3, 2
+CHECKS = {}  # {package: function that yields (setting, speculative, plain), both functions of an rng}
+
+
+def check(package):
+    return lambda function: CHECKS.setdefault(package, function)
+
+
+def draft(ids, n_rows=1):
+    return P[np.asarray(ids)[-n_rows:]]
+
+
+def target(ids, n_rows=1):
+    return Q[np.asarray(ids)[-n_rows:]]
+
+
+def plain(rng, rows=target):
+    return autoregressive_sampling([0], rows, N, rng)[1:]
+
+
+def completed(one_round):
+    """A function of an rng: rounds of `one_round(ids, rng) -> new tokens`, until there are N new tokens."""
+
+    def decode(rng):
+        ids = [0]
+        while len(ids) < 1 + N:
+            ids += [int(token) for token in one_round(ids, rng)]
+        return ids[1 : 1 + N]
+
+    return decode
+
+
+def drawing(function):
+    """A function of an rng, from a function that draws from PyTorch. Only an EveryBranch replaces PyTorch's generator."""
+    from torch_enumeration import torch_draws_from
+
+    def draw(rng):
+        with torch_draws_from(rng) if isinstance(rng, EveryBranch) else contextlib.nullcontext():
+            return function()
+
+    return draw
+
+
+# ---- Hugging Face's transformers ----
+
+
+@check("transformers")
+def transformers():
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    from transformers import logging as hf_logging
+    from transformers.generation import utils
+
+    hf_logging.set_verbosity_error()
+
+    names = inspect.signature(utils._speculative_sampling).parameters
+    older = {"is_done_candidate": False, "last_assistant_token_is_eos": False, "max_matches": 99}
+
+    def verifier(**options):
+        options |= {name: value for name, value in older.items() if name in names}
+
+        def verify(drafted, p, q, rng):
+            if len(drafted) == 0:
+                return [rng.choice(3, p=q[0])]
+            ids, p, q = torch.tensor([[0, *drafted]]), *(torch.tensor(rows)[None].log() for rows in (p, q))
+            function = functools.partial(utils._speculative_sampling, ids, p, len(drafted), q, **options)
+            return np.array(drawing(function)(rng)[0][0])
+
+        return lambda rng: speculative_sampling([0], draft, target, N, K, rng, verify=verify)[1:]
+
+    yield "_speculative_sampling", verifier(), plain
+    if "assistant_ensemble_weight" in names:
+        for weight in (0.9, 0.5, 0.0):
+            yield (
+                f"_speculative_sampling, assistant_ensemble_weight = {weight}",
+                verifier(assistant_ensemble_weight=weight),
+                plain,
+            )
+
+    def network(config_class, model_class, seed, **sizes):
+        torch.manual_seed(seed)
+        config = config_class(
+            vocab_size=3, initializer_range=0.3, bos_token_id=None, eos_token_id=None, pad_token_id=0,
+            attn_implementation="eager", **sizes,
+        )  # fmt: skip
+        return model_class(config).eval()
+
+    gpt2 = functools.partial(network, GPT2Config, GPT2LMHeadModel, n_positions=32, n_embd=8, n_head=2)
+    large, small, ids = gpt2(seed=0, n_layer=2), gpt2(seed=1, n_layer=1), torch.tensor([[0, 1, 0, 1]])
+    fixed = dict(num_assistant_tokens=K, num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0)
+
+    def generate(settings, assistance, model=large):
+        options, own = {"top_k": 0} | settings | assistance, {}
+        if "assistant_model" in assistance:  # these settings are read from the draft
+            own = {name: options.pop(name) for name in fixed}
+
+        @torch.no_grad()
+        def run():
+            before = [vars(net.generation_config).copy() for net in (model, small)]
+            vars(small.generation_config).update(own)
+            out = model.generate(
+                ids, attention_mask=torch.ones_like(ids), do_sample=True, max_new_tokens=N, pad_token_id=0, **options
+            )
+            for net, config in zip((model, small), before, strict=True):  # generate itself changes some settings
+                vars(net.generation_config).clear()
+                vars(net.generation_config).update(config)
+            return out[0, ids.shape[1] :]
+
+        return drawing(run)
+
+    with_draft = {"assistant_model": small} | fixed
+    for name, settings in {
+        "": {},
+        "temperature = 0.5": {"temperature": 0.5},
+        "top_k = 2": {"top_k": 2},
+        "top_p = 0.7": {"top_p": 0.7},
+        "temperature = 0.5, top_k = 2, top_p = 0.9": {"temperature": 0.5, "top_k": 2, "top_p": 0.9},
+        "repetition_penalty = 1.5": {"repetition_penalty": 1.5},
+        "eos_token_id = 2": {"eos_token_id": 2},
+    }.items():
+        comma = ", " if name else ""
+        yield f"generate, fixed K = {K}{comma}{name}", generate(settings, with_draft), generate(settings, {})
+    for name, options in {
+        "heuristic schedule": {"num_assistant_tokens": 1, "num_assistant_tokens_schedule": "heuristic"},
+        "heuristic_transient schedule": {
+            "num_assistant_tokens": 1,
+            "num_assistant_tokens_schedule": "heuristic_transient",
+        },
+        "assistant_confidence_threshold = 0.4": {"assistant_confidence_threshold": 0.4},
+    }.items():
+        yield f"generate, {name}", generate({}, with_draft | options), generate({}, {})
+    lookup, eos = {"prompt_lookup_num_tokens": K}, {"eos_token_id": 2}  # (some releases need an eos for it)
+    yield f"generate, prompt_lookup_num_tokens = {K}", generate(eos, lookup), generate(eos, {})
+    settings = eos | {"temperature": 0.5, "top_k": 2}
+    name = f"generate, prompt_lookup_num_tokens = {K}, temperature = 0.5, top_k = 2"
+    yield name, generate(settings, lookup), generate(settings, {})
+    if hasattr(large.generation_config, "assistant_ensemble_weight"):
+        for weight in (0.9, 0.5):
+            assistance = with_draft | {"assistant_ensemble_weight": weight}
+            yield f"generate, assistant_ensemble_weight = {weight}", generate({}, assistance), generate({}, {})
+    if hasattr(large.generation_config, "assistant_early_exit"):
+        sizes = dict(hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
+        llama = network(LlamaConfig, LlamaForCausalLM, 0, **sizes)
+        early = {"assistant_early_exit": 1} | fixed
+        yield "generate, a Llama with assistant_early_exit = 1", generate({}, early, llama), generate({}, {}, llama)
+        yield "generate, a GPT-2 with assistant_early_exit = 1", generate({}, early), generate({}, {})
+
+
+# ---- Packages with a function for one round ----
+
+
+def table_network(rows):
+    """A function from ids [1, n] to logits [1, n, 3], in PyTorch."""
+    import torch
+
+    logits = torch.tensor(rows).log()
+    return lambda ids, *args, **options: types.SimpleNamespace(logits=logits[ids.long()])
+
+
+@check("specdec")
+def specdec():
+    import torch
+    from specdec.decoder import SpecDecoder
+
+    decoder = object.__new__(SpecDecoder)  # its __init__ loads models from a hub
+    decoder.small_model, decoder.big_model, decoder.device = table_network(P), table_network(Q), "cpu"
+
+    def one_round(ids, rng):
+        ids = torch.tensor([ids])
+        return drawing(lambda: decoder.verify(ids, *decoder.generate_small(ids, K)))(rng)
+
+    yield f"SpecDecoder.generate_small and verify, K = {K}", completed(one_round), plain
+
+
+@check("sequential-speculative-decoding")
+def sequential_speculative_decoding():
+    import torch
+    from seqspecdecod.capped_hsd import capped_hsd_step
+    from seqspecdecod.naive_hsd import naive_hsd_step
+    from seqspecdecod.standard_sd import standard_speculative_step
+
+    for step in (standard_speculative_step, naive_hsd_step, capped_hsd_step):
+        for temperature in (1.0, 0.5):
+            rows = Q ** (1 / temperature) / (Q ** (1 / temperature)).sum(axis=-1, keepdims=True)
+
+            def one_round(ids, rng, step=step, temperature=temperature):
+                args = table_network(P), table_network(Q), torch.tensor([ids]), K, temperature, temperature
+                return drawing(functools.partial(step, *args))(rng)[0][0, len(ids) :].tolist()
+
+            def own(rng, rows=rows):
+                return plain(rng, lambda ids, n_rows=1: rows[np.asarray(ids)[-n_rows:]])
+
+            yield f"{step.__name__}, K = {K}, temperature = {temperature}", completed(one_round), own
+
+
+@check("speculative-decoding")
+def speculative_decoding():
+    import torch
+    from torch_enumeration import Numbers, torch_draws_from
+
+    module = importlib.import_module("speculative_decoding.speculative_decoding")
+
+    def network(rows):
+        logits = torch.tensor(rows).log()
+
+        def call(out, cache=None, **options):
+            return logits[out], (torch.zeros(1, out.shape[-1], 1), None)
+
+        return call
+
+    def decode(rng):
+        def gumbel_sample(logits, temperature=1.0, dim=-1):  # argmax(logits + Gumbel noise) is one categorical draw
+            rows = (logits / temperature).softmax(dim).double()
+            return torch.multinomial(rows, 1)[..., 0]
+
+        def uniform_(tensor, low=0.0, high=1.0):
+            return Numbers(rng.uniform(low, high, tuple(tensor.shape)))
+
+        with torch_draws_from(rng), contextlib.ExitStack() as stack:
+            stack.enter_context(mock.patch.object(module, "gumbel_sample", gumbel_sample))
+            stack.enter_context(mock.patch.object(torch.Tensor, "uniform_", uniform_))
+            out, _ = module.speculative_decoding(
+                network(Q), network(P), torch.tensor([[0]]), 1 + N, gamma=K, filter_thres=0.0
+            )
+        return out[0]
+
+    yield f"speculative_decoding, gamma = {K}, all tokens kept", decode, plain
+
+
+@check("mlx-lm")
+def mlx_lm():
+    import mlx.core as mx
+    import mlx.nn as nn
+    from mlx_lm.generate import speculative_generate_step
+    from mlx_lm.models.cache import KVCache
+
+    class Network(nn.Module):
+        def __init__(self, rows):
+            super().__init__()
+            self.rows, self.layers = mx.array(rows).astype(mx.float32), [None]
+
+        def __call__(self, ids, cache=None):
+            empty = mx.zeros((1, 1, ids.shape[1], 4))
+            for layer in cache or []:
+                layer.update_and_fetch(empty, empty)
+            return mx.log(self.rows[ids])
+
+        def make_cache(self):
+            return [KVCache()]
+
+    def decode(rng, k=K, n=N):
+        def sampler(logprobs):
+            rows = np.exp(np.array(logprobs, dtype=np.float64))
+            return mx.array([rng.choice(3, p=row / row.sum()) for row in rows], mx.uint32)
+
+        steps = speculative_generate_step(
+            mx.array([1, 0]), Network(Q), Network(P), num_draft_tokens=k, max_tokens=n, sampler=sampler
+        )
+        return [int(token) for token, *_ in steps]
+
+    for k, n in (1, 3), (2, 2):  # (every round draws all of its k + 1 target tokens, so there are many ways)
+        setting = f"speculative_generate_step, num_draft_tokens = {k}, max_tokens = {n}"
+        yield setting, functools.partial(decode, k=k, n=n), lambda rng, n=n: plain(rng)[:n]
+
+
+def gpt_fast(path):
+    import torch
+
+    for name in ("model", "tokenizer"):  # which generate.py imports, and which need other packages
+        stub = types.ModuleType(name)
+        stub.Transformer = stub.get_tokenizer = None
+        sys.modules[name] = stub
+    spec = importlib.util.spec_from_file_location("gpt_fast_generate", Path(path) / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    for temperature in (1.0, 0.5):
+        for top_k in (None, 2):
+            sampling = dict(temperature=temperature, top_k=top_k)
+
+            def network(rows):
+                logits = torch.tensor(rows).log()
+                return lambda x, input_pos: logits[x.long()]
+
+            def one_round(ids, rng, sampling=sampling):
+                args = network(Q), network(P), torch.tensor(ids[-1]), len(ids) - 1, K
+                return drawing(functools.partial(module.speculative_decode, *args, **sampling))(rng).tolist()
+
+            def own(rng, sampling=sampling):
+                rows = module.logits_to_probs(torch.tensor(Q).log(), **sampling).numpy()
+                return plain(rng, lambda ids, n_rows=1: rows[np.asarray(ids)[-n_rows:]])
+
+            setting = f"speculative_decode, speculate_k = {K}, temperature = {temperature}"
+            yield setting + (f", top_k = {top_k}" if top_k else ""), completed(one_round), own
+
+
+# ---- The audit ----
+
+
+def audit(package, version, settings, n_samples):
+    for setting, fast, slow in settings:
+        begun, count = time.time(), [0]
+
+        def counted(rng, fast=fast, count=count):
+            count[0] += 1
+            return fast(rng)
+
+        try:
+            found, wanted = output_distribution(counted, max_paths=100_000), output_distribution(slow)
+            row = {"paths": count[0], "distance": total_variation(found, wanted)}
+            if n_samples and row["distance"] > 1e-4:  # a second way: the library's own random numbers
+                rng, outputs = np.random.default_rng(0), collections.Counter()
+                for _ in tqdm(range(n_samples), desc=setting):
+                    outputs[tuple(np.ravel(fast(rng)).tolist())] += 1 / n_samples
+                row["samples"] = n_samples
+                row["samples to computed"] = total_variation(outputs, found)
+                row["samples to target"] = total_variation(outputs, wanted)
+        except Exception as error:  # a library may fail in its own ways, and the other settings are still to be tried
+            row = {"error": f"{type(error).__name__}: {error}".split("\n")[0][:200]}
+        row = {"package": package, "version": version, "setting": setting} | row | {"seconds": time.time() - begun}
+        print(json.dumps(row), flush=True)
+        yield row
+
+
+def table(rows):
+    """The results in Markdown."""
+    lines = ["| package | version | setting | ways | distance from the target |", "| --- | --- | --- | ---: | ---: |"]
+    for row in rows:
+        name = " | ".join(row[key] for key in ("package", "version", "setting"))
+        exact = row.get("distance", 1) < 1e-6
+        result = f"{row['distance']:.0e} (rounding)" if exact else f"**{row.get('distance', 0):.4f}**"
+        lines.append(f"| {name} | {row.get('paths', 0):,} | {row['error'] if 'error' in row else result} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=CHECKS, help="audit one package")
+    parser.add_argument("--gpt-fast", metavar="DIR", help="a clone of gpt-fast, whose generate.py is audited")
+    parser.add_argument("--gpt-fast-version", default="", metavar="COMMIT", help="what to call it in the results")
+    parser.add_argument("--samples", type=int, default=0, metavar="n", help="also draw n times, if there is a distance")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="add the results to a JSON file")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of such a file, nothing else")
+    args = parser.parse_args()
+    if args.table:
+        return print(table(json.loads(args.table.read_text())))
+    warnings.filterwarnings("ignore")
+
+    rows = []
+    for package, settings in CHECKS.items():
+        if args.only in (None, package) and not (args.gpt_fast and args.only is None):
+            try:
+                version = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                print(f"{package} is not installed", file=sys.stderr)
+                continue
+            rows += audit(package, version, settings(), args.samples)
+    if args.gpt_fast:
+        rows += audit("gpt-fast", args.gpt_fast_version, gpt_fast(args.gpt_fast), args.samples)
+    if args.out:
+        old = json.loads(args.out.read_text()) if args.out.exists() else []
+        new = {(row["package"], row["version"], row["setting"]): row for row in [*old, *rows]}
+        args.out.write_text(json.dumps(list(new.values()), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The exact distance from the target for every combination of this project's own options.
+
+    python benchmarks/options.py
+
+Draft, schedule, verification, temperature, top-k, top-p, repetition penalty and end of text are combined in all ways,
+with models of 3 tokens, N = 4 and K = 2. Each combination is run once for every way that its random choices can fall
+(see enumeration.py), and compared with plain sampling from the target. It takes about a minute. A row of the table sums
+up all combinations of one draft and one schedule.
+"""
+
+import argparse
+import itertools
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from drafts import AsNetwork, Lookup
+from enumeration import output_distribution, total_variation
+from gpt2 import GPT2
+from ngrams import Online, ngram
+from sampling import sampler
+from schedules import SCHEDULES, Overheard, make_schedule
+from speculative import autoregressive_sampling, speculative_sampling, verify, verify_block
+from utils import expected_shapes, nest
+
+PROMPT, N, K = [0, 2, 1], 4, 2
+OPTIONS = {
+    "verify": (verify, verify_block),
+    "temperature": (1.0, 0.5, 0.0),
+    "top_k": (0, 2),
+    "top_p": (1.0, 0.8),
+    "repetition_penalty": (1.0, 1.5),
+    "eos": (None, 0),
+}
+
+
+def random_gpt2(seed, n_layer):
+    hparams = dict(n_vocab=3, n_ctx=16, n_embd=8, n_head=2, n_layer=n_layer)
+    rng = np.random.default_rng(seed)
+    tensors = {name: 0.4 * rng.standard_normal(shape) for name, shape in expected_shapes(**hparams).items()}
+    return GPT2(nest(tensors, n_layer), hparams)
+
+
+def drafts(target):
+    text = np.random.default_rng(2).integers(3, size=40)
+    return {
+        "a smaller GPT-2": random_gpt2(1, n_layer=1),
+        "the target's first layer": target.first_layers(1),
+        "unigram": AsNetwork(ngram(text, 3, 1)),
+        "trigram": AsNetwork(ngram(text, 3, 3)),
+        "online trigram": AsNetwork(Online(3)),
+        "lookup": AsNetwork(Lookup(3), sure=1.0),
+    }
+
+
+def check(draft, schedule_name):
+    """All combinations for one draft and one schedule -> number of combinations, number of paths, largest distance."""
+    network = random_gpt2(0, n_layer=2)
+    draft_network = drafts(network)[draft]
+    n_paths, worst, n_combinations, rows = 0, 0.0, 0, {}
+
+    def remembered(model, key):
+        """The same model, which computes each row only once: enumeration asks for the same rows again and again."""
+
+        def row(ids):
+            if (*key, *ids.tolist()) not in rows:
+                rows[(*key, *ids.tolist())] = model(ids)[-1]
+            return rows[(*key, *ids.tolist())]
+
+        return lambda ids, n_rows=1: np.array([row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
+
+    for values in itertools.product(*OPTIONS.values()):
+        options = dict(zip(OPTIONS, values, strict=True))
+        verifier, eos = options.pop("verify"), options.pop("eos")
+        heard = [Overheard(remembered(net, (name,))) for name, net in (("draft", draft_network), ("target", network))]
+        draft_model, target_model = (sampler(net, **options) for net in heard)
+        gates = [net.rows for net in heard] if options["temperature"] == 0 else [None, None]
+        sure = getattr(draft_network, "sure", 0.0)
+        schedule, stop = make_schedule(schedule_name, K, lambda K: (0.2, 1.2), None, *gates, sure)
+        paths = []
+
+        def fast(rng, paths=paths, models=(draft_model, target_model), options=(eos, None, verifier, schedule, stop)):
+            paths.append(1)
+            return speculative_sampling(PROMPT, *models, N, K, rng, *options)
+
+        def slow(rng, model=target_model, eos=eos):
+            return autoregressive_sampling(PROMPT, model, N, rng, eos)
+
+        worst = max(worst, total_variation(output_distribution(fast), output_distribution(slow)))
+        n_paths, n_combinations = n_paths + len(paths), n_combinations + 1
+    return n_combinations, n_paths, worst
+
+
+def main():
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    begun, pairs = time.time(), list(itertools.product(drafts(random_gpt2(0, 2)), SCHEDULES))
+    print("| draft | schedule | combinations of the other options | ways walked | largest distance |")
+    print("| --- | --- | ---: | ---: | ---: |")
+    totals = [0, 0, 0.0]
+    with ProcessPoolExecutor() as pool:
+        for (draft, schedule), found in zip(pairs, pool.map(check, *zip(*pairs, strict=True)), strict=True):
+            totals = [totals[0] + found[0], totals[1] + found[1], max(totals[2], found[2])]
+            print(f"| {draft} | {schedule} | {found[0]:,} | {found[1]:,} | {found[2]:.0e} |", flush=True)
+    print(f"| all | all | {totals[0]:,} | {totals[1]:,} | {totals[2]:.0e} |\n\n{time.time() - begun:.0f} seconds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Let code that draws from PyTorch be enumerated: see enumeration.py at the top of the project.
+
+    >>> from enumeration import output_distribution
+    >>> def draw(rng):
+    ...     with torch_draws_from(rng):
+    ...         return torch.multinomial(torch.tensor([0.25, 0.75]), 1)
+    >>> output_distribution(draw)
+    {(0,): 0.25, (1,): 0.75}
+
+Within `torch_draws_from(rng)`, these draw from rng: torch.multinomial, torch.bernoulli, torch.rand and torch.rand_like,
+whose numbers can only be compared, and Tensor.exponential_, as in `argmax(probs / q.exponential_())`, which is one
+categorical draw. Every other operation of PyTorch that draws raises an error with its name.
+"""
+
+import contextlib
+from unittest import mock
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+@contextlib.contextmanager
+def torch_draws_from(rng):
+    """Draw from rng, an enumeration.EveryBranch, instead of from PyTorch's generator.
+
+    Raises
+    ------
+    NotImplementedError
+        If something draws in another way. The message has its name.
+    """
+
+    def rand(*size, **options):
+        size = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+        return Numbers(rng.random(tuple(size)))
+
+    def rand_like(tensor, **options):
+        return Numbers(rng.random(tuple(tensor.shape)))
+
+    def multinomial(probs, num_samples, replacement=False, **options):
+        if num_samples > 1 and not replacement:
+            raise NotImplementedError("torch.multinomial without replacement cannot be enumerated")
+        rows = probs.detach().double().reshape(-1, probs.shape[-1])
+        rows = (rows / rows.sum(dim=-1, keepdim=True)).numpy()
+        drawn = [rng.choice(len(row), size=num_samples, p=row) for row in rows]
+        return torch.tensor(np.array(drawn)).reshape(*probs.shape[:-1], num_samples)
+
+    def bernoulli(p, **options):
+        drawn = [rng.random() < float(a) for a in p.detach().double().reshape(-1)]
+        return torch.tensor(drawn, dtype=p.dtype).reshape(p.shape)
+
+    new = {(torch, "rand"): rand, (torch, "rand_like"): rand_like, (torch, "multinomial"): multinomial}
+    new |= {(torch, "bernoulli"): bernoulli, (torch.Tensor, "multinomial"): multinomial}
+    new |= {(torch.Tensor, "exponential_"): lambda tensor, lambd=1.0, **options: Race(rng, lambd)}
+    with contextlib.ExitStack() as stack, NothingElseDraws():
+        for (owner, name), function in new.items():
+            stack.enter_context(mock.patch.object(owner, name, function))
+        yield
+
+
+class NothingElseDraws(TorchDispatchMode):
+    """Refuse every operation that PyTorch itself has marked as random."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            raise NotImplementedError(f"{function} draws random numbers in a way that cannot be enumerated here")
+        return function(*args, **(kwargs or {}))
+
+
+class Numbers:
+    """Uniform random numbers in the shape of a tensor. They can be compared with a tensor, and nothing else."""
+
+    def __init__(self, array):
+        self.array = np.asarray(array, dtype=object)
+
+    def compare(self, other, below):
+        other = other.detach().double().numpy() if isinstance(other, torch.Tensor) else other
+        numbers, limits = np.broadcast_arrays(self.array, other)
+        found = [u.is_below(a) == below for u, a in zip(numbers.ravel(), limits.ravel(), strict=True)]
+        return torch.tensor(found, dtype=torch.bool).reshape(numbers.shape)
+
+    def __lt__(self, other):
+        return self.compare(other, True)
+
+    def __gt__(self, other):
+        return self.compare(other, False)
+
+    __le__, __ge__ = __lt__, __gt__
+
+    def __getitem__(self, index):
+        return Numbers(self.array[index])
+
+    def to(self, *args, **options):
+        return self
+
+    def __getattr__(self, name):
+        if name in ("squeeze", "reshape"):
+            return lambda *args: Numbers(getattr(self.array, name)(*args))
+        raise NotImplementedError(f"Tensor.{name} of a random number: it has no value, and can only be compared")
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        """`tensor > numbers` comes here, as a function of PyTorch."""
+        name = function.__name__.strip("_")
+        if len(args) == 2 and isinstance(args[1], Numbers) and name in ("lt", "le", "gt", "ge"):
+            return args[1].compare(args[0], name in ("gt", "ge"))
+        raise NotImplementedError(f"torch.{name} of a random number: it has no value, and can only be compared")
+
+
+class Race:
+    """The q of `argmax(probs / q)`, exponential random numbers. The argmax is then distributed like probs."""
+
+    def __init__(self, rng, lambd, probs=None):
+        self.rng, self.probs = rng, probs
+        if lambd != 1:
+            raise NotImplementedError("Tensor.exponential_ with another rate than 1 cannot be enumerated here")
+
+    def argmax(self, dim=None, keepdim=False):
+        if self.probs is None or dim not in (-1, self.probs.ndim - 1):
+            raise NotImplementedError("exponential random numbers can only be used as argmax(probs / q, dim=-1)")
+        rows = self.probs.detach().double().reshape(-1, self.probs.shape[-1])
+        rows = (rows / rows.sum(dim=-1, keepdim=True)).numpy()
+        drawn = torch.tensor([self.rng.choice(len(row), p=row) for row in rows])
+        return drawn.reshape((*self.probs.shape[:-1], *([1] if keepdim else [])))
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        name = function.__name__.strip("_")
+        if name in ("div", "truediv", "true_divide") and isinstance(args[1], Race):
+            return Race(args[1].rng, 1, args[0])
+        if name == "argmax":
+            return args[0].argmax(*args[1:], **(kwargs or {}))
+        raise NotImplementedError(f"torch.{name} of exponential random numbers cannot be enumerated here")
