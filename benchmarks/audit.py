@@ -68,7 +68,7 @@ def completed(one_round):
 
 
 def drawing(function):
-    """A function of an rng, from a function that draws from PyTorch. Only an EveryBranch replaces PyTorch's generator."""
+    """A function of an rng, from one that draws from PyTorch. Only an EveryBranch takes the place of PyTorch's own."""
     from torch_enumeration import torch_draws_from
 
     def draw(rng):
