@@ -42,21 +42,21 @@ class Timed:
 
     def __init__(self, model, clock=time.perf_counter):
         self.model, self.clock = model, clock
-        self.prompt, self.steps = None, defaultdict(list)  # seconds of the first call; {n_rows: seconds of each other}
+        self.calls = []  # the seconds of each call, in order; the first one reads the prompt
+        self.steps = defaultdict(list)  # {n_rows: the seconds of each call but the first}
 
     def __call__(self, ids, n_rows=1):
         begun = self.clock()
         probs = self.model(ids, n_rows)
         seconds = self.clock() - begun
-        if self.prompt is None:
-            self.prompt = seconds  # the first call reads the prompt, and does not show what a step takes
-        else:
+        if self.calls:  # the call that reads the prompt does not show what a step takes
             self.steps[n_rows].append(seconds)
+        self.calls.append(seconds)
         return probs
 
     @property
     def seconds(self):
-        return (self.prompt or 0.0) + sum(map(sum, self.steps.values()))
+        return sum(self.calls)
 
     def typical(self, n_rows):
         """The median of the last 9 calls over n_rows rows, in seconds. 0 if there was none, so that it gets tried."""
@@ -86,12 +86,16 @@ class Run(NamedTuple):
 
     ids: np.ndarray  # int [n_prompt + n_new]
     n_new: int
-    seconds: float  # of the loop, without on_round
     drafted: np.ndarray  # int [n_rounds], how many tokens each round drafted
     accepted: np.ndarray  # int [n_rounds], how many of these are in the text
     betas: np.ndarray  # float [n_verified], how likely each verified token was to be accepted: see theory.betas
+    lasted: np.ndarray  # float [n_rounds], the seconds that each round took, without on_round
     draft: Timed
     target: Timed
+
+    @property
+    def seconds(self):
+        return self.lasted.sum()
 
     @property
     def tokens_per_second(self):
@@ -151,18 +155,18 @@ class Pair:
         self.draft.network.forget()
         self.target.network.forget()
         draft, target = Timed(self.draft_model), Timed(self.target_model)
-        drafted, accepted, betas, pauses = [], [], [np.zeros(0)], []
+        drafted, accepted, betas, begun, ended = [], [], [np.zeros(0)], [], []
 
         def record(r):
-            begun = time.perf_counter()
+            ended.append(time.perf_counter())
             drafted.append(len(r.drafted))
             accepted.append(r.n_accepted)
             betas.append(theory.betas([r]))
             if on_round is not None:
                 on_round(r)
-            pauses.append(time.perf_counter() - begun)
+            begun.append(time.perf_counter())  # so what is done in this function does not count
 
-        begun = time.perf_counter()
+        begun.append(time.perf_counter())
         if K is None:
             ids = autoregressive_sampling(x, target, N, rng, eos, record)
         else:
@@ -173,20 +177,22 @@ class Pair:
                 sure=getattr(self.draft.network, "sure", 0.0),
             )  # fmt: skip
             ids = speculative_sampling(x, draft, target, N, K, rng, eos, record, verify, schedule, stop)
-        seconds = time.perf_counter() - begun - sum(pauses)
         drafted, accepted = np.array(drafted, dtype=int), np.array(accepted, dtype=int)
-        return Run(ids, len(ids) - len(x), seconds, drafted, accepted, np.concatenate(betas), draft, target)
+        lasted = np.subtract(ended, begun[:-1])
+        return Run(ids, len(ids) - len(x), drafted, accepted, np.concatenate(betas), lasted, draft, target)
 
 
 def pooled(runs):
     """One record of several runs, as if each had continued where the one before it ended. Its ids are None."""
     draft, target = Timed(None), Timed(None)
     for pool, parts in (draft, [run.draft for run in runs]), (target, [run.target for run in runs]):
-        pool.prompt = sum(part.prompt or 0.0 for part in parts)
+        pool.calls = [seconds for part in parts for seconds in part.calls]
         for n_rows in {n_rows for part in parts for n_rows in part.steps}:
             pool.steps[n_rows] = [seconds for part in parts for seconds in part.steps[n_rows]]
-    arrays = (np.concatenate([getattr(run, name) for run in runs]) for name in ("drafted", "accepted", "betas"))
-    return Run(None, sum(run.n_new for run in runs), sum(run.seconds for run in runs), *arrays, draft, target)
+    drafted, accepted, betas, lasted = (
+        np.concatenate([getattr(run, name) for run in runs]) for name in ("drafted", "accepted", "betas", "lasted")
+    )
+    return Run(None, sum(run.n_new for run in runs), drafted, accepted, betas, lasted, draft, target)
 
 
 def predicted(plain, fast):

@@ -49,8 +49,8 @@ def test_each_run_starts_afresh():
     """With empty caches and new clocks: otherwise the second run would not have to read the prompt."""
     both, x = Pair(bundled("draft"), bundled("target")), np.arange(200)
     for run in (both.decode(x, 20, K=2, schedule="adaptive") for _ in range(2)):
-        assert run.target.prompt > 3 * run.target.typical(1)
-        assert run.draft.prompt > 2 * run.draft.typical(1)
+        assert run.target.calls[0] > 3 * run.target.typical(1)
+        assert run.draft.calls[0] > 2 * run.draft.typical(1)
 
 
 def test_at_temperature_0_a_gate_looks_at_the_probabilities_at_temperature_1():
@@ -93,7 +93,7 @@ def test_timed_and_measured():
         assert target(np.zeros(n, dtype=int), n_rows).shape == (n_rows, 2)
     for n in (1, 2):
         draft(np.zeros(n, dtype=int))
-    assert target.prompt == 4 and target.steps == {1: [4], 3: [6, 6], 5: [8]}
+    assert target.calls[0] == 4 and target.steps == {1: [4], 3: [6, 6], 5: [8]}
     assert (target.seconds, draft.seconds) == (4 + 4 + 6 + 8 + 6, 2)
     c, v = measured(draft, target)(5)
     assert c == 1 / 4
@@ -129,7 +129,7 @@ def run_with(draft_steps, target_steps, drafted=(), betas=()):
     draft, target = Timed(None), Timed(None)
     draft.steps.update(draft_steps)
     target.steps.update(target_steps)
-    return Run(np.zeros(9), 9, 1.0, np.array(drafted, int), None, np.array(betas), draft, target)
+    return Run(np.zeros(9), 9, np.array(drafted, int), None, np.array(betas), None, draft, target)
 
 
 def test_the_prediction_is_the_formula():
