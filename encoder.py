@@ -73,10 +73,13 @@ class Encoder:
             lone = ord(error.object[error.start])
             raise UserError(f"the text contains a lone surrogate, U+{lone:04X}; remove it or replace it") from None
 
+    def bytes_of(self, ids):
+        """The bytes that token ids stand for. A character of several bytes may be spread over several tokens."""
+        return bytes(self.to_byte[char] for id in ids for char in self.tokens[int(id)])
+
     def decode(self, ids):
-        """The text of token ids; bytes that are not UTF-8, as when a character is cut in half, become U+FFFD."""
-        text = "".join(self.tokens[int(id)] for id in ids)
-        return bytearray(self.to_byte[char] for char in text).decode("utf-8", errors="replace")
+        """The text of token ids. Bytes that are not UTF-8, such as half a character, become U+FFFD."""
+        return self.bytes_of(ids).decode("utf-8", errors="replace")
 
 
 def merge(word, ranks):
