@@ -8,6 +8,7 @@ examples:
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
   python main.py --draft lookup --K 8
   python main.py --K 8 --schedule adaptive
+  python main.py --temperature 1 --trace trace.html
   python main.py --target_model_size 1558M --K 4 --prompt "Alan Turing theorized that computers would one day become"
 """
 
@@ -20,7 +21,9 @@ if __name__ == "__main__":  # Ctrl-C may come while NumPy is still being importe
 import argparse
 import math
 import re
+import shlex
 import sys
+from functools import partial
 
 import numpy as np
 from tqdm import tqdm
@@ -28,9 +31,13 @@ from tqdm import tqdm
 from drafts import DRAFTS, ORDERS
 from encoder import EOT
 from errors import UserError
-from fast import rows_per_product
-from pair import load_pair, predicted
+from pair import load_pair
 from schedules import SCHEDULES
+from show.figures import figures
+from show.page import page
+from show.picture import picture, typical_round
+from show.rounds import Recorder, origins
+from show.terminal import Writer, legend, wants_colour
 from speculative import verify, verify_block
 from utils import BUNDLED, MODELS_DIR, RELEASED
 
@@ -90,6 +97,10 @@ def arguments(argv):
     add("--verify", "accept drafted tokens one by one (Chen et al. 2023) or as a block (Sun et al. 2024) (%(default)s)",
         choices=("token", "block"), default="token")  # fmt: skip
     add("--bit_identical", "refuse to run if NumPy rounds differently with speculation", action="store_true")
+    add("--color", "colour the text by where each token comes from (%(default)s: on a terminal)", default="auto",
+        choices=("auto", "always", "never"))  # fmt: skip
+    add("--trace", "write a page that shows every round of the speculative run (.html), or a picture of one (.svg)",
+        type=trace_file, metavar="FILE")  # fmt: skip
     add("--seed", "for the random numbers of both loops (%(default)s)", type=count, default=123)
     args = parser.parse_args(argv)
 
@@ -99,11 +110,20 @@ def arguments(argv):
         fail(f"--draft_corpus is for --draft {', '.join(ORDERS)}, and --draft is {args.draft}")
     if args.draft_model_size is not None and args.draft != "model":
         fail(f"--draft_model_size is for --draft model, and --draft is {args.draft}")
+    if args.trace is not None and args.n_tokens_to_generate == 0:
+        fail("--trace shows rounds, and with --n_tokens_to_generate 0 there are none")
+    args.command = shlex.join(["python", "main.py", *(sys.argv[1:] if argv is None else argv)])
     args.K = min(args.K, args.n_tokens_to_generate)  # no round has room for more
     released = args.draft_model_size in RELEASED or args.target_model_size in RELEASED
     args.draft_model_size = args.draft_model_size or ("124M" if released else "draft")
     args.target_model_size = args.target_model_size or ("1558M" if released else "target")
     return args
+
+
+def trace_file(path):
+    if not path.endswith((".html", ".svg")):
+        raise argparse.ArgumentTypeError(f"{path!r} ends in neither .html nor .svg")
+    return path
 
 
 def draft_name(name):
@@ -128,6 +148,8 @@ def main(argv=None):
 
 
 def run(args):
+    if args.trace:
+        open(args.trace, "a", encoding="utf-8").close()  # if it cannot be written, say so before decoding begins
     pair = load_pair(
         args.draft_model_size, args.target_model_size, args.draft, args.draft_corpus, args.models_dir, args.models_url,
         args.bit_identical, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
@@ -138,51 +160,54 @@ def run(args):
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
         fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; the models take {pair.n_ctx} at most")
-    eos = pair.encoder.ids[EOT] if args.eos else None
     verifier = verify_block if args.verify == "block" else verify
-    fast = dict(K=args.K, schedule=args.schedule, threshold=args.threshold, verify=verifier)
-
-    def decode(title, N, options):
-        with tqdm(total=N, desc=title, unit="token", leave=False) as bar:
-            rng = np.random.default_rng(args.seed)
-            return pair.decode(x, N, rng=rng, eos=eos, on_round=lambda r: bar.update(len(r.emitted)), **options)
-
-    loops = {"Autoregressive Decode": {}, "Speculative Decode": fast}
-    for options in loops.values():  # the first use of the weights is loading, and does not count as decoding
-        decode("Warming up", min(args.n_tokens_to_generate, 8), options)
-    runs = []
-    for title, options in loops.items():
-        runs.append(decode(title, args.n_tokens_to_generate, options))
-        text = pair.encoder.decode(runs[-1].ids if args.prompt else runs[-1].ids[1:])
-        print(f"\n{title}\n{'-' * len(title)}\nTime = {runs[-1].seconds:.2f}s\nText = {text}", flush=True)
-    report(args, *runs)
-
-
-def report(args, plain, fast):
-    """Print the figures of the two runs."""
+    speculative = dict(K=args.K, schedule=args.schedule, threshold=args.threshold, verify=verifier)
+    for options in {}, speculative:  # the first use of the weights is loading, and does not count as decoding
+        pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
+    plain, _ = decode(args, pair, x, "Autoregressive Decode", {})
+    fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)
     drafter = args.draft_model_size if args.draft == "model" else args.draft
-    print(f"\nmodels            {drafter} drafts for {args.target_model_size}")
-    kernel = {1: "1 row", 6: "6 rows"}[rows_per_product()]
-    print(f"matrix kernel     {kernel} at a time (see fast/product.py)")
-    if fast.n_new == 0:
-        return print("nothing was decoded, so there is nothing to compare")
-    forecast = predicted(plain, fast)
-    by = "no prediction: too few steps were timed"
-    if forecast:
-        by = "{:.2f} predicted by alpha = {:.2f}, c = {:.2f}, v = {:.2f}".format(*forecast)
-    draft, target = (100 * model.seconds / fast.seconds for model in (fast.draft, fast.target))
-    same = np.array_equal(plain.ids, fast.ids)
-    if args.temperature == 0:
-        verdict = "yes" if same else "NO: a bug, or a BLAS with a near-tie"
-    else:
-        verdict = f"{'yes' if same else 'no'}, and it need not be: two samples from one distribution"
-    print(f"""\
-tokens per second {plain.tokens_per_second:.1f} autoregressive, {fast.tokens_per_second:.1f} speculative
-speedup           {fast.tokens_per_second / plain.tokens_per_second:.2f}, {by}
-time              {draft:.0f} % draft, {target:.0f} % target, {100 - draft - target:.0f} % the rest
-acceptance rate   {fast.acceptance_rate:.2f} of {fast.drafted.sum()} drafted tokens
-tokens per round  {fast.tokens_per_round:.2f}, with K = {args.K}, {args.schedule}
-same text         {verdict}""")
+    found = figures(plain, fast, drafter, args.target_model_size, args.K, args.schedule, args.temperature)
+    print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found))
+    if args.trace:
+        if args.trace.endswith(".html"):
+            trace = page(pair.encoder, x, plain, fast, rounds, found, args.command)
+        else:
+            r = typical_round(rounds)
+            trace = picture(pair.encoder, fast.ids[: len(x) + r.first], r)
+        with open(args.trace, "w", encoding="utf-8") as f:
+            f.write(trace)
+
+
+def decode(args, pair, x, title, options):
+    """Decode with one of the two loops, and print the text: on a terminal as it comes, otherwise at the end.
+
+    Returns
+    -------
+    pair.Run, and its rounds as a list of show.rounds.Seen
+    """
+    live, held_back = sys.stdout.isatty(), []
+    write = partial(print, end="", flush=True) if live else held_back.append
+    coloured = "K" in options and wants_colour(args.color)
+    writer = Writer(pair.encoder, write, coloured)
+    recorder = Recorder(np.random.default_rng(args.seed), options.get("verify"))
+    eos = pair.encoder.ids[EOT] if args.eos else None
+    head = f"\n{title}\n{'-' * len(title)}\n" + f"({legend()})\n" * coloured
+    if live:
+        print(f"{head}Text = ", end="")
+    writer.add(x if args.prompt else x[1:])
+    with tqdm(total=args.n_tokens_to_generate, desc=title, unit="token", leave=False, disable=live) as bar:
+
+        def on_round(r):  # the clock of the run does not count the time that this takes
+            recorder(r)
+            writer.add(r.emitted, origins(r))
+            bar.update(len(r.emitted))
+
+        done = pair.decode(x, args.n_tokens_to_generate, rng=recorder, eos=eos, on_round=on_round, **options)
+    writer.close()
+    time = f"Time = {done.seconds:.2f}s"
+    print(f"\n{time}" if live else f"{head}{time}\nText = {''.join(held_back)}", flush=True)
+    return done, recorder.rounds
 
 
 if __name__ == "__main__":

@@ -1,0 +1,59 @@
+"""The figures of a run, each with its meaning: main.py prints them, and the page of --trace explains them."""
+
+import numpy as np
+
+from fast import rows_per_product
+from pair import predicted
+
+
+def figures(plain, fast, drafter, target, K, schedule, temperature):
+    """The figures of two runs of the same pair.
+
+    Parameters
+    ----------
+    plain, fast : pair.Run
+        Without and with speculation.
+    drafter, target, K, schedule, temperature
+        The options of main.py.
+
+    Returns
+    -------
+    list of (name, value, meaning), all str
+    """
+    kernel = {1: "1 row at a time", 6: "6 rows at a time"}[rows_per_product()]
+    found = [
+        ("models", f"{drafter} drafts for {target}", "The draft guesses tokens. The text is the target's."),
+        ("matrix kernel", f"{kernel} (see fast/product.py)",
+         "How a product of positions with weights is computed on this computer."),
+    ]  # fmt: skip
+    if fast.n_new == 0:
+        return [*found, ("tokens per second", "nothing was decoded, so there is nothing to compare", "")]
+    forecast = predicted(plain, fast)
+    by = "no prediction: too few steps were timed"
+    if forecast:
+        by = "{:.2f} predicted by alpha = {:.2f}, c = {:.2f}, v = {:.2f}".format(*forecast)
+    draft, target = (100 * model.seconds / fast.seconds for model in (fast.draft, fast.target))
+    same = np.array_equal(plain.ids, fast.ids)
+    verdict = "yes" if same else "no"
+    if temperature > 0:
+        verdict += ", and it need not be: two samples from one distribution"
+    elif not same:
+        verdict = "NO: a bug, or a BLAS with a near-tie"
+    return [
+        *found,
+        ("tokens per second", f"{plain.tokens_per_second:.1f} autoregressive, {fast.tokens_per_second:.1f} speculative",
+         "Decoded tokens, divided by the time that it took to decode them."),
+        ("speedup", f"{fast.tokens_per_second / plain.tokens_per_second:.2f}, {by}",
+         "Speculative tokens per second, divided by autoregressive ones. The prediction is the tokens per round that "
+         "are expected for alpha, divided by K c + v + r. alpha is the probability that a drafted token is accepted. "
+         "The costs are in plain steps: c of a draft step, v of a target pass over K + 1 rows, r of all else."),
+        ("time", f"{draft:.0f} % draft, {target:.0f} % target, {100 - draft - target:.0f} % the rest",
+         "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
+        ("acceptance rate", f"{fast.acceptance_rate:.2f} of {fast.drafted.sum()} drafted tokens",
+         "The share of the drafted tokens that is in the text. It is lower than alpha, because the tokens after a "
+         "rejection count too, although nobody looked at them."),
+        ("tokens per round", f"{fast.tokens_per_round:.2f}, with K = {K}, {schedule}",
+         "How many tokens the target adds with one pass. The plain loop adds one."),
+        ("same text", verdict,
+         "At temperature 0 the two loops must decode the same tokens. At others, their distribution is the same."),
+    ]  # fmt: skip

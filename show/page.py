@@ -1,0 +1,187 @@
+"""A page about a run: its text, its time line, and every round. One file of HTML, which needs no other file."""
+
+import codecs
+from html import escape
+from pathlib import Path
+
+from show.terminal import LEGEND
+
+HERE = Path(__file__).parent
+SHOWN = {" ": "·", "\n": "⏎", "\t": "⇥"}  # how a token is written where it stands alone
+RULES = {  # by whether it is block verification
+    False: "p is the probability that the draft gives a token, and q the probability that the target gives it. A "
+    "token is accepted if a number drawn between 0 and 1 is below min(1, q/p).",
+    True: "p is the probability that the draft gives a token, and q the probability that the target gives it. Block "
+    "verification begins at the last token: if a number drawn between 0 and 1 is below its h, this token and all "
+    "before it are accepted. Otherwise the token before it is tried. w is the probability that at least the tokens "
+    "up to this one are accepted.",
+}
+
+
+def page(encoder, prompt, plain, fast, rounds, figures, settings):
+    """The page as a text.
+
+    Parameters
+    ----------
+    encoder : encoder.Encoder
+    prompt : list of int
+    plain, fast : pair.Run
+        Without and with speculation.
+    rounds : list of show.rounds.Seen
+        The rounds of `fast`.
+    figures : list of (name, value, meaning)
+        As `show.figures.figures` returns them.
+    settings : str
+        The options of the run, for the head line.
+
+    Returns
+    -------
+    str
+    """
+    rows = "".join(f"<dt>{name}</dt><dd><b>{escape(value)}</b> {meaning}</dd>\n" for name, value, meaning in figures)
+    legend = " ".join(f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items())
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<title>Speculative sampling, round by round</title>
+<style>
+{(HERE / "page.css").read_text(encoding="utf-8")}</style>
+</head>
+<body>
+<header>
+<h1>Speculative sampling, round by round</h1>
+<p class="settings">{shown(settings, {})}</p>
+<p>In each round, the draft guesses some tokens, and one pass of the target checks all of them.
+Point at a token, or use Tab or the arrow keys, to select its round.</p>
+<p>{RULES[any(d.w is not None for r in rounds for d in r.drafted)]}</p>
+</header>
+<section class="time" aria-label="Time line">
+{timeline(plain, fast, rounds)}
+</section>
+<main>
+<section class="text" aria-label="Text">
+<p class="legend">{legend}</p>
+<p class="tokens" dir="auto"><span class="prompt">{shown(encoder.decode(prompt), {})}</span>{text(encoder, rounds)}</p>
+</section>
+<section class="rounds" aria-label="Rounds">
+{"".join(card(encoder, number, r) for number, r in enumerate(rounds, start=1))}</section>
+</main>
+<section class="figures" aria-label="Figures">
+<h2>The figures</h2>
+<dl>
+{rows}</dl>
+</section>
+<aside id="peek" hidden=""></aside>
+<script>
+{(HERE / "page.js").read_text(encoding="utf-8")}</script>
+</body>
+</html>
+"""
+
+
+def shown(text, marks=SHOWN):
+    """A text as HTML. Control characters become their pictures, because HTML does not allow most of them."""
+    for mark in marks:
+        text = text.replace(mark, marks[mark])
+    pictures = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
+    pictures |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), 0xFFFE, 0xFFFF], 0xFFFD)
+    return escape(text.translate(pictures))
+
+
+def text(encoder, rounds):
+    """The decoded tokens, each a link to its round. Where a character ends in a later token, ◦ stands for the start."""
+    characters, links = codecs.getincrementaldecoder("utf-8")(errors="replace"), []
+    for number, r in enumerate(rounds, start=1):
+        for token, origin in zip(r.emitted, r.origins):
+            piece = shown(characters.decode(encoder.bytes_of([token])), {}) or "◦"
+            links.append(f'<a class="{origin}" href="#round-{number}" data-round="{number}">{piece}</a>')
+    return "".join(links)
+
+
+def alone(encoder, token):
+    """A token by itself."""
+    return f"<bdi>{shown(encoder.decode([token]))}</bdi>"
+
+
+def number(x):
+    return f"{x:.3f}" if x >= 0.0005 or x == 0 else f"{x:.0e}"
+
+
+def card(encoder, i, r):
+    """A round: what was drafted, what became of it, and what was added."""
+    is_block = any(drafted.w is not None for drafted in r.drafted)
+    n_accepted = r.origins.count("accepted")
+    head = f"Round {i}: {n_accepted} of {len(r.drafted)} accepted" if r.drafted else f"Round {i}: nothing drafted"
+    parts = [f'<article id="round-{i}" data-round="{i}" tabindex="0"><h3>{head}</h3>\n']
+    looked_at = [d for d in r.drafted if is_block or d.kept or d.coin is not None]
+    if looked_at:
+        names = ["drafted", "p", "q", *(["w", "h"] if is_block else ["min(1, q/p)"]), "drawn", ""]
+        parts.append(f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>\n")
+        parts += [drafted_row(encoder, d, is_block) for d in looked_at]
+        parts.append("</table>\n")
+    if skipped := r.drafted[len(looked_at) :]:
+        tokens = " ".join(f"<s>{alone(encoder, d.token)}</s>" for d in skipped)
+        parts.append(f'<p class="skipped">not looked at: {tokens}</p>\n')
+    if r.origins[-1] != "accepted":
+        why = LEGEND[r.origins[-1]]
+        parts.append(f'<p>+ <b class="{r.origins[-1]}">{alone(encoder, r.emitted[-1])}</b> {why}</p>\n')
+    else:
+        parts.append("<p>The text ends with this token.</p>\n")
+    if r.top:
+        bars = "".join(f"<div><h4>{name}</h4>{tops(encoder, top)}</div>\n" for name, top in r.top.items())
+        parts.append(f'<div class="top">{bars}</div>\n')
+    return "".join([*parts, "</article>\n"])
+
+
+def drafted_row(encoder, d, is_block):
+    """One drafted token: probabilities, the number that was drawn as a tick on the bar of `keep`, and the verdict."""
+    coin, tick = "–", ""
+    if d.coin is not None:
+        coin, tick = f"{number(d.coin)} {'<' if d.coin < d.keep else '≥'}", f'<i style="left:{100 * d.coin:.0f}%"></i>'
+    verdict = "accepted" if d.kept else "rejected"
+    bar = f'<span class="bar"><b style="width:{100 * d.keep:.0f}%"></b>{tick}</span>'
+    numbers = [number(d.p), number(d.q), *([number(d.w)] if is_block else []), number(d.keep), escape(coin)]
+    cells = "".join(f"<td>{cell}</td>" for cell in [alone(encoder, d.token), *numbers, f"{bar} {verdict}"])
+    return f'<tr class="{verdict}">{cells}</tr>\n'
+
+
+def tops(encoder, top):
+    return "".join(
+        f'<p>{alone(encoder, token)}<span class="bar"><b style="width:{100 * probability:.0f}%"></b></span>'
+        f"{number(probability)}</p>"
+        for token, probability in top
+    )
+
+
+def timeline(plain, fast, rounds):
+    """Both loops, to one scale of time: each pass is a box as wide as the time that it took."""
+    longest = max(plain.seconds, fast.seconds, 1e-9)
+
+    def strip(name, boxes):
+        return f'<svg viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label="{name}">{boxes}</svg>\n'
+
+    def box(kind, begin, seconds):
+        x, width = 1000 * begin / longest, 1000 * seconds / longest
+        return f'<rect class="{kind}" x="{x:.2f}" width="{width:.2f}" height="20"/>'
+
+    begin, steps = 0.0, []
+    for lasted, seconds in zip(plain.lasted, plain.target.calls):
+        steps.append(box("rest", begin, lasted) + box("target", begin, seconds))
+        begin += lasted
+    begin, drafts, groups = 0.0, iter(fast.draft.calls), []
+    for i, (r, lasted, seconds) in enumerate(zip(rounds, fast.lasted, fast.target.calls), start=1):
+        now, boxes = begin, []
+        for _ in r.drafted:
+            step = next(drafts)
+            boxes.append(box("draft", now, step))
+            now += step
+        boxes = [box("rest", begin, lasted), *boxes, box("target", now, seconds)]
+        groups.append(f'<g data-round="{i}">{"".join(boxes)}</g>')
+        begin += lasted
+    return f"""<p>Token by token: {len(plain.lasted)} passes of the target, {plain.seconds:.2f} s</p>
+{strip("token by token", "".join(steps))}<p>In rounds: {len(fast.lasted)} passes of the target and \
+{len(fast.draft.calls)} steps of the draft, {fast.seconds:.2f} s</p>
+{strip("in rounds", "".join(groups))}<p class="legend"><span class="target">pass of the target</span>
+<span class="draft">step of the draft</span> <span class="rest">drawing and accepting</span></p>"""

@@ -1,0 +1,92 @@
+"""A picture of one round, as an SVG: what the draft guessed, what the target thought of it, and what was emitted."""
+
+from show.page import number, shown
+
+STYLE = """<style>
+text { font: 14px system-ui, sans-serif; fill: #1c1e21 } .page { fill: #fff } .soft { fill: #5c636b }
+.bold { font-weight: 600 } line { stroke: #8a939d }
+.box { stroke: #8a939d; fill: none } .box.accepted { fill: #d3f0d9 } .box.residual { fill: #fbd5d2 }
+.box.extra { fill: #e6d8f8 } .bar { fill: #d5d9de } .keep { fill: #3f9b5b } .short { fill: #d2564c }
+.rejected + text { text-decoration: line-through } .tick { stroke: #1c1e21; stroke-width: 2 }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6e8ea } .page { fill: #16181b } .soft { fill: #a0a8b0 } .tick { stroke: #fff }
+.box.accepted { fill: #1c4a2a } .box.residual { fill: #6a2621 } .box.extra { fill: #47306b } .bar { fill: #3a3f45 }
+}
+</style>"""
+WIDTH, LEFT = 130, 160  # of a column; of the names of the rows
+
+
+def text(x, y, content, kind=""):
+    return f'<text x="{x}" y="{y}" class="{kind}">{content}</text>'
+
+
+def svg(width, height, parts):
+    """A picture of the parts, which are elements of SVG."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
+        + STYLE + '\n<rect class="page" width="100%" height="100%"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )  # fmt: skip
+
+
+def typical_round(rounds):
+    """The first round that accepted two tokens or more and then rejected one, or else the longest text of a round."""
+    for r in rounds:
+        if r.origins.count("accepted") >= 2 and "residual" in r.origins:
+            return r
+    return max(rounds, key=lambda r: len(r.emitted), default=None)
+
+
+def picture(encoder, ids, r):
+    """The picture of a round.
+
+    Parameters
+    ----------
+    encoder : encoder.Encoder
+    ids : sequence of int
+        The text before the round.
+    r : show.rounds.Seen
+
+    Returns
+    -------
+    str
+    """
+    is_block = any(d.w is not None for d in r.drafted)
+    n_seen = sum(is_block or d.kept or d.coin is not None for d in r.drafted)  # those after a rejection are not seen
+    rows = [("p, of the draft", lambda d: number(d.p)), ("q, of the target", lambda d: number(d.q))]
+    rows += [("w", lambda d: number(d.w)), ("h", lambda d: number(d.keep))] if is_block else []
+    rows += [] if is_block else [("min(1, q / p)", lambda d: number(d.keep))]
+    rows += [("number drawn", lambda d: "–" if d.coin is None else number(d.coin))]
+    names = ["drafted", *(name for name, _ in rows), "is it below?", "emitted"]
+    before = shown(encoder.decode(ids[-14:]), {"\n": "⏎"})
+    parts = [text(10, 24, "text so far", "soft"), text(LEFT, 24, f"… {before}")]
+    parts += [text(10, 62 + 24 * i, name, "soft") for i, name in enumerate(names)]
+    below = 62 + 24 * (len(names) - 2)  # the row of bars; the emitted tokens are in the row after it
+    for i, d in enumerate(r.drafted):
+        x, seen, kept = LEFT + WIDTH * i, i < n_seen, i < r.origins.count("accepted")
+        parts.append(box(encoder, x, 62, d.token, "accepted" if kept else "rejected"))
+        if seen:
+            parts += [text(x, 86 + 24 * j, value(d)) for j, (_, value) in enumerate(rows)]
+            parts.append(f'<rect class="bar" x="{x}" y="{below - 11}" width="100" height="10"/>')
+            kind, width = "keep" if kept else "short", f"{100 * d.keep:.0f}"
+            parts.append(f'<rect class="{kind}" x="{x}" y="{below - 11}" width="{width}" height="10"/>')
+            if d.coin is not None:
+                tick = round(x + 100 * d.coin)
+                parts.append(f'<line class="tick" x1="{tick}" x2="{tick}" y1="{below - 15}" y2="{below + 3}"/>')
+        else:
+            parts.append(text(x, 86, "not looked at", "soft"))
+    for i, (token, origin) in enumerate(zip(r.emitted, r.origins)):
+        parts.append(box(encoder, LEFT + WIDTH * i, below + 24, token, origin))
+    if r.origins[-1] != "accepted":
+        why = (
+            f"a draw from max_fn({'w q' if is_block else 'q'} − p)"
+            if r.origins[-1] == "residual"
+            else "a draw from the target"
+        )
+        parts.append(text(LEFT + WIDTH * (len(r.emitted) - 1), below + 48, why, "soft"))
+    return svg(LEFT + WIDTH * (len(r.drafted) + 1) + 60, below + 60, parts)
+
+
+def box(encoder, x, y, token, kind):
+    """A token in a box."""
+    rect = f'<rect class="box {kind}" x="{x}" y="{y - 16}" width="{WIDTH - 8}" height="22" rx="4"/>'
+    return rect + text(x + 8, y, shown(encoder.decode([token]))[:14], "bold")

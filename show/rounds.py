@@ -1,0 +1,95 @@
+"""What happened in each round of speculative sampling, in a form that can be drawn."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from speculative import acceptance, block_probabilities, residual, verify_block
+
+TOP = 5  # how many of the most probable tokens are kept of a distribution
+
+
+class Drafted(NamedTuple):
+    """A drafted token, and what became of it."""
+
+    token: int
+    p: float  # the draft's probability of the token
+    q: float  # the target's
+    keep: float  # the probability to keep the token: min(1, q/p), or h of block verification
+    w: float | None  # block verification: the probability that this token and all before it are kept
+    coin: float | None  # the random number that was compared with `keep`, or None if this token needed no decision
+    kept: bool  # (if an earlier token ended the text, even a token that was kept is not in it)
+
+
+class Seen(NamedTuple):
+    """A round."""
+
+    first: int  # how many tokens had been decoded before this round
+    drafted: list  # of Drafted
+    origins: list  # of str, for each emitted token: "accepted", "residual" or "extra"
+    emitted: list  # of int
+    top: dict  # {name of a distribution: [(token, probability), ...]} at the position of the rejection, or empty
+
+
+def origins(r):
+    """Where each emitted token of a `speculative.Round` comes from.
+
+    "accepted" tokens were drafted. After a rejection, one token comes from the "residual". If all drafted tokens were
+    accepted, the target adds one "extra" token. (If eos ended the text, the round may end before that.)
+    """
+    last = "extra" if r.n_accepted == len(r.drafted) else "residual"
+    return ["accepted"] * r.n_accepted + [last] * (len(r.emitted) - r.n_accepted)
+
+
+class Recorder:
+    """Keeps the rounds of a run. To be used both as the `rng` of the run and as its `on_round`.
+
+    The coins that `verify` tosses are known to nobody but the rng. So the recorder stands between the two, and writes
+    down each number that the real rng returns. `verify` does not notice.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    verify : callable
+        `speculative.verify` or `speculative.verify_block`, to know which of the two rules the coins were tossed for.
+    """
+
+    def __init__(self, rng, verify):
+        self.rng, self.is_block = rng, verify is verify_block
+        self.coins, self.rounds = [], []  # of this round; so far
+
+    def random(self):
+        self.coins.append(self.rng.random())
+        return self.coins[-1]
+
+    def choice(self, n, p):
+        return self.rng.choice(n, p=p)
+
+    def __call__(self, r):
+        coins, self.coins = self.coins, []
+        k, w = len(r.drafted), None
+        if self.is_block:
+            w, keep = block_probabilities(r.drafted, r.p, r.q)
+            coins = dict(zip(range(k, 0, -1), coins))  # are all k tokens kept? If not, are k - 1?
+            n_kept = next((i for i, coin in coins.items() if coin < keep[i]), 0)
+        else:
+            keep = [1.0, *(acceptance(q[token], p[token]) for token, p, q in zip(r.drafted, r.p, r.q))]
+            coins = dict(enumerate(coins, start=1))  # one for each token from the left, up to a rejection
+            n_kept = sum(coin < keep[i] for i, coin in coins.items())
+        drafted = [
+            Drafted(int(token), r.p[i - 1, token], r.q[i - 1, token], keep[i], w and w[i], coins.get(i), i <= n_kept)
+            for i, token in enumerate(r.drafted, start=1)
+        ]
+        top = {}
+        if "residual" in origins(r):
+            p, q = r.p[n_kept], r.q[n_kept]
+            top = {"p": most_probable(p), "q": most_probable(q)}
+            top["residual"] = most_probable(residual(w[n_kept] * q if w else q, p))
+        first = self.rounds[-1].first + len(self.rounds[-1].emitted) if self.rounds else 0
+        self.rounds.append(Seen(first, drafted, origins(r), r.emitted.tolist(), top))
+
+
+def most_probable(row):
+    """The TOP most probable tokens of a row, [(token, probability), ...], without those that are impossible."""
+    order = np.argsort(-row, kind="stable")[:TOP]
+    return [(int(token), float(row[token])) for token in order if row[token] > 0]

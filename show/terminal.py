@@ -1,0 +1,66 @@
+"""Text on a terminal, piece by piece as it is decoded, and coloured by its origin."""
+
+import codecs
+import os
+import sys
+
+RESET = "\x1b[0m"
+COLOURS = {"accepted": "\x1b[32m", "residual": "\x1b[31;4m", "extra": "\x1b[35m"}  # green, red underlined, magenta
+LEGEND = {
+    "accepted": "drafted and accepted",
+    "residual": "from the residual, after a rejection",
+    "extra": "added by the target",
+}
+
+
+class Writer:
+    """Writes the text of tokens. Bytes are held back until they make up a whole character.
+
+    Parameters
+    ----------
+    encoder : encoder.Encoder
+    write : callable
+        Is given pieces of text.
+    coloured : bool
+    """
+
+    def __init__(self, encoder, write, coloured):
+        self.encoder, self.write, self.coloured = encoder, write, coloured
+        self.characters = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def add(self, ids, origins=None):
+        """Write tokens. Each has the colour of its origin, see `show.rounds.origins`."""
+        for token, origin in zip(ids, origins or [None] * len(ids)):
+            self.piece(self.characters.decode(self.encoder.bytes_of([token])), origin)
+
+    def close(self):
+        """Write what is still held back. It is not UTF-8, so it becomes U+FFFD."""
+        self.piece(self.characters.decode(b"", final=True), None)
+
+    def piece(self, text, origin):
+        if text:
+            self.write(COLOURS[origin] + text + RESET if self.coloured and origin else text)
+
+
+def legend():
+    return ", ".join(COLOURS[origin] + meaning + RESET for origin, meaning in LEGEND.items())
+
+
+def wants_colour(choice, out=sys.stdout, environment=os.environ):
+    """Whether to write colours: "always", "never", or for "auto" if out is a terminal that can show them.
+
+    The variable NO_COLOR (https://no-color.org) turns "auto" off.
+    """
+    if choice == "auto":
+        can = out.isatty() and environment.get("TERM") != "dumb" and not environment.get("NO_COLOR")
+        return can and (os.name != "nt" or enabled_on_windows())
+    return choice == "always"
+
+
+def enabled_on_windows():
+    """Ask the console of Windows 10 and later to understand escape sequences. False if it cannot."""
+    import ctypes
+
+    console, mode = ctypes.windll.kernel32, ctypes.c_ulong()
+    handle = console.GetStdHandle(-11)  # standard output
+    return bool(console.GetConsoleMode(handle, ctypes.byref(mode)) and console.SetConsoleMode(handle, mode.value | 4))

@@ -1,0 +1,209 @@
+"""The coloured text, the page and the picture of a run show exactly what happened in it."""
+
+import functools
+import io
+import re
+import xml.etree.ElementTree as xml
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import bundled, run
+
+from encoder import get_encoder
+from pair import Pair
+from show.figures import figures
+from show.page import page, shown
+from show.picture import picture, typical_round
+from show.rounds import Recorder, origins
+from show.terminal import COLOURS, RESET, Writer, wants_colour
+from speculative import verify, verify_block
+from utils import MODELS_DIR
+
+ENCODER = get_encoder("target", MODELS_DIR)
+PROMPT = ENCODER.encode("Once upon a time")
+
+
+@functools.cache
+def pair_at(temperature):
+    return Pair(bundled("draft"), bundled("target"), ENCODER, temperature=temperature)
+
+
+@functools.cache
+def decoded(K=4, N=40, rule=verify, temperature=1.0, seed=0, eos=None, **options):
+    """A plain run, a speculative run, the rounds as `Round`s, and what the recorder made of them."""
+    pair, rounds = pair_at(temperature), []
+    recorder = Recorder(np.random.default_rng(seed), rule)
+
+    def on_round(r):
+        rounds.append(r)
+        recorder(r)
+
+    plain = pair.decode(PROMPT, N, rng=np.random.default_rng(seed))
+    fast = pair.decode(PROMPT, N, K, recorder, verify=rule, on_round=on_round, eos=eos, **options)
+    return plain, fast, rounds, recorder.rounds
+
+
+def page_of(plain, fast, seen, prompt=PROMPT, settings="python main.py"):
+    found = figures(plain, fast, "draft", "target", 4, "fixed", 1.0)
+    return page(ENCODER, prompt, plain, fast, seen, found, settings)
+
+
+def parsed(html):
+    """The page as a tree; fails unless every tag is closed and every text escaped."""
+    html = re.sub(r"<(script|style)>.*?</\1>", "", html, flags=re.DOTALL)
+    return xml.fromstring(html.removeprefix("<!DOCTYPE html>"))
+
+
+def text_of(element):
+    return "".join(element.itertext())
+
+
+RUN = decoded(N=8)
+RUNS = [
+    dict(),
+    dict(rule=verify_block),
+    dict(temperature=0.0),
+    dict(K=16, rule=verify_block, schedule="heuristic"),
+    dict(schedule="target-confidence"),
+    dict(K=0),
+    dict(N=1),
+    dict(N=0),
+]
+
+
+@pytest.mark.parametrize("options", RUNS)
+def test_the_page_shows_every_token_and_every_round_once(options):
+    plain, fast, rounds, seen = decoded(**options)
+    tree = parsed(page_of(plain, fast, seen))
+    links = tree.findall(".//a[@data-round]")
+    assert "".join(text_of(a) for a in links) == ENCODER.decode(fast.ids[len(PROMPT) :])
+    assert [a.get("class") for a in links] == [origin for r in rounds for origin in origins(r)]
+    assert sum(a.get("class") == "accepted" for a in links) == fast.accepted.sum()
+    assert [a.get("data-round") for a in links] == [str(i) for i, r in enumerate(rounds, 1) for _ in r.emitted]
+    articles = tree.findall(".//article")
+    assert [a.get("id") for a in articles] == [f"round-{i}" for i in range(1, len(rounds) + 1)]
+    assert len(tree.findall(".//svg/g")) == len(rounds)
+    assert len(tree.findall(".//rect[@class='draft']")) == fast.drafted.sum()
+    for article, r in zip(articles, rounds):
+        drafted = article.findall(".//table/tr/td[1]") + article.findall(".//s")
+        assert [text_of(d) for d in drafted] == [
+            text_of(xml.fromstring(f"<a>{shown(ENCODER.decode([t]))}</a>")) for t in r.drafted
+        ]
+
+
+@pytest.mark.parametrize("rule", [verify, verify_block])
+def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
+    """From the coins alone: so the numbers shown are those that decided."""
+    _, _, rounds, seen = decoded(K=16, N=200, rule=rule)
+    assert {origin for r in seen for origin in r.origins} == {"accepted", "residual", "extra"}
+    for r, s in zip(rounds, seen):
+        assert sum(d.kept for d in s.drafted) == r.n_accepted and s.emitted == r.emitted.tolist()
+        assert bool(s.top) == ("residual" in s.origins)
+        for i, d in enumerate(s.drafted):
+            assert (d.p, d.q) == (r.p[i, d.token], r.q[i, d.token])
+        if s.top:
+            assert s.emitted[-1] in np.flatnonzero(r.q[r.n_accepted]) and len(s.top["q"]) == 5
+            assert s.top["residual"][0][1] > 0
+
+
+def test_recording_does_not_change_the_text():
+    plain = pair_at(1.0).decode(PROMPT, 40, 4, np.random.default_rng(0))
+    assert decoded()[1].ids.tolist() == plain.ids.tolist()
+
+
+def test_a_text_that_ends_within_a_round():
+    _, _, _, seen = decoded(temperature=0.0)
+    eos = next(r.emitted[0] for r in seen if r.origins.count("accepted") > 2)
+    plain, fast, _, seen = decoded(temperature=0.0, eos=eos)
+    assert fast.ids[-1] == eos and seen[-1].origins == ["accepted"]
+    assert "The text ends with this token." in page_of(plain, fast, seen)
+
+
+@pytest.mark.parametrize("rule", [verify, verify_block])
+def test_a_run_of_200_tokens_makes_less_than_1_MB(rule):
+    plain, fast, _, seen = decoded(K=16, N=200, rule=rule)
+    assert len(page_of(plain, fast, seen).encode()) < 1_000_000
+
+
+def test_nothing_on_the_page_comes_from_elsewhere():
+    html = page_of(RUN[0], RUN[1], RUN[3])
+    assert not re.search(r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html)
+    assert html.count("<script>") == html.count("<style>") == 1
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_prompt_is_shown_and_not_run(text):
+    prompt = text + "<script>alert(1)</script>&amp;"
+    html = page_of(RUN[0], RUN[1], RUN[3], ENCODER.encode(prompt), f"main.py --prompt {prompt}")
+    tree = parsed(html)
+    assert html.count("<script>") == 1
+    displayed = text_of(tree.find(".//span[@class='prompt']"))
+    assert displayed.endswith("<script>alert(1)</script>&amp;")
+    if text.isprintable():
+        assert displayed == prompt
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"])), cuts=st.lists(st.sampled_from(sorted(COLOURS))))
+def test_text_without_colour_is_the_text(text, cuts):
+    """Also where a token ends in the middle of a character: nothing is written until the character is whole."""
+    ids, pieces, coloured = ENCODER.encode(text), [], []
+    origins_of = [cuts[i % len(cuts)] if cuts else None for i in range(len(ids))]
+    for parts, colour in (pieces, False), (coloured, True):
+        writer = Writer(ENCODER, parts.append, colour)
+        for token, origin in zip(ids, origins_of):
+            writer.add([token], [origin])
+        writer.close()
+    assert "".join(pieces) == text and "\ufffd" not in set(pieces) - set(text)
+    for code in RESET, *COLOURS.values():
+        coloured = [piece.replace(code, "") for piece in coloured]
+    assert "".join(coloured) == text.replace(RESET, "")
+
+
+def test_bytes_that_are_no_character():
+    half, pieces = ENCODER.encode("é")[:1], []
+    writer = Writer(ENCODER, pieces.append, False)
+    writer.add(half)
+    assert ENCODER.bytes_of(half) == b"\xc3" and pieces == []
+    writer.close()
+    assert pieces == ["\ufffd"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_terminal", "environment", "coloured"),
+    [
+        ("auto", True, {}, True),
+        ("auto", False, {}, False),
+        ("auto", True, {"NO_COLOR": "1"}, False),
+        ("auto", True, {"NO_COLOR": ""}, True),
+        ("auto", True, {"TERM": "dumb"}, False),
+        ("always", False, {"NO_COLOR": "1", "TERM": "dumb"}, True),
+        ("never", True, {}, False),
+    ],
+)
+def test_when_there_is_colour(choice, is_terminal, environment, coloured):
+    out = io.StringIO()
+    out.isatty = lambda: is_terminal
+    assert wants_colour(choice, out, environment) == coloured
+
+
+@pytest.mark.parametrize("options", RUNS[:5])
+def test_a_picture_of_one_round(options):
+    _, fast, _, seen = decoded(**options)
+    r = typical_round(seen)
+    drawing = xml.fromstring(picture(ENCODER, fast.ids[: len(PROMPT) + r.first], r))
+    boxes = [e for e in drawing.iter() if e.get("class", "").startswith("box ")]
+    assert len(boxes) == len(r.drafted) + len(r.emitted)
+
+
+def test_trace_and_colour_on_the_command_line(tmp_path):
+    arguments = ("--n_tokens_to_generate", 12, "--temperature", 1)
+    plain = run(*arguments, cwd=tmp_path)
+    for name, head in ("t.html", "<!DOCTYPE html>"), ("t.svg", "<svg"):
+        result = run(*arguments, "--color", "always", "--trace", name, cwd=tmp_path)
+        assert result.returncode == 0 and (tmp_path / name).read_text(encoding="utf-8").startswith(head)
+        assert COLOURS["accepted"] in result.stdout and "drafted and accepted" in result.stdout
+        for code in RESET, *COLOURS.values():
+            result.stdout = result.stdout.replace(code, "")
+        assert result.stdout.split("Text = ")[2].split("\n\n")[0] == plain.stdout.split("Text = ")[2].split("\n\n")[0]
