@@ -1,8 +1,8 @@
-"""What can guess the next tokens: the draft network, n-grams, prompt lookup, or the target's own first layers.
+"""Drafts that need no checkpoint of their own: n-grams, prompt lookup, and the target's own first layers.
 
-The output has the target's distribution whatever the draft is. How often the draft is right only decides how much
-time is saved. Every draft that `make_draft` makes is of the same kind as gpt2.GPT2: a network, which is called with
-ids and returns logits, and which can `forget`.
+Any draft is safe, because the output always has the target's distribution. A better guess only saves more time.
+
+The drafts of `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
 """
 
 import numpy as np
@@ -16,17 +16,23 @@ DRAFTS = ("model", *ORDERS, "online", "lookup", "early-exit:L")
 
 
 class Lookup:
-    """Prompt lookup (Saxena 2023): what came next, the last time that the last 3 tokens (or 2, or 1) were there?
+    """Prompt lookup (Saxena 2023): find the last tokens of the text earlier in the text, and repeat what followed.
 
-    A proposal without chance is a row with a single 1, and it is lossless like any other. A model must give a row even
-    if nothing is found. Then the row is uniform, so that it can be told from the others.
+    It looks for the last `longest` tokens first, then for fewer, and takes the latest match. The row has a single 1, at
+    the token that followed the match. Without a match the row is uniform, because a model must always return a row.
+
+    Parameters
+    ----------
+    n_vocab : int
+    longest : int
+        The number of tokens that a match has at most.
     """
 
     def __init__(self, n_vocab, longest=3):
         self.n_vocab, self.longest = n_vocab, longest
 
     def row(self, ids):
-        places = np.flatnonzero(ids[:-1] == ids[-1])  # where the last token was before
+        places = np.flatnonzero(ids[:-1] == ids[-1])  # earlier positions of the last token
         if len(places) == 0:
             return np.full(self.n_vocab, 1 / self.n_vocab)
         for back in range(1, self.longest):
@@ -41,40 +47,41 @@ class Lookup:
 
 
 class AsNetwork:
-    """A network whose logits are the logarithms of a model's rows, so that a temperature can be applied to them.
+    """A network made from a model. Its logits are the logarithms of the rows, so that `sampler` can use it.
 
     Parameters
     ----------
     model : callable
     sure : float
-        Drafting stops after a token that the model gave a probability below this. It is 1 for `Lookup`, which has
-        nothing more to say once it has found nothing.
+        Drafting stops after a token with a probability below this. For `Lookup` it is 1, so drafting stops where
+        `Lookup` found no match.
     """
 
     def __init__(self, model, sure=0.0):
         self.model, self.sure = model, sure
 
     def __call__(self, ids, n_rows=1):
-        with np.errstate(divide="ignore"):  # log(0) is -inf, which becomes 0 again
+        with np.errstate(divide="ignore"):  # log(0) is -inf, which `sampler` turns back into 0
             return np.log(self.model(ids, n_rows))  # [n_rows, n_vocab]
 
     def forget(self):
-        """There is nothing to forget: what `Online` keeps is taken back when the ids change."""
+        """Does nothing: `Online` corrects its counts itself when the ids change, and other models keep nothing."""
 
 
 def make_draft(name, target, encoder, tables, corpus=None):
-    """A draft that needs no checkpoint of its own.
+    """Make a draft for a target.
 
     Parameters
     ----------
     name : str
-        "unigram", "bigram", "ngram" (of order 3), "online", "lookup", or "early-exit:L" with a number for L.
+        "unigram", "bigram" or "ngram" for n-grams of order 1, 2 or 3. "online" or "lookup" for a draft that learns from
+        the text so far. "early-exit:L" for the first L layers of the target.
     target : gpt2.GPT2
     encoder : encoder.Encoder
     tables : str
-        The file with the n-grams that come with the bundled models.
+        The file with the n-grams of the bundled models.
     corpus : str, optional
-        A text file to fit unigram, bigram or ngram on, instead of taking them from tables.
+        A text file to count the n-grams in, instead of reading them from tables.
 
     Returns
     -------
@@ -83,7 +90,7 @@ def make_draft(name, target, encoder, tables, corpus=None):
     Raises
     ------
     UserError or OSError
-        If the corpus or the tables cannot be used, or if the target has fewer layers.
+        If the corpus or the tables cannot be used, or if the target has fewer than L layers.
     """
     n_vocab = target.n_vocab
     if name.startswith("early-exit:"):
@@ -96,19 +103,19 @@ def make_draft(name, target, encoder, tables, corpus=None):
         return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
     table = NGram.load(tables, ORDERS[name])
     if table.n_vocab != n_vocab:
-        raise UserError(f"the bundled n-grams are for the bundled models only; for {name}, give a --draft_corpus FILE")
+        raise UserError(f"the bundled n-grams fit the bundled models only; for {name}, give a --draft_corpus FILE")
     return AsNetwork(table)
 
 
 def read_texts(path):
-    """The texts of a file in UTF-8, in which lines that say <|endoftext|> stand between them."""
+    """Read a UTF-8 file and split it into texts, where it has a line <|endoftext|>."""
     try:
         with open(path, encoding="utf-8") as f:
             return [text.strip("\n") for text in f.read().split(EOT)]
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not a text in UTF-8: {error}") from None
+        raise UserError(f"{path} is not a text in UTF-8, so convert it first: {error}") from None
 
 
 def ids_of(texts, encoder):
-    """The ids of several texts, each followed by <|endoftext|>."""
+    """Encode several texts into one list of ids, with <|endoftext|> after each text."""
     return [id for text in texts for id in [*encoder.encode(text), encoder.ids[EOT]]]
