@@ -1,7 +1,8 @@
-"""Drafts that only count: n-grams of a text, fitted beforehand (`NGram`) or on the text so far (`Online`).
+"""Models that count n-grams, which are sequences of n tokens. `NGram` counts in a given text, `Online` in its own ids.
 
-Both are models as in speculative.py. After a context that was seen before, the next token is predicted from how often
-each token followed. A context that is too long to have been seen is shortened, token by token.
+The *context* is the last few tokens of the ids. A model of order 3 looks at contexts of 0, 1 and 2 tokens. The more
+often a token followed the context in the text, the more probable it is. Long contexts predict better but are rare, so
+`blend` combines the counts after contexts of all lengths.
 """
 
 import zipfile
@@ -12,14 +13,25 @@ import numpy as np
 from errors import UserError
 from gpt2 import common_prefix
 
-DISCOUNT = 0.75  # taken from each count and given to the tokens that were not seen: see `blend`
+DISCOUNT = 0.75  # taken off each count, see `blend`
 
 
 def blend(p, tokens, counts):
-    """The distribution after a context, given p [n_vocab], the distribution after the same context one token shorter.
+    """Refine the row p with the counts of a longer context: interpolated absolute discounting (Ney et al. 1994).
 
-    Interpolated absolute discounting (Ney, Essen and Kneser 1994): each token was seen counts times after the context.
-    DISCOUNT is taken off each count, and what was taken off is distributed like p.
+    DISCOUNT is taken off each count, and the probability that this frees is distributed like p. So a token that never
+    followed the longer context keeps some probability.
+
+    Parameters
+    ----------
+    p : float64 [n_vocab]
+        The row after the context without its first token.
+    tokens, counts : int [m]
+        The tokens that followed the context, and how often each of them did.
+
+    Returns
+    -------
+    float64 [n_vocab], the row after the context
     """
     total = counts.sum()
     p = p * (DISCOUNT * len(counts) / total)
@@ -28,7 +40,7 @@ def blend(p, tokens, counts):
 
 
 def each_row(row):
-    """A method `row(ids)`, which gives the distribution after ids, as a model's `(ids, n_rows=1) -> probs`."""
+    """Turn a method `row(self, ids)`, which returns the row after ids, into a method with the signature of a model."""
 
     def model(self, ids, n_rows=1):
         ids = np.asarray(ids)
@@ -38,15 +50,15 @@ def each_row(row):
 
 
 class NGram:
-    """The next token given up to order - 1 tokens before it. A model.
+    """A model that predicts from the n-gram counts of a fixed text. Use `ngram` or `NGram.load` to make one.
 
     Parameters
     ----------
     n_vocab : int
     tables : list of (int64 [m], int [m])
         For n = 1 ... order: the n-grams that occur, in ascending order, and how often each occurs. An n-gram is stored
-        as one number, whose digits to the base n_vocab are its ids. So n-grams that begin alike are neighbours, and a
-        bisection finds them.
+        as one number, whose digits in base n_vocab are its ids. So all n-grams that begin with the same context are
+        neighbours, and a binary search finds them.
     """
 
     def __init__(self, n_vocab, tables):
@@ -59,14 +71,14 @@ class NGram:
             first = as_number(ids[len(ids) - n + 1 :], self.n_vocab) * self.n_vocab  # the context, followed by token 0
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])
             if begin == end:
-                break  # longer contexts cannot have been seen either
+                break  # longer contexts do not occur either
             p = blend(p, grams[begin:end] - first, counts[begin:end])
         return p
 
     __call__ = each_row(row)
 
     def save(self, path):
-        """Write the tables as a .npz. Of the ascending n-grams only the steps are stored, which compress well."""
+        """Write a .npz with the differences between neighbouring n-grams, which compress better than the n-grams."""
         arrays = {f"steps_{n}": np.diff(grams, prepend=0) for n, (grams, _) in enumerate(self.tables, start=1)}
         arrays |= {f"counts_{n}": counts for n, (_, counts) in enumerate(self.tables, start=1)}
         small = {name: array.astype(np.min_scalar_type(array.max(initial=0))) for name, array in arrays.items()}
@@ -74,7 +86,7 @@ class NGram:
 
     @classmethod
     def load(cls, path, order):
-        """The n-grams up to this order, from a file by `save`. UserError if it is damaged or has only shorter ones."""
+        """Read a file by `save`, up to this order. UserError if the file is damaged or has no n-grams of this order."""
         try:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as f:
                 n_vocab = int(f["n_vocab"])
@@ -82,37 +94,41 @@ class NGram:
                 counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
             return cls(n_vocab, list(zip(grams, counts, strict=True)))
         except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError) as error:
-            raise UserError(f"{path} is damaged, or has no {order}-grams: {error}") from None
+            raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
 
 
 def ngram(ids, n_vocab, order, least=1):
-    """An `NGram` fitted on a text.
+    """Count the n-grams of a text.
 
     Parameters
     ----------
-    ids : int [n], at least one
+    ids : int [n]
+        The text, at least one token.
     n_vocab : int
     order : int
-        1 for unigram, 2 for bigram, ...
+        The largest n to count, at least 1.
     least : int
-        N-grams of two tokens and more that occur less often than this are left out. The table is smaller, and little
-        is lost.
+        Leave out n-grams that occur less often than this, which makes the tables smaller. Single tokens are all kept.
+
+    Returns
+    -------
+    NGram
 
     Raises
     ------
     UserError
-        If there are no ids, if an id is not in the vocabulary, or if an n-gram does not fit in 63 bits.
+        If there are no ids, if an id is outside the vocabulary, or if n_vocab ** order does not fit in 63 bits.
     """
     ids = np.asarray(ids, dtype=np.int64)
     if len(ids) == 0:
-        raise UserError("n-grams need a text to count in, and this one is empty")
+        raise UserError("the text to count n-grams in is empty; give at least one token")
     if ids.min() < 0 or ids.max() >= n_vocab:
-        raise UserError(f"ids from {ids.min()} to {ids.max()}: the vocabulary goes from 0 to {n_vocab - 1}")
+        raise UserError(f"the text has ids from {ids.min()} to {ids.max()}; they must be from 0 to {n_vocab - 1}")
     if not 1 <= order <= np.log(2.0**63) / np.log(max(n_vocab, 2)):
-        raise UserError(f"order = {order}: 1 or more is needed, and {n_vocab} ** order must fit in 63 bits")
+        raise UserError(f"order = {order}, but it must be 1 or more, and {n_vocab} ** order must fit in 63 bits")
     tables, grams = [], np.zeros(len(ids), dtype=np.int64)
     for n in range(1, order + 1):
-        before = grams[: len(ids) - n + 1]  # the (n-1)-grams that another token follows
+        before = grams[: len(ids) - n + 1]  # all (n-1)-grams except the last, which no token follows
         grams = before * n_vocab + ids[n - 1 :]  # [len(ids)-n+1]
         found, counts = np.unique(grams, return_counts=True)
         kept = counts >= (least if n > 1 else 1)
@@ -121,7 +137,7 @@ def ngram(ids, n_vocab, order, least=1):
 
 
 def as_number(ids, n_vocab):
-    """The number whose digits to the base n_vocab are ids."""
+    """The number whose digits in base n_vocab are ids."""
     number = 0
     for token in ids:
         number = number * n_vocab + int(token)
@@ -129,10 +145,10 @@ def as_number(ids, n_vocab):
 
 
 class Online:
-    """An n-gram model fitted on the very ids that it is called with: it learns the prompt, and the text as it grows.
+    """A model that counts n-grams in the ids that it is called with, so it learns from the prompt and the growing text.
 
-    A pure function of these ids. It keeps the counts from the last call. Where the ids are different now, it takes
-    back what it had counted.
+    The rows depend on these ids alone. To save time, it keeps the counts from the last call and only changes them for
+    the ids that differ.
     """
 
     def __init__(self, n_vocab, order=3):
@@ -158,7 +174,7 @@ class Online:
     __call__ = each_row(row)
 
     def count(self, ids, i, change):
-        """Add change, 1 or -1, to the counts of ids[i] after each of its contexts."""
+        """Add change (1 or -1) to the count of the token ids[i] after each of its contexts."""
         token = int(ids[i])
         for context in self.contexts(ids, i):
             nexts = self.counts.setdefault(context, {})
@@ -169,6 +185,6 @@ class Online:
                 del self.counts[context]
 
     def contexts(self, ids, i):
-        """The 0, 1, ... order - 1 ids before position i, as tuples. There are fewer where the text begins."""
+        """The last 0, 1, ... order - 1 ids before position i, as tuples. A context cannot begin before the text."""
         before = tuple(ids[max(0, i - self.order + 1) : i].tolist())
         return [before[len(before) - n :] for n in range(len(before) + 1)]
