@@ -1,26 +1,26 @@
 """How many tokens to draft next: the schedule and the stop that `speculative_sampling` takes.
 
-A *schedule* decides on k before a round. It may look at anything that is over: emitted tokens, rejected tokens, rows,
-even the time that passed. That is exact because a round is exact for every k: given all that came before the round,
-what it adds to the text has the target's distribution.
+A *schedule* chooses k, the number of tokens to draft, before a round. It may use everything that happened in earlier
+rounds: emitted tokens, rejected tokens, rows, even how long they took. The output keeps the target's distribution,
+because each round adds tokens with this distribution for every k.
 
 A *stop* ends the drafting of a round early. It may look at the token that was just drafted, because that token is
-verified all the same. The tokens that are left out were never drawn, so nothing can be wrong with them.
+verified in any case. The tokens after it are never drawn, so stopping cannot favour any of them.
 
-What must not be done is to look at a drafted token and then to withdraw it. The tokens that remain would no longer be
-draws from p, and the rule that accepts them relies on p.
+One thing is forbidden: to look at a drafted token and then withdraw it. The tokens that remain would no longer be draws
+from p, but `verify` accepts them as if they were.
 """
 
 import theory
 from sampling import logits_to_probs
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-OPENING = 3  # rounds of `adaptive` before it judges
-EVERY = 16  # rounds after which it tries a K that does not seem best
+OPENING = 3  # the number of rounds in which `adaptive` only measures
+EVERY = 16  # in each 16th round, `adaptive` drafts one token more than seems best
 
 
 def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=None, sure=0.0):
-    """The schedule and the stop for a name.
+    """Make the schedule and the stop that belong to a name.
 
     Parameters
     ----------
@@ -29,13 +29,13 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     K : int
         How many tokens to draft per round, at most.
     costs : callable
-        For `adaptive`.
+        As in `adaptive`.
     threshold : float, optional
-        For `target_confidence` (0.5 without it) and `draft_confidence` (0.4 without it).
+        For `target_confidence` (default 0.5) and `draft_confidence` (default 0.4).
     draft_rows, target_rows : callable, optional
-        The rows for `draft_confidence` and `target_confidence`.
+        The argument rows of `draft_confidence` and `target_confidence`.
     sure : float
-        Stop after a token that the draft gave less probability than this, whatever the schedule is.
+        If this is above 0, then with every name, drafting stops after a token whose probability is below this.
 
     Returns
     -------
@@ -53,10 +53,10 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
 
 
 def target_confidence(K, threshold=0.5, rows=None):
-    """A schedule: draft K tokens while the target is sure of what it says, and otherwise let it take a plain step.
+    """A schedule: draft K tokens if the target is sure of the last token, and none otherwise.
 
-    The target is sure if the token that was emitted last had at least this probability in the target's row. Before the
-    first round there is no such token, and the first round is a plain step.
+    The target is sure if its row gave the token that was emitted last at least the probability `threshold`. The first
+    round drafts nothing, because no token was emitted before it.
 
     Parameters
     ----------
@@ -64,14 +64,14 @@ def target_confidence(K, threshold=0.5, rows=None):
     threshold : float
         0 always drafts, except in the first round. A threshold above 1 never drafts.
     rows : callable, optional
-        `rows() -> [n_rows, n_vocab]` of the target's last call, to be used instead of the rows that were sampled from.
-        At temperature 0 those would always be sure. See `Overheard`.
+        `rows() -> [n_rows, n_vocab]`, to be used instead of the rows that the target sampled from. Temperature 0 needs
+        this, because there every sampled token has probability 1. See `Overheard.rows`.
     """
 
     def schedule(last):
         if last is None:
             return 0
-        i = len(last.emitted) - 1  # the row that the last token comes from
+        i = len(last.emitted) - 1  # the target's row at the last token
         q = last.q if rows is None else rows()
         return K if q[i, last.emitted[i]] >= threshold else 0
 
@@ -79,9 +79,9 @@ def target_confidence(K, threshold=0.5, rows=None):
 
 
 def draft_confidence(threshold=0.4, rows=None):
-    """A stop: draft no further after a token that the draft gave less than this probability.
+    """A stop: end the drafting after a token whose probability in the draft's row is below the threshold.
 
-    0.4 is the default of Hugging Face's Transformers. rows is like that of `target_confidence`, for the draft.
+    0.4 is the default of Hugging Face's Transformers. rows is as in `target_confidence`, but for the draft.
     """
 
     def stop(p, token):
@@ -91,7 +91,7 @@ def draft_confidence(threshold=0.4, rows=None):
 
 
 class Overheard:
-    """A network that passes on another's logits, and keeps the last ones to show how sure the other network was."""
+    """A network that calls another network and keeps the logits of the last call, from which `rows` is computed."""
 
     def __init__(self, network):
         self.network = network
@@ -101,14 +101,14 @@ class Overheard:
         return self.logits
 
     def rows(self):
-        """The rows of the last call at temperature 1, [n_rows, n_vocab]."""
+        """The rows of the last call at temperature 1, whatever the temperature of the model is. [n_rows, n_vocab]"""
         return logits_to_probs(self.logits)
 
 
 def heuristic(K):
-    """A schedule: two tokens more after a round in which all were accepted, one fewer after any other round.
+    """A schedule: two tokens more after a round that accepted all drafted tokens, one fewer after any other round.
 
-    It begins with K, and goes neither above K nor below 1. This is the schedule that Transformers calls "heuristic".
+    It begins with K and stays between 1 and K. Hugging Face's Transformers calls this schedule "heuristic".
     """
     k = K
 
@@ -126,20 +126,19 @@ def heuristic(K):
 
 
 def adaptive(K, costs, memory=32):
-    """A schedule: the K that theory.py finds best, for the alpha and the costs seen so far.
+    """A schedule: draft the number of tokens that `theory.optimal_K` finds best for the measured alpha and costs.
 
-    Leviathan et al. 2023 suggest this as future work, in section 3.5. alpha is estimated by an average of
-    beta = sum min(p, q), which is known at every verified position. That tells more than the single bit whether the
-    token was accepted.
+    Leviathan et al. 2023 suggest this as future work in section 3.5. alpha is the average of beta = sum min(p, q) over
+    the verified positions. beta says more than whether the token was accepted, so the average settles sooner.
 
     Parameters
     ----------
     K : int
-        At most this many.
+        How many tokens to draft, at most.
     costs : callable
-        `costs(K) -> c, v` as `theory.optimal_K` takes them.
+        `costs(K) -> c, v`, the arguments of `theory.optimal_K`.
     memory : int
-        The average is over the verified positions so far. When there are more than this, older ones fade.
+        The average is over about this many positions. The weight of older positions fades.
     """
     alpha, n_seen, n_rounds = 0.0, 0, 0
 
@@ -152,10 +151,10 @@ def adaptive(K, costs, memory=32):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        if n_rounds <= OPENING:  # the first round reads the prompt, so it shows no costs; then 0 and K are timed
+        if n_rounds <= OPENING:  # round 1 reads the prompt, so its time says little; 2 and 3 time K and 0
             return K if n_rounds == 2 else 0
         k = int(theory.optimal_K(alpha, *costs(K), K_max=K))
-        # Now and then one more than the best. Otherwise k = 0 would be for ever, because alpha is only seen for k > 0.
+        # alpha is only measured if k > 0. So without one more token now and then, k would stay 0 forever.
         return min(K, k + (n_rounds % EVERY == 0))
 
     return schedule
