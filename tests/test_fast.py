@@ -1,4 +1,4 @@
-"""The product, the threads and the attention of fast/, with each kernel that this machine has."""
+"""The matrix product, the attention and the threads of fast/, with each kernel that this machine has."""
 
 import gc
 import os
@@ -27,11 +27,18 @@ N_CORES = threads.n_cores.__wrapped__  # without its cache
 
 @pytest.fixture(autouse=True, params=KERNELS, ids=["one row at a time", "six rows at a time"][: len(KERNELS)])
 def kernel(request, monkeypatch):
-    """Each test runs with each kernel, and with products so small as here shared between two threads."""
+    """Run each test with each kernel, and let two threads share even the small products of the tests."""
     monkeypatch.setattr(product, "rows_per_product", lambda: request.param)
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "HEAD_START", 0)
     monkeypatch.setattr(threads, "WORTH_WAKING", 0)
+
+
+def micro_logits():
+    return stored_gpt2(MICRO)(np.arange(20), 20).tobytes()
+
+
+# ---- Product and attention ----
 
 
 @given(
@@ -45,30 +52,25 @@ def test_linear_is_a_matrix_product(n, n_in, n_out):
     assert np.abs(linear(x, **lay_out({"w": w, "b": b})) - (x.astype(float) @ w + b)).max() < 1e-3
 
 
-def test_rows_are_independent():
-    assert rows_are_independent()
-
-
 def test_rows_that_depend_on_each_other_are_noticed(monkeypatch):
+    assert rows_are_independent()
     monkeypatch.setattr(product, "linear", lambda x, w, b: x.mean(axis=0, keepdims=True) + x)
     assert not rows_are_independent()
 
 
 def test_all_matrices_are_views_of_one_array():
-    """It is large enough for huge pages, and most of the matrices alone are not."""
+    """One array is large enough for huge pages, and most matrices alone are not."""
     layers = lay_out([{"w": np.ones((9, 9))}, {"inner": {"w": np.ones((70, 200)), "b": np.ones(200)}}])
     w, v = layers[0]["w"], layers[1]["inner"]["w"]
     assert w.base is v.base is not None and w.dtype == v.dtype == layers[1]["inner"]["b"].dtype == np.float32
 
 
 @given(
-    lengths=st.lists(st.integers(1, 70), min_size=1, max_size=5),
-    n_head=st.integers(1, 3),
-    d=st.sampled_from([1, 8, 33, 64]),
-    seed=st.integers(0, 99),
-)
+    lengths=st.lists(st.integers(1, 70), min_size=1, max_size=5), n_head=st.integers(1, 3),
+    d=st.sampled_from([1, 8, 33, 64]), seed=st.integers(0, 99),
+)  # fmt: skip
 def test_attention_is_its_definition(lengths, n_head, d, seed):
-    """Positions are added in steps of these lengths, after others that are overwritten."""
+    """Positions are added in steps of these lengths, over older keys and values that must not matter."""
     rng, n = np.random.default_rng(seed), sum(lengths)
     q, k, v = rng.standard_normal((3, n_head, n, d), dtype=np.float32)
     past = KeysAndValues(n, n_head, d)
@@ -88,7 +90,7 @@ def test_attention_is_its_definition(lengths, n_head, d, seed):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_eight_threads_decode_what_one_does(request, shared):
+def test_eight_threads_decode_the_same_as_one(request, shared):
     usual = sys.getswitchinterval()
     request.addfinalizer(lambda: sys.setswitchinterval(usual))
     sys.setswitchinterval(1e-6)
@@ -106,7 +108,7 @@ def test_eight_threads_decode_what_one_does(request, shared):
 
 
 @given(n=st.integers(1, 50), n_bytes=st.integers(1, 40), cores=st.integers(1, 64))
-def test_work_in_parallel_is_all_done_and_done_once(n, n_bytes, cores):
+def test_in_parallel_does_all_work_once(n, n_bytes, cores):
     slices = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "n_cores", lambda: cores)
@@ -114,27 +116,24 @@ def test_work_in_parallel_is_all_done_and_done_once(n, n_bytes, cores):
         patch.setattr(threads, "WORTH_WAKING", 100)
         threads.in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
-    assert all(range(n)[some] for some in slices)  # no task is empty
+    assert all(range(n)[some] for some in slices)  # no slice is empty
     assert len(slices) == (max(min(cores, n - 40 // n_bytes), 1) if n * n_bytes >= 100 else 1)
 
 
-def test_limits_on_the_number_of_cores(monkeypatch):
-    n_cores = N_CORES
+@pytest.mark.parametrize(
+    ("quota", "variables", "n_cores"),
+    [("max", {}, 8), ("max", {"OMP_NUM_THREADS": "3"}, 3), ("max", {"OPENBLAS_NUM_THREADS": "1"}, 1),
+     ("max", {"OMP_NUM_THREADS": ""}, 8), ("250000", {}, 3)],
+)  # fmt: skip
+def test_limits_on_the_number_of_cores(monkeypatch, quota, variables, n_cores):
     monkeypatch.setattr(threads.os, "sched_getaffinity", lambda pid: range(64), raising=False)
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(threads.Path, "read_text", lambda path: "max 100000\n")
-    assert n_cores() == threads.MAX_CORES == 8
-    for name, limit in ("OMP_NUM_THREADS", "3"), ("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", ""):
-        with monkeypatch.context() as patch:
-            patch.setenv(name, limit)
-            assert n_cores() == int(limit or 8)
-    monkeypatch.setattr(threads.Path, "read_text", lambda path: "250000 100000\n")
-    assert n_cores() == 3
+    monkeypatch.setattr(threads.os, "environ", variables)
+    monkeypatch.setattr(threads.Path, "read_text", lambda path: f"{quota} 100000\n")
+    assert N_CORES() == n_cores
 
 
 def test_an_error_in_a_helping_thread_reaches_the_caller():
-    """It must not end the thread, because the next call would wait for ever."""
+    """The error must not end the thread, because the next call would wait for the thread forever."""
 
     def function(some):
         if some.start:
@@ -145,18 +144,18 @@ def test_an_error_in_a_helping_thread_reaches_the_caller():
             threads.in_parallel(function, 2, 1)
 
 
-def test_helping_threads_keep_nothing():
-    """A model that is deleted would stay in memory until another model is called."""
+def test_helping_threads_keep_no_weights():
+    """Otherwise a deleted model would stay in memory until another model is called."""
     weights = np.zeros(9)
-    gone = weakref.ref(weights)
+    weak = weakref.ref(weights)
     threads.in_parallel(lambda some, w=weights: None, 2, 1)
     del weights
-    for _ in range(100):  # the helper may still be about to drop it
+    for _ in range(100):  # the helper may be slow to release it
         gc.collect()
-        if gone() is None:
-            return
+        if weak() is None:
+            break
         time.sleep(0.02)
-    assert gone() is None
+    assert weak() is None
 
 
 def test_import_starts_no_thread():
@@ -164,17 +163,20 @@ def test_import_starts_no_thread():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
+def test_one_core_needs_no_thread(monkeypatch):
+    expected, n_threads = micro_logits(), threading.active_count()
+    monkeypatch.setattr(threads, "n_cores", lambda: 1)
+    assert micro_logits() == expected and threading.active_count() == n_threads
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_has_threads_of_its_own():
-    micro = stored_gpt2(MICRO)
-    ids = np.arange(20)
-    expected = micro(ids, 20)
+def test_a_forked_process_starts_its_own_threads():
+    expected = micro_logits()
     pid = os.fork()
     if pid == 0:
         try:
-            micro.forget()
-            os._exit(0 if np.array_equal(micro(ids, 20), expected) else 1)
+            os._exit(micro_logits() != expected)
         finally:
             os._exit(2)
     for _ in range(1000):
@@ -185,12 +187,3 @@ def test_a_forked_process_has_threads_of_its_own():
     else:
         os.kill(pid, signal.SIGKILL)
     assert done and status == 0
-
-
-def test_one_core_is_enough(monkeypatch):
-    micro = stored_gpt2(MICRO)
-    expected = micro(np.arange(20), 3)
-    monkeypatch.setattr(threads, "n_cores", lambda: 1)
-    micro.forget()
-    n_threads = threading.active_count()
-    assert np.array_equal(micro(np.arange(20), 3), expected) and threading.active_count() == n_threads
