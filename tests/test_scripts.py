@@ -1,14 +1,13 @@
-"""The scripts of benchmarks/ and tools/ explain themselves, with the project's own packages alone."""
+"""The scripts of benchmarks/ and tools/ print their help, and the quick benchmark runs, without extra packages."""
 
 import pytest
 from support import ROOT, run
 
-SCRIPTS = sorted(
+SCRIPTS = [
     str(path.relative_to(ROOT))
-    for folder in ("benchmarks", "tools")
-    for path in (ROOT / folder).glob("*.py")
+    for path in sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tools/*.py")])
     if "__main__" in path.read_text(encoding="utf-8")
-)
+]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -18,8 +17,7 @@ def test_help(script):
     assert f"python {script}" in result.stdout
 
 
-def test_a_small_run_of_each_benchmark_that_needs_nothing_else(tmp_path):
-    for args in (["benchmarks/decode.py", ROOT / "models/draft", ROOT / "models/target", "--N", 12, "--K", 2],):
-        script, *options = args
-        result = run(*options, "--repetitions", 1, script=script)
-        assert result.returncode == 0 and "| 2 | " in result.stdout, result.stderr
+def test_a_small_run_of_the_decoding_benchmark():
+    models = ROOT / "models/draft", ROOT / "models/target"
+    result = run(*models, "--N", 12, "--K", 2, "--repetitions", 1, script="benchmarks/decode.py")
+    assert result.returncode == 0 and "| 2 | " in result.stdout, result.stderr
