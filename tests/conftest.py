@@ -1,4 +1,4 @@
-"""Hypothesis profiles: "ci" draws the same examples every time, --hypothesis-profile=thorough more and new ones."""
+"""Hypothesis profiles: "ci", the default, always draws the same examples. "thorough" draws more and new examples."""
 
 from hypothesis import settings
 
@@ -11,4 +11,4 @@ settings.load_profile("ci")
 
 def pytest_report_header(config):
     rows, same = fast.rows_per_product(), fast.rows_are_independent()
-    return f"matrix kernel: {rows} row(s) at a time; identical bits however rows are grouped: {same}"
+    return f"matrix kernel: {rows} row(s) at a time; a row has the same bits whatever rows are computed with it: {same}"

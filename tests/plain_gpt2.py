@@ -1,6 +1,6 @@
-"""What GPT-2 computes, without a cache and without anything that makes it fast: picoGPT's forward pass.
+"""GPT-2's forward pass by its definition, after picoGPT, without a cache or any tricks for speed.
 
-This is the definition that gpt2.py is compared with, and the "naive" row of benchmarks/peers.py.
+The tests compare gpt2.py with it. In benchmarks/peers.py it is the row "naive".
 """
 
 import numpy as np
