@@ -1,4 +1,4 @@
-"""The corpus that the bundled models and tables are fitted on, in two parts that share no tale."""
+"""Split the corpus of the bundled models into a training part and a held-out part, which share no tale."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from drafts import read_texts
 
 
 def split_tales(path):
-    """The tales of a text file -> those to train on, and those held out. The latter are the last tenth of the text."""
+    """Read a text file -> training tales, held-out tales. The held-out tales are the last tenth of the text."""
     tales = read_texts(path)
     ends = np.cumsum([len(tale) for tale in tales])
     n_train = int(np.searchsorted(ends, 0.9 * ends[-1]))
