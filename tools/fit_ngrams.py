@@ -1,4 +1,4 @@
-"""Fit the n-gram tables that ship as models/ngrams.npz, on the text that the bundled pair was trained on.
+"""Count the n-grams of models/ngrams.npz in the text that the bundled pair was trained on.
 
 python tools/fit_ngrams.py fairy-tales.txt
 """
@@ -17,10 +17,12 @@ from utils import MODELS_DIR
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", help="a text file, with <|endoftext|> alone on a line between tales")
-    parser.add_argument("--models_dir", default=MODELS_DIR, help="where target/ is, whose vocabulary is used")
-    parser.add_argument("--out", default=os.path.join(MODELS_DIR, "ngrams.npz"))
-    parser.add_argument("--order", type=int, default=3)
-    parser.add_argument("--least", type=int, default=2, help="leave out n-grams of 2 tokens and more that are rarer")
+    parser.add_argument("--models_dir", default=MODELS_DIR, help="the directory of target/, which has the vocabulary")
+    parser.add_argument("--out", default=os.path.join(MODELS_DIR, "ngrams.npz"), help="the file to write")
+    parser.add_argument("--order", type=int, default=3, help="the largest n (%(default)s)")
+    parser.add_argument(
+        "--least", type=int, default=2, help="leave out rarer n-grams, but no single token (%(default)s)"
+    )
     args = parser.parse_args()
 
     encoder = get_encoder("target", args.models_dir)
