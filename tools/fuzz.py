@@ -1,12 +1,14 @@
-"""Look for a damaged model directory for which loading raises anything but its own two errors, guided by coverage.
+"""Search for a damaged model directory that makes loading fail with an unexpected error, guided by coverage.
 
     pip install -r tools/requirements.txt
     python tools/fuzz.py build/fuzz -max_total_time=1800
 
-The first argument is a directory for the inputs that were found, and the others are libFuzzer's options. The first
-byte of an input says what the other bytes are: an index; a block or an entry of an index, whose checksums are then made
-right, because nothing else would ever get past them; hparams.json; encoder.json; or vocab.bpe. An input that breaks a
-promise is left in the directory, as crash-*, timeout-* or oom-*.
+The first argument is a directory for the inputs, and the others are libFuzzer's options. The expected errors are
+CheckpointError and VocabularyError. The input of any other failure is kept there, as crash-*, timeout-* or oom-*.
+
+The first byte of an input chooses what the other bytes are: an index, a block of an index, an entry of an index,
+hparams.json, encoder.json or vocab.bpe. Blocks and entries get correct checksums, because a wrong checksum would end
+loading too early.
 """
 
 import os
@@ -15,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 if __name__ == "__main__" and (len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help")):
-    sys.exit(print(__doc__))  # before the imports, so that it needs no packages
+    sys.exit(print(__doc__))  # before the imports, so that --help needs no extra packages
 
 import atheris
 
@@ -44,7 +46,7 @@ def index_of_an_entry(data):
     return writer.table(writer.blocks([(b"", writer.HEADER), *sorted((ENTRIES | {name: data}).items())], 1 << 18))
 
 
-KINDS = [  # name of the file, how it is made of an input, inputs to begin with
+KINDS = [  # the name of the file, the function from an input to its content, the first inputs
     (INDEX, bytes, [CONTENT[INDEX]]),
     (INDEX, index_of_a_block, [contents for _, contents in BLOCKS]),
     (INDEX, index_of_an_entry, list(ENTRIES.values())),
@@ -70,7 +72,7 @@ def one_input(data):
             assert len(params["blocks"]) == hparams["n_layer"]
             params["blocks"][-1]["mlp"]["c_proj"]["w"].sum()
     except (CheckpointError, VocabularyError) as error:
-        assert "\n" not in str(error) and len(str(error)) < 5000, "the user sees one line"
+        assert "\n" not in str(error) and len(str(error)) < 5000, "the error is not one short line"
         str(error).encode()
     finally:
         Path(path).write_bytes(CONTENT[name])
