@@ -1,18 +1,18 @@
-"""Trains the pair of models that ships in models/: a byte-level BPE, a target, and a draft distilled from it.
+"""Train the bundled pair of models/: a byte-level BPE vocabulary, a target, and a draft distilled from the target.
 
     pip install -r tools/requirements.txt
     python tools/train_bundled.py fairy-tales.txt --out models
 
-The text is UTF-8, a paragraph a line, with `<|endoftext|>` alone on a line between tales. Five steps, each leaving
-its result in --work, so that a run that was stopped begins with the step that it was in (and 2 with its stage):
+The text is UTF-8, with one paragraph per line, and `<|endoftext|>` alone on a line between tales. There are five steps.
+Each keeps its result in --work, so that a stopped run can be started again at the same step (or stage of step 2).
 
-1. a vocabulary of 2,048 tokens from the training split (the last tenth of the text is held out);
-2. the target, on the corpus, with dropout, as the text is small and is seen several times;
-3. text that the target writes itself, greedily and by sampling;
-4. the draft, by KL(target || draft) and then by total variation, at every position of corpus and written text alike:
-   acceptance is decided along the target's own path, which leaves the corpus after a few tokens (cf. DistillSpec,
-   arXiv 2310.08461);
-5. both as float16 in OpenAI's checkpoint format, written by TensorFlow.
+1. Learn a vocabulary of 2,048 tokens from the training part. The last tenth of the text is held out.
+2. Train the target on the corpus, with dropout, because the text is small and is read several times.
+3. Let the target write text, half of it greedily and half by sampling.
+4. Train the draft on the corpus and on the written text, first with the loss KL(target || draft), then with the total
+   variation. The written text is needed because the draft must agree with the target on the target's own text, which
+   differs from the corpus after a few tokens (cf. DistillSpec, arXiv 2310.08461).
+5. Write both as float16 in OpenAI's checkpoint format, with TensorFlow.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def arguments():
 
 
 if __name__ == "__main__":
-    args = arguments()  # before the imports, so that --help needs no packages
+    args = arguments()  # before the imports, so that --help needs no extra packages
 
 import numpy as np
 import torch
@@ -48,14 +48,14 @@ TARGET = dict(n_layer=6, n_embd=384, n_head=6)
 DRAFT = dict(n_layer=2, n_embd=160, n_head=5)
 TARGET_STAGES = (1000, 0.1, 3e-3), (520, 0.0, 1.5e-3), (1000, 0.15, 2.5e-3)  # steps, dropout, learning rate
 DRAFT_STAGES = (5200, "kl", 6e-3), (1400, "tv", 2.5e-3)  # steps, loss, learning rate
-N_WRITTEN, WRITTEN_WEIGHT = 800_000, 2  # tokens of the target's own text, half of them greedy; how often per epoch
+N_WRITTEN, WRITTEN_WEIGHT = 800_000, 2  # tokens that the target writes; how often each is read per epoch
 BATCH = 16  # sequences of N_CTX tokens
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def learn_bpe(tales, path):
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # GPT-2's split into words
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # splits into words like GPT-2
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=N_VOCAB - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(tales, trainer)
@@ -73,13 +73,13 @@ def make_model(sizes):
         GPT2Config(
             vocab_size=N_VOCAB, n_positions=N_CTX, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
             bos_token_id=N_VOCAB - 1, eos_token_id=N_VOCAB - 1,
-            activation_function="gelu_pytorch_tanh", **sizes,  # the same function as "gelu_new", in one kernel
+            activation_function="gelu_pytorch_tanh", **sizes,  # "gelu_new", but computed faster
         )
     ).to(DEVICE)  # fmt: skip
 
 
 def batches(ids, n_steps, rng):
-    """Epochs of N_CTX-token windows in random order, cut at an offset that is new in each epoch."""
+    """Windows of N_CTX tokens in random order. Each epoch cuts the text at another random offset."""
     windows = []
     for _ in range(n_steps):
         if len(windows) < BATCH:
@@ -90,7 +90,7 @@ def batches(ids, n_steps, rng):
 
 
 def batches_of(numbers, n_steps, rng):
-    """Epochs of all the numbers in random order, BATCH at a time."""
+    """BATCH of the numbers at a time, in random order. Each epoch yields all numbers."""
     left = []
     for _ in range(n_steps):
         if len(left) < BATCH:
@@ -104,7 +104,7 @@ def autocast():
 
 @torch.no_grad()
 def held_out(ids, score):
-    """Mean of score(windows) over all whole windows of ids."""
+    """The mean of score(windows) over all complete windows of ids."""
     windows = torch.tensor(ids[: len(ids) // N_CTX * N_CTX].reshape(-1, N_CTX), device=DEVICE)
     return np.mean([score(w) for w in windows.split(BATCH)], axis=0)
 
@@ -116,9 +116,9 @@ def cross_entropy(model, ids):
 
 
 def train(model, stream, n_steps, lr, loss_fn, report, every=250):
-    """Muon for the weight matrices of the blocks, AdamW for the rest; warm-up, then linear decay to nothing.
+    """Train with Muon for the matrices of the blocks and AdamW for the other weights.
 
-    stream yields what loss_fn takes, n_steps times.
+    The learning rate rises to lr in 50 steps and then falls linearly to 0. stream yields n_steps arguments for loss_fn.
     """
     matrices = [p for n, p in model.transformer.h.named_parameters() if p.ndim == 2]
     held = {id(p) for p in matrices}
@@ -148,7 +148,7 @@ def train(model, stream, n_steps, lr, loss_fn, report, every=250):
 
 @torch.no_grad()
 def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
-    """Text by the target: each sequence continues 4 to 99 tokens of the corpus up to N_CTX tokens."""
+    """Let the target write sequences of N_CTX tokens. Each begins with 4 to 99 tokens of the corpus."""
     target.eval()
     sequences = []
     while len(sequences) * N_CTX < n_tokens:
@@ -167,7 +167,7 @@ def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
 
 @torch.no_grad()
 def teach(target, windows):
-    """q, the target's distribution at every position: once for all epochs, as it is most of the work of a step."""
+    """The target's row at each position. Computed once for all epochs, because it is most of the work of a step."""
     q = torch.empty(*windows.shape, N_VOCAB, dtype=torch.float16)  # 4 KB per token, 12 GB in all
     for into, ids in zip(q.split(BATCH), windows.split(BATCH), strict=True):
         with autocast():
@@ -176,7 +176,7 @@ def teach(target, windows):
 
 
 def distill_loss(draft, ids, q, loss):
-    """KL(q || p) + H(q), which learns best, or the total variation, which is 1 - alpha itself, to finish with."""
+    """KL(q || p) + H(q), which learns best, or at the end the total variation, which is exactly 1 - alpha."""
     with autocast():
         logits = draft(input_ids=ids.to(DEVICE)).logits.float().flatten(0, 1)
     q = q.to(DEVICE).float().flatten(0, 1)
@@ -184,7 +184,7 @@ def distill_loss(draft, ids, q, loss):
 
 
 def alpha(target, draft, ids):
-    """Mean of sum min(p, q) at T = 1, and the share of positions where both have the same argmax."""
+    """alpha at T = 1, which is the mean of sum min(p, q), and at T = 0, which is the share of equal argmaxes."""
     with autocast():
         logits = [m(input_ids=ids).logits.float() for m in (draft, target)]
     p, q = (x.softmax(-1) for x in logits)
@@ -193,7 +193,7 @@ def alpha(target, draft, ids):
 
 
 def openai_name(name):
-    """transformer.h.0.attn.c_attn.weight -> model/h0/attn/c_attn/w, and g for the gain of a norm."""
+    """transformer.h.0.attn.c_attn.weight -> model/h0/attn/c_attn/w, and transformer.ln_f.weight -> model/ln_f/g."""
     name = name.replace("transformer.", "model.").replace(".h.", ".h")
     name = re.sub(r"(wte|wpe)\.weight", r"\1", name)
     name = re.sub(r"(ln_\w)\.weight", r"\1.g", name)
@@ -201,7 +201,7 @@ def openai_name(name):
 
 
 def write_checkpoint(state, sizes, tokenizer_path, out_dir):
-    """The seven files of an OpenAI GPT-2 release, the four of the checkpoint by TensorFlow's own Saver."""
+    """Write the seven files of an OpenAI GPT-2 release. TensorFlow's own Saver writes the four of the checkpoint."""
     import tensorflow as tf
 
     os.makedirs(out_dir, exist_ok=True)
@@ -217,12 +217,12 @@ def write_checkpoint(state, sizes, tokenizer_path, out_dir):
         f.write("#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in bpe["model"]["merges"]))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         for name, value in state.items():
-            if name != "lm_head.weight":  # which is wte
+            if name != "lm_head.weight":  # (the same tensor as wte)
                 value, name = value.half().cpu().numpy(), openai_name(name)
-                value = value[None] if name.endswith("/w") else value  # OpenAI's are 1-d convolutions
+                value = value[None] if name.endswith("/w") else value  # OpenAI's layers are 1-d convolutions
                 variable = tf.compat.v1.get_variable(name, value.shape, value.dtype, tf.zeros_initializer())
                 session.run(variable.initializer)
-                variable.load(value, session)  # as an initializer, value would stand in model.ckpt.meta as well
+                variable.load(value, session)  # an initializer would be stored a second time, in model.ckpt.meta
         tf.compat.v1.train.Saver(save_relative_paths=True).save(session, f"{os.path.abspath(out_dir)}/model.ckpt")
 
 
@@ -233,7 +233,7 @@ def main(args):
     os.makedirs(args.work, exist_ok=True)
 
     def seeded(step):
-        """Random numbers of its own for each step, so that it does not matter whether the one before it ran today."""
+        """A new rng for each step, so that a step gives the same result whether earlier steps ran or were skipped."""
         torch.manual_seed(args.seed + step)
         return np.random.default_rng(args.seed + step)
 
@@ -250,7 +250,7 @@ def main(args):
         target_file = work(f"target_{stage}.pt")
         if not os.path.exists(target_file):
             for name, module in target.named_modules():
-                if isinstance(module, torch.nn.Dropout) and not name.endswith("attn_dropout"):  # which is slow on a CPU
+                if isinstance(module, torch.nn.Dropout) and not name.endswith("attn_dropout"):  # (slow on a CPU)
                     module.p = dropout
             train(
                 target, batches(train_ids, n_steps, seeded(stage)), n_steps, lr,
@@ -258,7 +258,7 @@ def main(args):
                 lambda: f"{held_out(test_ids, lambda w: cross_entropy(target, w).item()):.4f} nats per token",
             )  # fmt: skip
             torch.save(target.half().state_dict(), target_file)
-        target.load_state_dict(torch.load(target_file, map_location=DEVICE))  # float16's rounding is in the weights
+        target.load_state_dict(torch.load(target_file, map_location=DEVICE))  # these weights are rounded to float16
         target.float()
     target.eval()
 
@@ -271,7 +271,7 @@ def main(args):
     rng = seeded(11)
     draft = make_model(DRAFT)
     if not os.path.exists(work("draft.pt")):
-        n_held = len(written) // N_CTX // 20 * N_CTX  # of the greedy half, for the report
+        n_held = len(written) // N_CTX // 20 * N_CTX  # the number of greedy tokens held out for the report
         n_corpus = len(train_ids) // N_CTX
         texts = np.concatenate([train_ids[: n_corpus * N_CTX], written[n_held:]])
         windows = torch.tensor(texts.reshape(-1, N_CTX))
