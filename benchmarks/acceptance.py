@@ -1,11 +1,11 @@
-"""How often drafts are right, and what that gains: by draft, schedule, verification and K, on the bundled pair.
+"""Measure acceptance and speedup with the bundled target, for each draft, schedule, verification and K.
 
     pip install -r benchmarks/requirements.txt
-    python benchmarks/acceptance.py              # an hour; writes docs/acceptance.json, then all that is drawn from it
-    python benchmarks/acceptance.py --draw       # only draws docs/acceptance.md and the figures beside it again
+    python benchmarks/acceptance.py              # takes an hour; writes docs/acceptance.json and draws it
+    python benchmarks/acceptance.py --draw       # only draws docs/acceptance.md and its figures again
 
-The prompts are the first 32 tokens of 20 tales that no model and no table was fitted on (openings.json). For each
-prompt, all ways to decode take turns. So if the machine becomes slower, it does so for all of them. A speedup is the
+The prompts are the first 32 tokens of 20 tales that the bundled models and n-grams have not seen (openings.json). For
+each prompt, all ways to decode take turns, so that a slow minute of the machine slows all of them. A speedup is the
 ratio of the seconds summed over all prompts.
 """
 
@@ -36,7 +36,7 @@ PLAIN = "model, plain"
 
 
 def ways(K_draft=4):
-    """{name: (draft, options of Pair.decode)}, without the plain loop."""
+    """All ways to decode but the plain loop: {name: (draft, options of Pair.decode)}."""
     found = {f"{draft}, K = {K_draft}": (draft, dict(K=K_draft)) for draft in DRAFTS}
     found |= {f"model, K = {K}": ("model", dict(K=K)) for K in range(1, 9)}
     for K in 4, 8:
@@ -49,7 +49,7 @@ def ways(K_draft=4):
 
 
 def measure(args):
-    """Decode all prompts in all ways -> what acceptance.json holds."""
+    """Decode all prompts in all ways -> the content of acceptance.json."""
     encoder, hparams, params = load_encoder_hparams_and_params("target")
     target = GPT2(params, hparams)
     tables = ROOT / "models" / "ngrams.npz"
@@ -62,7 +62,7 @@ def measure(args):
     for T in TEMPERATURES:
         pairs = {name: Pair(draft, target, temperature=T) for name, draft in drafts.items()}
         runs, alphas = {name: [] for name in (PLAIN, *ways())}, {name: [] for name in drafts}
-        for draft, options in ways().values():  # the first use of weights and threads
+        for draft, options in ways().values():  # so that no timed run is the first to use weights and threads
             pairs[draft].decode(prompts[0], min(args.N, 10), rng=np.random.default_rng(0), **options)
         for seed, x in enumerate(tqdm(prompts, desc=f"T = {T:g}", unit="prompt")):
             for name, (draft, options) in ({PLAIN: ("model", {})} | ways()).items():
@@ -103,7 +103,7 @@ def draw(found, out):
         return "" if value is None else f"{value:.{digits}f}"
 
     def with_rounds(names, columns):
-        """A table with a row for each name, of the speedup and the tokens per round in brackets."""
+        """A table of speedups, with the tokens per round in brackets and one row per name."""
         header = ["", *(f"T = {T:g}, K = {K}" for T, K in columns)]
         rows = [
             [n, *(f"{cell(T, w := f'{n}, K = {K}')} ({cell(T, w, 'tokens per round')})" for T, K in columns)]
@@ -129,9 +129,9 @@ def draw(found, out):
     sections = [
         f"""# What each draft, schedule and K gains
 
-This page shows what was measured with the bundled target, by `python benchmarks/acceptance.py`: {about["N"]} tokens \
-after each of {about["prompts"]} openings of tales that nothing was trained on, {about["cores"]} cores, matrix kernel \
-{about["kernel"]}, NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
+`python benchmarks/acceptance.py` measured the figures on this page with the bundled target: {about["N"]} tokens after \
+each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores, with the matrix kernel \
+{about["kernel"]} and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
 
 A *speedup* is the time of the plain loop divided by that of the speculative loop, for the same number of tokens.""",
         """## Drafts
@@ -225,7 +225,7 @@ def figures(results, out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draw", action="store_true", help="draw docs/acceptance.json again, without measuring")
+    parser.add_argument("--draw", action="store_true", help="only draw acceptance.json again")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="where the results are written (%(default)s)")
     parser.add_argument("--prompts", type=int, default=20, help="how many of the prompts to use (%(default)s)")
     parser.add_argument("--N", type=int, default=100, help="how many tokens to decode after each (%(default)s)")
