@@ -1,11 +1,11 @@
-"""Speculative against plain decoding for K = 1 ... 8: the speedup that is measured, and the one that theory expects.
+"""Compare the measured speedup of speculative decoding with the formula of theory.py, for K = 1 ... 8.
 
     python benchmarks/decode.py models/draft models/target
     python benchmarks/decode.py models/124M models/1558M --N 40 --K 4
 
-The formula is given what was measured in the same runs: alpha, the time of a draft step, and that of a target step
-over one row and over K + 1. Each repetition runs both loops, one after the other, because the speed of a shared
-machine changes from one minute to the next. The table has the medians over the repetitions.
+The formula gets alpha and the times of the draft and target steps as measured in the same runs. Each repetition runs
+both loops in sequence, because the speed of a shared machine changes from minute to minute. Times, costs, speedups and
+formula are medians over the repetitions.
 """
 
 import argparse
@@ -22,18 +22,18 @@ from utils import load_hparams_and_params
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("draft", help="the directory of a model, such as models/draft")
-    parser.add_argument("target", help="the directory of a model")
+    parser.add_argument("draft", help="the directory of the draft, such as models/draft")
+    parser.add_argument("target", help="the directory of the target")
     parser.add_argument("--N", type=int, default=200, help="how many tokens to decode (%(default)s)")
-    parser.add_argument("--K", type=int, nargs="*", default=[1, 2, 3, 4, 5, 6, 7, 8], help="(1 to 8)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="(%(default)s)")
-    parser.add_argument("--repetitions", type=int, default=5, help="(%(default)s)")
+    parser.add_argument("--K", type=int, nargs="*", default=[*range(1, 9)], help="how many tokens to draft (1 to 8)")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of both models (%(default)s)")
+    parser.add_argument("--repetitions", type=int, default=5, help="how many runs per K (%(default)s)")
     args = parser.parse_args()
 
     networks = [GPT2(params, hparams) for hparams, params in map(load_hparams_and_params, (args.draft, args.target))]
     pair = Pair(*networks, temperature=args.temperature)
     prompt = np.random.default_rng(0).integers(networks[1].n_vocab, size=12)
-    pair.decode(prompt, min(args.N, 20), K=4)  # the first use of the weights
+    pair.decode(prompt, min(args.N, 20), K=4)  # so that no timed run is the first to use the weights
     print(f"T = {args.temperature}, N = {args.N}, {args.draft} drafts for {args.target}\n")
     print("| K | alpha | tokens per round | target step, ms | c (draft step) | v (K + 1 rows) | speedup | formula |")
     print("| --- " * 8 + "|")
