@@ -1,12 +1,12 @@
-"""Seconds per forward pass, and how much of the memory's bandwidth that is.
+"""The time of a forward pass, and the share of the memory's bandwidth that it uses.
 
     python benchmarks/forward.py models/target
     python benchmarks/random_checkpoint.py 1558M models/1558M && python benchmarks/forward.py models/1558M
 
-A pass with few rows cannot be faster than the weights can be read. How fast that is, is measured before each pass, by
-OpenBLAS's own product of a matrix and a vector (sgemv), for a matrix of 512 MB. "x @ w" is the product of one row and
-the model's own matrices, without anything between them. On a shared machine the memory may become twice as fast within
-a minute. So the cases take turns, and ratios are medians of ratios within a turn.
+A pass over few rows takes at least the time to read the weights. So the table compares each pass with sgemv, which is
+OpenBLAS's product of a matrix and a vector, on a matrix of 512 MB. The case "x @ w" multiplies one row by matrices of
+the model's shapes and does nothing else. The cases take turns, because the memory of a shared machine may become twice
+as fast within a minute. Each ratio is the median of the ratios within a turn.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from gpt2 import GPT2
 from utils import load_hparams_and_params
 
 REPETITIONS = 7
-CONTEXT = 32  # tokens in the cache when the few rows are timed
+CONTEXT = 32  # tokens in the cache before passes over a few rows
 
 
 def seconds(function, *args):
@@ -35,7 +35,7 @@ def seconds(function, *args):
 
 
 def memory():
-    """The bytes that this process has in memory, without pages of files. NaN where the system does not tell."""
+    """The bytes of memory that this process uses, without mapped files. NaN if the system does not report it."""
     try:
         with open("/proc/self/status") as f:
             return int(re.search(r"RssAnon:\s+(\d+) kB", f.read())[1]) * 1024
@@ -68,12 +68,12 @@ def measure(directory):
         if is_prompt and repetition >= 3:
             continue
         sgemv[name].append(seconds(np.matmul, matrix, vector))
-        settled = time.perf_counter() + 0.3  # for a while, OpenBLAS's threads keep the cores busy that we need, and
-        while time.perf_counter() < settled:  # the caches are full of another matrix
+        settled = time.perf_counter() + 0.3  # until then OpenBLAS's threads may keep the cores busy,
+        while time.perf_counter() < settled:  # and the caches hold the other matrix
             function(*args)
         if is_prompt:
             net.forget()
-        times[name].append(seconds(function, *args))  # (the last n_rows positions are computed in any case)
+        times[name].append(seconds(function, *args))  # the last n_rows positions are always computed
     roofline = matrix.nbytes / np.median(np.concatenate(list(sgemv.values())))
     taken, size = memory() - before, os.path.getsize(os.path.join(directory, DATA))
     print(
