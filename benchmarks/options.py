@@ -1,11 +1,11 @@
-"""The exact distance from the target for every combination of this project's own options.
+"""Compute how far the output is from the target's distribution, for every combination of options.
 
     python benchmarks/options.py
 
-Draft, schedule, verification, temperature, top-k, top-p, repetition penalty and end of text are combined in all ways,
-with models of 3 tokens, N = 4 and K = 2. Each combination is run once for every way that its random choices can fall
-(see enumeration.py), and compared with plain sampling from the target. It takes about a minute. A row of the table sums
-up all combinations of one draft and one schedule.
+The options are draft, schedule, verification, temperature, top-k, top-p, repetition penalty and end of text. The models
+have 3 tokens, N is 4 and K is 2. For each combination, enumeration.py walks all outcomes of the random draws, so the
+distance from plain sampling is exact up to rounding. Each row of the table covers all combinations with one draft and
+one schedule. This takes about a minute.
 """
 
 import argparse
@@ -58,13 +58,13 @@ def drafts(target):
 
 
 def check(draft, schedule_name):
-    """All combinations for one draft and one schedule -> number of combinations, number of paths, largest distance."""
+    """Try all combinations with one draft and one schedule -> n_combinations, n_paths, largest distance."""
     network = random_gpt2(0, n_layer=2)
     draft_network = drafts(network)[draft]
     n_paths, worst, n_combinations, rows = 0, 0.0, 0, {}
 
     def remembered(model, key):
-        """The same model, which computes each row only once: enumeration asks for the same rows again and again."""
+        """The same network, but each row is computed only once, because enumeration asks for the same rows often."""
 
         def row(ids):
             if (*key, *ids.tolist()) not in rows:
