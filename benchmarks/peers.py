@@ -1,13 +1,13 @@
-"""The same weights in other engines: transformers on PyTorch, llama.cpp, and a forward pass without a cache.
+"""Compare the forward pass with other engines: transformers on PyTorch, llama.cpp, and NumPy without a cache.
 
     pip install -r benchmarks/requirements-peers.txt
     python benchmarks/peers.py models/target models/1558M
 
-Engines that are not installed are left out. Each engine runs in a process of its own, in float32, with as many threads
-as there are cores. A peer and this project are loaded at the same time and take turns, a few passes each, because the
-memory of a shared machine may be twice as fast a minute later. The times are milliseconds per forward pass: of a few
-rows after CONTEXT cached tokens, and of a prompt. All are medians. "naive" is what a first version does: x @ w, and
-all of the text at each step (tests/plain_gpt2.py, after picoGPT).
+Engines that are not installed are left out. All engines have the same weights in float32 and one thread per core. Each
+engine runs in its own process. This project and one other engine take turns, a few passes each, because the memory of a
+shared machine may be twice as fast a minute later. The times are median milliseconds per forward pass, over a few rows
+after CONTEXT cached tokens and over a prompt. The engine "naive" is tests/plain_gpt2.py, which multiplies with a plain
+x @ w and computes the whole text at each step.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import time
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path[:0] = [ROOT, os.path.join(ROOT, "tests")]  # tests, for the naive forward pass
+sys.path[:0] = [ROOT, os.path.join(ROOT, "tests")]  # tests/ has plain_gpt2.py
 from utils import load_hparams_and_params
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
@@ -128,7 +128,7 @@ def llama_cpp(directory, hparams, params):
     for name, norm in norms.items():
         add(f"{name}.weight", norm["g"])
         add(f"{name}.bias", norm["b"])
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:  # (on Linux it stays mapped without a name)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:  # llama.cpp keeps the deleted file mapped
         path = os.path.join(work, "model.gguf")
         writer.write_header_to_file(path)
         writer.write_kv_data_to_file()
@@ -147,12 +147,12 @@ def llama_cpp(directory, hparams, params):
     return forward
 
 
-PACKAGES = {"transformers": "transformers", "llama.cpp": "llama_cpp"}  # left out where they are not installed
+PACKAGES = {"transformers": "transformers", "llama.cpp": "llama_cpp"}  # needed for these engines
 ENGINES = {"ours": ours, "transformers": transformers, "llama.cpp": llama_cpp, "naive": naive}
 
 
 def serve(engine, directory):
-    """For each line `[n, n_new, n_passes]` on standard input, print the seconds of the passes, and some logits."""
+    """For each line `[n, n_new, n_passes]` on standard input, print the seconds of each pass and some logits."""
     hparams, params = load_hparams_and_params(directory)
     forward = ENGINES[engine](directory, hparams, params)
     ids = np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
@@ -160,7 +160,7 @@ def serve(engine, directory):
         (n, n_new, n_passes), seconds = json.loads(line), []
         for _ in range(n_passes):
             begun = time.perf_counter()
-            logits = forward(ids[:n], n_new)  # each engine itself goes back to n - n_new tokens
+            logits = forward(ids[:n], n_new)  # each engine first goes back to n - n_new tokens
             seconds.append(time.perf_counter() - begun)
         print(json.dumps([seconds, logits[:, :5].tolist()]), flush=True)
 
@@ -173,7 +173,7 @@ def start(engine, directory):
 def ask(process, *case):
     print(json.dumps(case), file=process.stdin, flush=True)
     seconds, logits = json.loads(process.stdout.readline())
-    return np.median(seconds[1:] or seconds), logits  # the first pass after the other engine's turn is left out
+    return np.median(seconds[1:] or seconds), logits  # without the first pass of a turn
 
 
 def compare(us, peer, n, n_new, n_passes, n_turns):
@@ -181,10 +181,10 @@ def compare(us, peer, n, n_new, n_passes, n_turns):
     turns = []
     for _ in range(n_turns + 1):
         (ours, logits), (theirs, others) = ask(us, n, n_new, n_passes), ask(peer, n, n_new, n_passes)
-        n_both = min(len(logits), len(others))  # after a prompt, some engines give only the last row
-        assert np.abs(np.subtract(logits[-n_both:], others[-n_both:])).max() < 1e-2, "the peer computes another model"
+        n_both = min(len(logits), len(others))  # after a prompt, some engines return only the last row
+        assert np.abs(np.subtract(logits[-n_both:], others[-n_both:])).max() < 1e-2, "the engines' logits differ"
         turns.append([ours, theirs])
-    return np.array(turns[1:])  # in the first one, memory is still touched for the first time
+    return np.array(turns[1:])  # the first turn is left out, because it is slower
 
 
 def main():
