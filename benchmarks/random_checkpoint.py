@@ -1,4 +1,4 @@
-"""Write a GPT-2 with random weights in OpenAI's checkpoint format, to time the full size without a download.
+"""Write a GPT-2 with random weights in OpenAI's checkpoint format, to measure a large model without a download.
 
 python benchmarks/random_checkpoint.py 1558M models/1558M
 """
@@ -25,7 +25,7 @@ SIZES = {  # n_layer, n_embd, n_head
 
 
 def random_tensors(hparams, seed):
-    """GPT-2's own initialisation (model.py of the release): normal, 0.02, and 0.01 for positions; gains of 1."""
+    """Initialise like OpenAI's model.py: gains are 1, biases are 0, weights are normal with deviation 0.02 or 0.01."""
     rng = np.random.default_rng(seed)
     for name, shape in tqdm(sorted(expected_shapes(**hparams).items()), desc="Writing", unit="tensor"):
         if name.endswith("/g"):
@@ -33,17 +33,15 @@ def random_tensors(hparams, seed):
         elif name.endswith("/b"):
             yield name, np.zeros(shape, dtype=np.float32)
         else:
-            yield (
-                name,
-                rng.standard_normal(shape, dtype=np.float32) * np.float32(0.01 if name.endswith("wpe") else 0.02),
-            )
+            deviation = np.float32(0.01 if name.endswith("wpe") else 0.02)
+            yield name, rng.standard_normal(shape, dtype=np.float32) * deviation
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("size", choices=SIZES)
+    parser.add_argument("size", choices=SIZES, help="the size of the model")
     parser.add_argument("directory", help="where to write the seven files")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
     args = parser.parse_args()
 
     n_layer, n_embd, n_head = SIZES[args.size]
