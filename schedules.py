@@ -1,4 +1,4 @@
-"""How many tokens to draft next: the schedule and the stop that `speculative_sampling` takes.
+"""How many tokens to draft in a round: the arguments schedule and stop of `speculative_sampling`.
 
 A *schedule* chooses k, the number of tokens to draft, before a round. It may use everything that happened in earlier
 rounds: emitted tokens, rejected tokens, rows, even how long they took. The output keeps the target's distribution,
