@@ -1,4 +1,4 @@
-"""The one kind of error that main.py prints as a single line."""
+"""The only kind of error that main.py reports as one line, without a traceback."""
 
 
 class UserError(ValueError):

@@ -1,6 +1,6 @@
-"""OpenAI's checkpoints: downloading them, and reading them without TensorFlow. A reader may skip all of this.
+"""Download OpenAI's checkpoints and read them without TensorFlow. The sampling code does not depend on how this works.
 
     python -m checkpoint models/1558M
 
-compares all numbers of a checkpoint with the checksums that it came with.
+compares all numbers of a checkpoint with the checksums in its index.
 """

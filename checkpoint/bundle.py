@@ -1,22 +1,22 @@
-"""Read TensorFlow's checkpoint files, in which OpenAI released GPT-2, without TensorFlow.
+"""Read TensorFlow's checkpoint files without TensorFlow. OpenAI released GPT-2 in this format.
 
-A checkpoint has two files. `<prefix>.data-00000-of-00001` holds the numbers of all tensors, one tensor after the
-other, little-endian. It is memory-mapped here, so opening 6 GB takes no time and no memory. `<prefix>.index` says
-where each tensor is. It is a sorted table from names to protocol buffers, in LevelDB's file format:
+A checkpoint has two files. `<prefix>.data-00000-of-00001` holds the numbers of all tensors in sequence, little-endian.
+It is memory-mapped here, so opening 6 GB takes no time and no memory. `<prefix>.index` says where each tensor is. The
+index is a sorted table from names to protocol buffers, in LevelDB's file format:
 
     data block, ..., metaindex block, index block, footer
 
-The footer (48 bytes) says where the index block is, the index block says where the data blocks are, and the data
-blocks hold one entry per tensor: type, shape, offset, size, crc32c.
+The footer (48 bytes) says where the index block is. The index block says where the data blocks are. The data blocks
+hold one entry per tensor: type, shape, offset, size, crc32c.
 
 Sources: TensorFlow's tensor_bundle.proto, tensor_shape.proto and types.proto; LevelDB's doc/table_format.md and
-doc/log_format.md (for the masked crc32c). Files may come from anywhere. So nothing in them is used before it was
-checked, and whatever is wrong with them is a CheckpointError.
+doc/log_format.md (for the masked crc32c). A file may come from anybody, so each value is checked before it is used.
+Anything wrong raises a CheckpointError.
 """
 
-import itertools
-import math
 import os
+from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -27,16 +27,16 @@ from errors import UserError
 FOOTER = 48  # bytes
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: np.dtype("<f4"), 19: np.dtype("<f2")}  # DT_FLOAT, DT_HALF of types.proto
-MAX_NAME = 256  # bytes; without a limit, prefix compression lets n bytes of file spell n^2 bytes of names
+MAX_NAME = 256  # bytes; names share prefixes, so without a limit n bytes of file could spell n^2 bytes of names
 MAX_DIMS = 8
 
 
 class CheckpointError(UserError):
-    """A checkpoint is incomplete, damaged, or not the model that it says it is."""
+    """The files of a checkpoint are incomplete or damaged, or they contradict each other."""
 
 
 class Entry(NamedTuple):
-    """What the index says about one tensor."""
+    """The description of one tensor in the index."""
 
     dtype: np.dtype
     shape: tuple
@@ -53,12 +53,12 @@ def load(prefix, data_path=None):
     prefix : str
         The path without `.index`, such as "models/124M/model.ckpt".
     data_path : str, optional
-        The data file, if it is not (yet) called `<prefix>.data-00000-of-00001`.
+        The data file, if its name is not `<prefix>.data-00000-of-00001` (yet).
 
     Returns
     -------
     dict of str to ndarray
-        Read-only float32 or float16 views of the memory-mapped file. Nothing is read before it is used.
+        Read-only float32 or float16 views of the memory-mapped file. The disk is read when the numbers are used.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def load(prefix, data_path=None):
         data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     except OSError as error:
         raise CheckpointError(
-            f"{data_path}, which should have {expected:,} bytes, cannot be read: {error.strerror}"
+            f"cannot read {data_path}, which should have {expected:,} bytes: {error.strerror}"
         ) from None
     return {name: data[e.offset :][: e.size].view(e.dtype).reshape(e.shape) for name, e in entries.items()}
 
@@ -85,7 +85,7 @@ def load(prefix, data_path=None):
 def check_tensors(prefix, data_path=None, on_bytes=None):
     """Compare all numbers of a checkpoint with the checksums in its index.
 
-    prefix and data_path are those of `load`. on_bytes is called with the size of each tensor when it has been checked.
+    prefix and data_path are those of `load`. on_bytes is called with the size of each tensor after its check.
     CheckpointError names the first tensor that differs.
     """
     entries = read_index(prefix + ".index")
@@ -99,16 +99,9 @@ def check_tensors(prefix, data_path=None, on_bytes=None):
 
 
 def read_index(path):
-    """Read a checkpoint's `.index` file.
+    """Read a checkpoint's `.index` file -> {name: Entry}.
 
-    Returns
-    -------
-    dict of str to Entry, by name.
-
-    Raises
-    ------
-    CheckpointError
-        If anything in it does not follow the format, or if tensors overlap.
+    Raises CheckpointError if anything does not follow the format, or if tensors overlap.
     """
     try:
         with open(path, "rb") as f:
@@ -126,11 +119,11 @@ def _read_table(table):
     """The bytes of an index file -> {name: Entry}."""
     if len(table) < FOOTER or int.from_bytes(table[-8:], "little") != MAGIC:
         raise CheckpointError(f"its {len(table):,} bytes do not end in the mark of a LevelDB table")
-    position = _handle(table[-FOOTER:], 0)[2]  # after the handle of the metaindex block, which TensorFlow leaves empty
-    offset, size, _ = _handle(table[-FOOTER:], position)
+    # The footer: offset and size of the metaindex block (which TensorFlow leaves empty), then those of the index block
+    (_, _, offset, size), _ = _varints(table[-FOOTER:], 0, 4)
     items, end = [], 0
     for _, handle in _items(_block(table, offset, size)):
-        offset, size, _ = _handle(handle, 0)
+        (offset, size), _ = _varints(handle, 0, 2)
         if offset < end:  # otherwise a small file could make us read one block a million times
             raise CheckpointError(f"the block at {offset:,} overlaps the one before it")
         items += _items(_block(table, offset, size))
@@ -144,23 +137,15 @@ def _read_table(table):
 
     entries, last = {}, ""
     for key, value in items[1:]:
-        name = key.decode("latin-1")  # any bytes are a text in this encoding, and they keep their order
+        name = key.decode("latin-1")  # any bytes are valid in this encoding, and they keep their order
         if name <= last:
             raise CheckpointError(f"tensor {name!r} is there twice, or out of order")
         last = name
         entries[name] = _entry(name, value)
-    by_offset = sorted(entries, key=lambda name: entries[name].offset)
-    for one, other in itertools.pairwise(by_offset):
-        if entries[one].offset + entries[one].size > entries[other].offset:
+    for (one, a), (other, b) in pairwise(sorted(entries.items(), key=lambda item: item[1].offset)):
+        if a.offset + a.size > b.offset:
             raise CheckpointError(f"tensors {one!r} and {other!r} overlap")
     return entries
-
-
-def _handle(data, position):
-    """A block handle, which says where a block is -> (offset, size, position after the handle)."""
-    offset, position = _varint(data, position)
-    size, position = _varint(data, position)
-    return offset, size, position
 
 
 def _block(table, offset, size):
@@ -171,27 +156,23 @@ def _block(table, offset, size):
     if crc32c(table[offset : end + 1]) != unmask(int.from_bytes(table[end + 1 : end + 5], "little")):
         raise CheckpointError(f"the block at {offset:,} does not match its crc32c")
     if table[end] != 0:
-        raise CheckpointError(
-            f"the block at {offset:,} is compressed (type {table[end]}; 1 is Snappy), which cannot be read here"
-        )
+        raise CheckpointError(f"the block at {offset:,} is compressed (type {table[end]}), which cannot be read here")
     return table[offset:end]
 
 
 def _items(block):
     """The (key, value) pairs of a block.
 
-    Each key is stored as its difference from the key before: the length of what they share, the length of the rest,
-    the length of the value, then the rest of the key and the value. A block ends with its restart points, which are
-    for binary search, and their number, each in 4 bytes.
+    A key is stored as its difference from the key before. Each pair consists of three lengths (the prefix that both
+    keys share, the rest of the key, the value), then the rest of the key, then the value. The block ends with restart
+    points, which are for binary search, and their number, each in 4 bytes.
     """
     end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
     if end < 0:
         raise CheckpointError("a block is shorter than its restart points")
     items, key, position = [], b"", 0
     while position < end:
-        shared, position = _varint(block, position)
-        unshared, position = _varint(block, position)
-        n_value, position = _varint(block, position)
+        (shared, unshared, n_value), position = _varints(block, position, 3)
         if shared > len(key) or shared + unshared > MAX_NAME or position + unshared + n_value > end:
             raise CheckpointError("an entry reaches outside its block, or its name is too long")
         key = key[:shared] + block[position : position + unshared]
@@ -203,62 +184,65 @@ def _items(block):
 # ---- The values: protocol buffers ----
 
 
-def _varint(data, position):
-    """A number in groups of 7 bits, the lowest first, with bit 7 set on all but the last -> (number, next position)."""
-    number = 0
-    for shift in range(0, 70, 7):  # 64 bits are 10 groups at most
-        if position >= len(data):
-            break
+def _varints(data, position, count):
+    """Read `count` numbers -> (list of int, position after them).
+
+    A number is stored in groups of 7 bits, the lowest group first. Bit 7 is set in all groups but the last.
+    """
+    numbers, number, shift = [], 0, 0
+    while len(numbers) < count:
+        if position >= len(data) or shift == 70:  # 64 bits are 10 groups at most
+            raise CheckpointError("a number is cut off, or has more than 64 bits")
         number |= (data[position] & 127) << shift
+        shift += 7
+        if data[position] < 128:
+            numbers.append(number)
+            number = shift = 0
         position += 1
-        if data[position - 1] < 128:
-            return number, position
-    raise CheckpointError("a number is cut off, or has more than 64 bits")
+    return numbers, position
 
 
 def _fields(message):
     """The (field number, value) pairs of a protocol buffer. A value is an int, or bytes for a text or a message."""
     position = 0
     while position < len(message):
-        tag, position = _varint(message, position)
-        kind, value = tag & 7, 4
-        if kind not in (0, 2, 5):  # a number; as many bytes as a number says; four bytes
+        (tag,), position = _varints(message, position, 1)
+        kind = tag & 7
+        if kind == 0:
+            (value,), position = _varints(message, position, 1)
+        elif kind == 2:  # a length, then as many bytes
+            (length,), position = _varints(message, position, 1)
+            value, position = message[position : position + length], position + length
+        elif kind == 5:  # four bytes
+            value, position = int.from_bytes(message[position : position + 4], "little"), position + 4
+        else:
             raise CheckpointError(f"a field is of the unknown wire type {kind}")
-        if kind != 5:
-            value, position = _varint(message, position)
-        if kind != 0:
-            value, position = message[position : position + value], position + value
         if position > len(message):
             raise CheckpointError("a field is cut off")
-        yield tag >> 3, int.from_bytes(value, "little") if kind == 5 else value
+        yield tag >> 3, value
 
 
 def _message(message, name, texts=()):
     """A protocol buffer -> {field number: value}. The fields in texts must be bytes, and all others numbers."""
     fields = dict(_fields(message))
-    odd = [number for number, value in fields.items() if isinstance(value, bytes) != (number in texts)]
-    if odd:
-        raise CheckpointError(f"field {odd[0]} of {name!r} is of the wrong kind")
+    for number, value in fields.items():
+        if isinstance(value, bytes) != (number in texts):
+            raise CheckpointError(f"field {number} of {name!r} is of the wrong kind")
     return fields
 
 
 def _entry(name, value):
-    """BundleEntryProto: 1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c (7, slices, is refused) -> Entry."""
+    """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry. 7, slices, is refused."""
     fields = _message(value, name, texts=(2,))
-    shape = _shape(fields.get(2, b""), name)
+    dims = list(_fields(fields.get(2, b"")))  # TensorShapeProto: 2 dim, repeated, each of 1 size, 2 name
+    if len(dims) > MAX_DIMS or any(number != 2 or not isinstance(dim, bytes) for number, dim in dims):
+        raise CheckpointError(f"the shape of {name!r} cannot be read")
+    shape = tuple(_message(dim, name, texts=(2,)).get(1, 0) for _, dim in dims)
     if fields.get(1) not in DTYPES:
         raise CheckpointError(f"{name!r} is of type {fields.get(1)}; only DT_FLOAT (1) and DT_HALF (19) can be read")
     if fields.get(3, 0) != 0:
         raise CheckpointError(f"{name!r} is said to be in data file {fields[3]}, but there is only one")
     dtype, size = DTYPES[fields[1]], fields.get(5, 0)
-    if math.prod(shape) * dtype.itemsize != size or size == 0:
+    if prod(shape) * dtype.itemsize != size or size == 0:
         raise CheckpointError(f"{name!r} is {list(shape)} of {dtype}, which does not make {size:,} bytes")
     return Entry(dtype, shape, fields.get(4, 0), size, unmask(fields.get(6, 0)))
-
-
-def _shape(message, name):
-    """TensorShapeProto: 2 dim, repeated, each of 1 size, 2 name -> tuple of int."""
-    dims = list(_fields(message))
-    if len(dims) > MAX_DIMS or any(number != 2 or not isinstance(dim, bytes) for number, dim in dims):
-        raise CheckpointError(f"{name!r} has no usable shape")
-    return tuple(_message(dim, name, texts=(2,)).get(1, 0) for _, dim in dims)

@@ -1,34 +1,32 @@
-"""The checksum CRC-32C, at the speed of memory. The plain loop over bytes would take ten minutes for 6 GB.
+"""The checksum CRC-32C, with NumPy doing most of the work.
 
-A message is read as a polynomial over GF(2), with its first bit at the highest power of x. The checksum is the
-remainder modulo P = x^32 + x^28 + ... + 1. A table of the remainders of all bytes advances one byte at a time, which
-is about 10 MB/s in Python. But P divides
+The usual loop over bytes runs at about 10 MB/s in Python, so 6 GB would take ten minutes. Here, a long message is first
+folded: its front is added to its rest by XOR, in such a way that the checksum stays the same. Only the last 6777 bytes
+go through the loop.
+
+Why this works: the checksum is the remainder when the message is divided by a polynomial P over GF(2), where addition
+is XOR. The first bit of the message has the highest power of x, and P = x^32 + x^28 + ... + 1. A search for multiples
+of P that have four terms, not too long but far apart, found
 
     x^6777 + x^484 + x^100 + 1
 
-(found by search: most multiples of P with four terms are longer, or their terms are less far apart). So modulo P,
-x^6777 = x^484 + x^100 + 1. Any bit may be replaced by three bits that are 6777 - 484, 6777 - 100 and 6777 places
-further right. Squaring keeps this true, because (a + b)^2 = a^2 + b^2 over GF(2). Three squarings turn bits into
-bytes, and k more turn bytes into blocks of 2^k bytes. So the front of a message is folded into the rest of it by three
-XORs of long arrays, which NumPy does at the speed of memory. The table only has to do the last 6777 bytes.
+So modulo P, x^6777 = x^484 + x^100 + 1. A bit of the message may be replaced by three bits that are 6777 - 484,
+6777 - 100 and 6777 places further right. Squaring the equation doubles all distances and keeps it true, because
+(a + b)^2 = a^2 + b^2 over GF(2). After three squarings it is about bytes instead of bits, and after k more it is about
+blocks of 2^k bytes. So three XORs of long arrays fold the front of a message into its rest.
 """
 
 import numpy as np
 
 POLYNOMIAL = 0x82F63B78  # P without x^32; the lowest power of x is the highest bit
 FAR, SHIFTS = 6777, (6777 - 484, 6777 - 100, 6777)
-UNITS = (64, 8, 1)  # bytes: wide steps while the message is long
+UNITS = (64, 8, 1)  # bytes per block; large blocks while the message is long
 PIECE = 1 << 22  # bytes that are folded at a time, so that they stay in the CPU's cache
 
-
-def _table():
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = (table >> 1) ^ np.where(table & 1, np.uint32(POLYNOMIAL), np.uint32(0))
-    return table.tolist()
-
-
-TABLE = _table()
+TABLE = np.arange(256, dtype=np.uint32)  # becomes the remainder of each byte
+for _ in range(8):
+    TABLE = (TABLE >> 1) ^ (TABLE & 1) * np.uint32(POLYNOMIAL)
+TABLE = TABLE.tolist()  # because indexing a list is faster than indexing an array
 
 
 def crc32c(data):
@@ -43,19 +41,19 @@ def crc32c(data):
 
 
 def _fold_all(data):
-    """uint8 [n] -> uint8 [FAR] that has the same remainder when the register starts at 0 instead of all ones."""
+    """uint8 [n] -> uint8 [FAR] with the same remainder, for a register that starts at 0 and not at all ones."""
     rest = data[:0]
     for start in range(0, len(data), PIECE):
         rest = np.concatenate([rest, data[start : start + PIECE]])  # a copy, because folding overwrites it
         if start == 0:
-            rest[:4] ^= 255  # a register of all ones is the same as flipping the first 32 bits
+            rest[:4] ^= 255  # flipping the first 32 bits has the same effect as a register of all ones
         for unit in UNITS:
             rest = _fold(rest, unit)
     return rest
 
 
 def _fold(data, unit):
-    """Shorten uint8 [n] to FAR * unit bytes that have the same remainder. Overwrites data."""
+    """Shorten uint8 [n] to at most FAR * unit bytes with the same remainder. Overwrites data."""
     end = len(data) - FAR * unit  # how many bytes have to go
     step = min(SHIFTS) * unit  # bytes that can move at once, without landing on bytes that are still to move
     for start in range(0, end, step):
@@ -66,7 +64,7 @@ def _fold(data, unit):
 
 
 def mask(crc):
-    """A CRC-32C in the form in which LevelDB and TensorFlow store it: rotated, and a constant added."""
+    """A CRC-32C in the form in which LevelDB and TensorFlow store it: rotated by 15 bits, plus a constant."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

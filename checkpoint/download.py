@@ -1,4 +1,4 @@
-"""Download OpenAI's checkpoints. An interrupted download resumes where it was, and what arrives is checked."""
+"""Download OpenAI's checkpoints. An interrupted download is resumed, and all files are checked when they arrive."""
 
 import base64
 import contextlib
@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from pathlib import Path
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -18,7 +19,7 @@ from errors import UserError
 
 try:
     import fcntl
-except ImportError:  # Windows, where nothing keeps two downloads into one directory apart
+except ImportError:  # on Windows, two downloads into one directory may disturb each other
     fcntl = None
 
 RELEASED = ("124M", "355M", "774M", "1558M")
@@ -27,8 +28,8 @@ FILES = ("checkpoint", "encoder.json", "hparams.json", INDEX, DATA, "model.ckpt.
 MODELS_URL = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
-RETRIES, BACKOFF = 4, 0.4  # how often to try again; seconds to wait, doubled each time
-PIECE = 1 << 16  # bytes
+RETRIES, BACKOFF = 4, 0.4  # how often to try again; seconds to wait before that, doubled each time
+PIECE = 1 << 16  # bytes read or received at a time
 
 
 class DownloadError(OSError):
@@ -36,13 +37,13 @@ class DownloadError(OSError):
 
 
 def missing_files(model_dir):
-    """Which of the seven files are not there, or are empty."""
+    """The names of those of the seven files that are missing or empty."""
     paths = {name: os.path.join(model_dir, name) for name in FILES}
     return [name for name, path in paths.items() if not os.path.isfile(path) or os.path.getsize(path) == 0]
 
 
 def check(model_dir, data_path=None):
-    """Compare all numbers of a model with the checksums in its index. CheckpointError if one differs."""
+    """`check_tensors` for the checkpoint in model_dir, with a progress bar."""
     prefix = os.path.join(model_dir, "model.ckpt")
     size = sum(entry.size for entry in read_index(prefix + ".index").values())
     with tqdm(total=size, desc=f"Checking {DATA}", unit="B", unit_scale=True) as bar:
@@ -52,16 +53,16 @@ def check(model_dir, data_path=None):
 def download_gpt2_files(model_size, model_dir, models_url=None):
     """Download those of a model's seven files that are not in model_dir yet.
 
-    A file is written as `<name>.part`. It gets its name when it is complete: it has the length and the MD5 that the
-    server announced, and the tensors match the checksums in the index. If a download of the data was interrupted, the
-    next call resumes it. The other files are small, and are downloaded again.
+    A file is written as `<name>.part`, and renamed after its length and its MD5 have been compared with those that the
+    server announced. The tensors are also compared with the checksums in the index. If the index or the data was
+    interrupted, the next call resumes it. The other files are small, and are downloaded again.
 
     Parameters
     ----------
     model_size : str
         "124M", "355M", "774M" or "1558M".
     model_dir : str
-        Where to put the files. The directory is made if need be.
+        Where to put the files. The directory is created if it does not exist.
     models_url : str, optional
         As in `utils.load_encoder_hparams_and_params`. Files are at <models_url>/<model_size>/<name>.
 
@@ -70,31 +71,33 @@ def download_gpt2_files(model_size, model_dir, models_url=None):
     DownloadError
         If a file cannot be downloaded, or if the disk has no room for it.
     CheckpointError
-        If what arrived is damaged.
+        If a file arrived damaged.
     """
     if model_size not in RELEASED:
         raise UserError(f"unknown model size {model_size!r}; {', '.join(RELEASED)} can be downloaded")
     url = (models_url or os.environ.get("GPT2_MODELS_URL") or MODELS_URL).rstrip("/")
     os.makedirs(model_dir, exist_ok=True)
     with lock(model_dir), requests.Session() as session:
-        again = (408, 429, 500, 502, 503, 504)  # (Retry waits as long as the server asks in Retry-After)
+        again = (408, 429, 500, 502, 503, 504)  # Retry waits as long as the header Retry-After says
         retry = Retry(RETRIES, backoff_factor=BACKOFF, status_forcelist=again, raise_on_status=False)
         session.mount("http://", HTTPAdapter(max_retries=retry))
         session.mount("https://", HTTPAdapter(max_retries=retry))
-        for name in missing_files(model_dir):  # (the index comes before the data)
-            verdict = {INDEX: read_index, DATA: lambda part: check(model_dir, part)}.get(name)
-            fetch(session, f"{url}/{model_size}/{name}", os.path.join(model_dir, name), verdict)
+        checks = {INDEX: read_index, DATA: lambda part: check(model_dir, part)}
+        for name in missing_files(
+            model_dir
+        ):  # in the order of FILES, because the data cannot be checked without the index
+            fetch(session, f"{url}/{model_size}/{name}", os.path.join(model_dir, name), checks.get(name))
 
 
 @contextlib.contextmanager
 def lock(directory):
-    """Let one process at a time work in a directory. The system frees the lock even when that process is killed."""
+    """Wait until no other process holds this directory's lock. If a process is killed, the system frees its lock."""
     if fcntl is None:
         yield
         return
     handle = os.open(directory, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
+        with contextlib.suppress(OSError):  # some network file systems do not support locks
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -105,15 +108,15 @@ def lock(directory):
         os.close(handle)
 
 
-def fetch(session, url, path, verdict=None):
-    """Download one file, and give it its name when it is complete.
+def fetch(session, url, path, check_part=None):
+    """Download one file as <path>.part, and rename it to path when it is complete.
 
-    verdict(part) raises CheckpointError if this is not the right file. Only a file that has a verdict is resumed from
-    the part of an earlier process, because nothing else would show that the file on the server has changed since.
+    check_part(part) raises CheckpointError if this is the wrong file. Only a file with such a check is resumed from the
+    part of an earlier process. Without a check, nothing would show that the file on the server has changed since.
     """
-    part, known, idle = path + ".part", {}, 0  # known: the server's ETag and MD5
-    if verdict is None:
-        remove(part)
+    part, known, idle = Path(path + ".part"), {}, 0  # known: the ETag and the MD5 that the server announced
+    if check_part is None:
+        part.unlink(missing_ok=True)
     best = size_of(part)
     with tqdm(desc=os.path.basename(path), unit="B", unit_scale=True) as bar:
         try:
@@ -122,43 +125,46 @@ def fetch(session, url, path, verdict=None):
                 best = max(best, size_of(part))
                 if idle > RETRIES:
                     raise OSError("the connection breaks off every time")
-                if verdict is None and "etag" not in known:
-                    remove(part)
-        except (requests.ConnectionError, requests.Timeout) as error:
-            raise cannot_fetch(url, f"no connection ({type(error).__name__})") from None
-        except OSError as error:  # from requests: not a URL, or a redirect away from HTTP; from the system: disk full
-            raise cannot_fetch(url, error.strerror or error) from None
+                if check_part is None and "etag" not in known:
+                    part.unlink(missing_ok=True)
+        except OSError as error:  # includes the errors of requests
+            offline = isinstance(error, requests.ConnectionError | requests.Timeout)
+            why = f"no connection ({type(error).__name__})" if offline else error.strerror or error
+            advice = "(The bundled pair, draft and target, needs no download.)"
+            raise DownloadError(f"cannot download {url}: {why}. {advice}") from None
     try:
         if "md5" in known and known["md5"] != md5_of(part):
             raise CheckpointError(f"{url} does not have the MD5 that the server announced; try again")
-        if verdict is not None:
-            verdict(part)
-        elif starts_with(part, b"<"):
-            raise CheckpointError(f"{url} is a page of HTML, not the file")
+        if check_part is not None:
+            check_part(part)
+        else:
+            with open(part, "rb") as f:
+                if f.read(1) == b"<":
+                    raise CheckpointError(f"{url} is a page of HTML, not the file")
     except CheckpointError:
-        remove(part)
+        part.unlink(missing_ok=True)
         raise
     os.replace(part, path)
 
 
 def transfer(session, url, part, bar, known):
-    """Append to part what is missing from it. False if the connection broke off, and this has to be called again."""
+    """Download what is missing from part. Returns False if the connection broke off, so that another call is needed."""
     have = size_of(part)
-    headers = {"Accept-Encoding": "identity"}  # not compressed, so that lengths and ranges are those of the file
+    headers = {"Accept-Encoding": "identity"}  # without compression, so that lengths and ranges are those of the file
     if have:
         headers["Range"] = f"bytes={have}-"
         if "etag" in known:
-            headers["If-Range"] = known["etag"]  # send all of it if it is another file by now
+            headers["If-Range"] = known["etag"]  # if the file has changed, the server sends all of it
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         start, total = announced(answer, have, known)
-        if start is None:
-            remove(part)
+        if start is None:  # begin again
+            part.unlink(missing_ok=True)
             return False
         if start == total:
             return True
-        free = shutil.disk_usage(os.path.dirname(part)).free
+        free = shutil.disk_usage(part.parent).free
         if total - have > free:
-            raise OSError(f"it has {total:,} bytes, and there is room for {free:,} in {os.path.dirname(part)}")
+            raise OSError(f"it has {total:,} bytes, and there is room for {free:,} in {part.parent}")
         bar.total, bar.n = total, start
         bar.refresh()
         with open(part, "ab" if start else "wb") as f:
@@ -167,14 +173,14 @@ def transfer(session, url, part, bar, known):
                     f.write(piece)
                     bar.update(len(piece))
             f.flush()
-            os.fsync(f.fileno())  # on the disk before it gets its name
+            os.fsync(f.fileno())  # so that the file is on the disk before it is renamed
     return size_of(part) == total
 
 
 def announced(answer, have, known):
-    """Where in the file the answer starts, or None if it does not fit what we have, and how long the file is."""
+    """Where in the file the answer starts and how long the file is, or (None, None) if it does not continue part."""
     status, headers = answer.status_code, answer.headers
-    if status in (206, 416):  # "bytes 5-8/9" continues after 5 of 9 bytes, and 416 says "bytes */9" when 9 were there
+    if status in (206, 416):  # 206 with "bytes 5-8/9" continues after 5 of 9 bytes; 416 with "bytes */9" is after all 9
         span = re.fullmatch(r"bytes (?:(\d{1,18})-\d+|\*)/(\d{1,18})", headers.get("Content-Range", ""))
         same_file = known.get("etag") in (None, headers.get("ETag"))
         return (have, int(span[2])) if same_file and span and int(span[1] or span[2]) == have else (None, None)
@@ -187,28 +193,14 @@ def announced(answer, have, known):
     return 0, int(headers["Content-Length"])
 
 
-def cannot_fetch(url, why):
-    return DownloadError(f"cannot download {url}: {why}. (The bundled pair, draft and target, needs no download.)")
-
-
 def md5_of(path):
-    """The MD5 of a file as HTTP writes it, in base64."""
+    """The MD5 of a file in base64, as in HTTP's Content-MD5."""
+    md5 = hashlib.md5(usedforsecurity=False)
     with open(path, "rb") as f:
-        md5 = hashlib.md5(usedforsecurity=False)
         for piece in iter(lambda: f.read(PIECE), b""):
             md5.update(piece)
     return base64.b64encode(md5.digest()).decode()
 
 
 def size_of(path):
-    return os.path.getsize(path) if os.path.exists(path) else 0
-
-
-def starts_with(path, prefix):
-    with open(path, "rb") as f:
-        return f.read(len(prefix)) == prefix
-
-
-def remove(path):
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(path)
+    return path.stat().st_size if path.exists() else 0

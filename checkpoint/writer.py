@@ -23,12 +23,12 @@ def write_bundle(prefix, tensors, block_size=262144):
     tensors : iterable of (str, ndarray)
         Names and float32 or float16 arrays. The data is written in this order.
     block_size : int
-        A new block of the index begins after this many bytes. (The default is TensorFlow's.)
+        A new block of the index begins after this many bytes. The default is TensorFlow's.
     """
     entries, offset = {}, 0
     with open(f"{prefix}.data-00000-of-00001", "wb") as f:
         for name, tensor in tensors:
-            tensor = np.ascontiguousarray(tensor).reshape(np.shape(tensor))  # ascontiguousarray makes 0-d 1-d
+            tensor = np.asarray(tensor, order="C")
             f.write(tensor)
             entries[name.encode()] = entry(tensor.dtype, tensor.shape, offset, tensor.nbytes, crc32c(tensor))
             offset += tensor.nbytes
@@ -37,14 +37,14 @@ def write_bundle(prefix, tensors, block_size=262144):
 
 
 def entry(dtype, shape, offset, size, crc):
-    """A BundleEntryProto; dtype may also be a number of types.proto."""
+    """A BundleEntryProto. The dtype may also be a number of types.proto."""
     dims = b"".join(text(2, number(1, n)) for n in shape)
     fields = number(1, NUMBER.get(dtype, dtype)) + text(2, dims) + number(4, offset) + number(5, size)
     return fields + varint(6 << 3 | 5) + struct.pack("<I", mask(crc))
 
 
 def blocks(items, block_size):
-    """Sorted (key, value) pairs -> the contents of blocks, each with its last key."""
+    """Sorted (key, value) pairs -> a list of (last key, contents), one for each block."""
     result, block, restarts, last = [], b"", [0], b""
     for i, (key, value) in enumerate(items):
         if len(block) >= block_size:
@@ -54,9 +54,8 @@ def blocks(items, block_size):
         if block and i % 16 == 0:
             restarts.append(len(block))
         elif block:
-            shared = next(
-                (j for j, (a, b) in enumerate(zip(key, last, strict=False)) if a != b), min(len(key), len(last))
-            )
+            while shared < len(key) and key[shared : shared + 1] == last[shared : shared + 1]:
+                shared += 1
         block += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
         last = key
     return [*result, (last, end_block(block, restarts))]
@@ -80,7 +79,7 @@ def table(data_blocks):
 
 
 def seal(contents, compression=0):
-    """A block as it is in the file, followed by its compression and its checksum."""
+    """A block as it is in the file, followed by the number of its compression and by its checksum."""
     contents += bytes([compression])
     return contents + struct.pack("<I", mask(crc32c(contents)))
 
