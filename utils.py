@@ -1,8 +1,7 @@
-"""Load a model by its size, after picoGPT's utils.py (J. Mody 2023): `load_encoder_hparams_and_params`.
+"""Load a vocabulary, hyperparameters and weights by the size of the model, like picoGPT's utils.py (J. Mody 2023).
 
-A model is a directory of seven files, as OpenAI released them. The sizes 124M to 1558M are downloaded if they are not
-there. "draft" and "target" are the small pair that comes with this project. How files are read and downloaded is in
-checkpoint/.
+Each size is a directory of seven files in OpenAI's format. The sizes 124M to 1558M are downloaded if their files are
+missing. "draft" and "target" are the small pair that comes with this project.
 """
 
 import json
@@ -20,16 +19,16 @@ MODELS_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
 
 
 def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_url=None):
-    """Load a model, and download it first if need be.
+    """Load everything that a model consists of. Files that are missing are downloaded first.
 
     Parameters
     ----------
     model_size : str
         "124M", "355M", "774M" or "1558M"; or "draft" or "target", the bundled pair, which is never downloaded.
     models_dir : str
-        Where models are, each in a directory named after its size. The bundled pair is found wherever this points.
+        Has a directory for each size. If the bundled pair is not in it, the directory of this project is used.
     models_url : str, optional
-        Where to download from. Without it, that is the environment variable GPT2_MODELS_URL or else OpenAI.
+        Where to download from. The default is the environment variable GPT2_MODELS_URL or, if it is not set, OpenAI.
 
     Returns
     -------
@@ -43,9 +42,9 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     Raises
     ------
     UserError
-        If the size is unknown or, as CheckpointError or VocabularyError, if the files are damaged.
+        If the size is unknown. Its subclasses CheckpointError and VocabularyError mean that a file is damaged.
     DownloadError
-        If something is missing and cannot be downloaded.
+        If a file is missing and cannot be downloaded.
     """
     if model_size not in BUNDLED + RELEASED:
         raise UserError(f"unknown model size {model_size!r}; there are {', '.join(BUNDLED + RELEASED)}")
@@ -54,7 +53,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     model_dir = os.path.join(models_dir, model_size)
     if model_size in RELEASED and missing_files(model_dir):
         download_gpt2_files(model_size, model_dir, models_url)
-    if missing := [name for name in missing_files(model_dir) if name != DATA]:  # (load says how long DATA should be)
+    if missing := [name for name in missing_files(model_dir) if name != DATA]:  # load reports DATA, with its length
         raise CheckpointError(f"{os.path.join(model_dir, missing[0])} is missing or empty; restore it from the project")
     hparams, params = load_hparams_and_params(model_dir)
     encoder = get_encoder(model_size, models_dir)
@@ -64,10 +63,10 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
 
 
 def load_hparams_and_params(model_dir):
-    """The hparams and params of `load_encoder_hparams_and_params`, from a directory that may have no vocabulary."""
+    """`load_encoder_hparams_and_params` for a given directory, without the encoder."""
     tensors = load(os.path.join(model_dir, "model.ckpt"))
     hparams = read_hparams(os.path.join(model_dir, "hparams.json"))
-    if hparams["n_layer"] > len(tensors):  # checked before anything is done n_layer times
+    if hparams["n_layer"] > len(tensors):  # before anything is repeated n_layer times
         raise CheckpointError(f"{model_dir} has n_layer = {hparams['n_layer']} but only {len(tensors)} tensors in all")
     shapes = expected_shapes(**hparams)
     found = {name: tensor.shape for name, tensor in tensors.items()}
@@ -76,24 +75,22 @@ def load_hparams_and_params(model_dir):
     wrong += [f"{n} is {list(found[n])}, not {list(s)}" for n, s in shapes.items() if n in found and found[n] != s]
     if wrong:
         more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise CheckpointError(
-            f"the tensors in {model_dir} are not those that its hparams.json describes: {', '.join(wrong[:3])}{more}"
-        )
+        raise CheckpointError(f"{model_dir}: hparams.json does not fit the tensors: {', '.join(wrong[:3])}{more}")
     return hparams, nest(tensors, hparams["n_layer"])
 
 
 def read_hparams(path):
-    """The five numbers of hparams.json, checked -> dict."""
+    """Read and check the five numbers in hparams.json -> dict."""
     try:
         with open(path, "rb") as f:
             hparams = json.load(f)
-    except (OSError, ValueError, RecursionError) as error:  # (RecursionError: ten thousand opening brackets)
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of "["
         raise CheckpointError(f"{path} cannot be read: {error or type(error).__name__}") from None
     if not isinstance(hparams, dict):
         raise CheckpointError(f"{path} is not an object with {', '.join(HPARAMS)}")
     hparams = {name: hparams.get(name) for name in HPARAMS}
     for name, value in hparams.items():
-        if type(value) is not int or not 0 < value < 2**31:  # (True is an int, but its type is bool)
+        if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
             shown = str(value)[:20] if isinstance(value, int | float) else type(value).__name__
             raise CheckpointError(f"{path} has {name} = {shown}; a whole number from 1 to 2^31 - 1 is needed")
     if hparams["n_embd"] % hparams["n_head"]:
@@ -102,7 +99,7 @@ def read_hparams(path):
 
 
 def expected_shapes(n_vocab, n_ctx, n_embd, n_head, n_layer):
-    """The names and shapes of the tensors of a GPT-2, as in the model.py that OpenAI released with it."""
+    """The names and shapes of the tensors of a GPT-2, from the model.py that OpenAI released with it -> dict."""
     dense = {"attn/c_attn": (1, 3), "attn/c_proj": (1, 1), "mlp/c_fc": (1, 4), "mlp/c_proj": (4, 1)}  # times n_embd
     block = {f"{ln}/{leaf}": (n_embd,) for ln in ("ln_1", "ln_2") for leaf in "gb"}
     for name, (n_in, n_out) in dense.items():
@@ -122,5 +119,5 @@ def nest(tensors, n_layer):
             branch = params["blocks"][int(path.pop(0)[1:])]
         for part in path:
             branch = branch.setdefault(part, {})
-        branch[leaf] = tensor[0] if tensor.ndim == 3 else tensor  # (w was a convolution of width 1)
+        branch[leaf] = tensor[0] if tensor.ndim == 3 else tensor  # w was the kernel of a convolution of width 1
     return params
