@@ -1,4 +1,4 @@
-"""What several test files share: small models drawn by hypothesis, exact comparisons, random checkpoints, main.py."""
+"""Helpers that several test files share: models drawn by hypothesis, exact comparisons, checkpoints, main.py."""
 
 import json
 import os
@@ -18,21 +18,21 @@ from speculative import speculative_sampling
 from utils import MODELS_DIR, expected_shapes, load_hparams_and_params, nest
 
 ROOT = Path(__file__).parent.parent
-MICRO = Path(__file__).parent / "fixtures" / "micro"  # a GPT-2 of 3 layers, with logits by transformers
-EXACT = 1e-12  # what is compared is computed and not estimated, so the tolerance is for rounding only
+MICRO = Path(__file__).parent / "fixtures" / "micro"  # a GPT-2 with 3 layers, and its logits by Transformers
+EXACT = 1e-12  # tolerance for rounding errors: the compared probabilities are computed, not estimated
 
 # ---- Models whose rows are drawn by hypothesis ----
 
 
 class Table:
-    """A model whose rows are drawn. Each prefix picks one of them, by all of its tokens. Every call is recorded."""
+    """A model that returns the given rows: each prefix is hashed to one of them. It records its calls."""
 
     def __init__(self, rows):
         self.rows, self.calls = np.array(rows), []
 
     def __call__(self, ids, n_rows=1):
         ids = [int(token) for token in ids]
-        assert 1 <= n_rows <= len(ids), "a model has one row for each prefix of ids, and at least one must be asked for"
+        assert 1 <= n_rows <= len(ids), f"n_rows must be from 1 to {len(ids)}, the number of prefixes; found {n_rows}"
         self.calls.append((ids, n_rows))
         return np.array([self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
 
@@ -41,7 +41,7 @@ class Table:
 
 
 def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0)):
-    """Distributions with simple weights. Some are zero, and now and then all but one are."""
+    """Distributions with simple weights. Some weights are zero, and in some rows all but one are."""
     weighted = st.lists(st.sampled_from(weights), min_size=n_vocab, max_size=n_vocab).filter(any)
     certain = st.integers(0, n_vocab - 1).map(lambda token: np.eye(n_vocab)[token].tolist())
     return st.one_of(weighted, weighted, weighted, certain).map(lambda w: np.array(w) / sum(w))
@@ -49,7 +49,7 @@ def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0)):
 
 @st.composite
 def pairs(draw, sizes=(1, 2, 3, 4), **kwargs):
-    """A row p of the draft and a row q of the target: independent, or equal, or without a token in common."""
+    """A row p of the draft and a row q of the target: independent, equal, or with no token in common."""
     n_vocab = draw(st.sampled_from(sizes))
     q = draw(rows(n_vocab, **kwargs))
     kind = draw(st.sampled_from(["independent", "independent", "independent", "equal", "disjoint"]))
@@ -73,26 +73,27 @@ def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
 
 
 def product_of_conditionals(x, model, N, eos=None):
-    """The distribution that decoding must have, by definition: q(x_1 | x) q(x_2 | x, x_1) ..."""
-    ways = {tuple(x.tolist()): 1.0}
+    """The distribution of N decoded tokens by definition: q(x_1 | x) q(x_2 | x, x_1) ..., as {ids: probability}."""
+    ways = {tuple(map(int, x)): 1.0}
     for i in range(N):
         longer = {}
         for ids, mass in ways.items():
             if i > 0 and ids[-1] == eos:
                 longer[ids] = mass
             else:
-                longer |= {(*ids, t): mass * q for t, q in enumerate(model.row(ids).tolist()) if q > 0}
+                row = model(np.array(ids))[-1].tolist()
+                longer |= {(*ids, token): mass * q for token, q in enumerate(row) if q > 0}
         ways = longer
     return ways
 
 
 def assert_lossless(drawn, N, K, eos=None, **options):
-    """The output of speculative sampling has exactly the target's distribution."""
+    """Assert that speculative sampling has the target's distribution. drawn: a draft, a target and a prompt."""
     draft, target, x = drawn
     decoded = output_distribution(lambda rng: speculative_sampling(x, draft, target, N, K, rng, eos, **options))
     expected = product_of_conditionals(x, target, N, eos)
     assert total_variation(decoded, expected) < EXACT
-    assert decoded.keys() <= expected.keys()  # what the target forbids never comes out, not even once in 1e17 times
+    assert decoded.keys() <= expected.keys()  # no output that the target forbids, however improbable
     return decoded
 
 
@@ -120,7 +121,7 @@ def bundled(name):
 
 
 def vocabulary(n_vocab):
-    """The files of a vocabulary that can encode any text: single bytes, merges of the first one, <|endoftext|>."""
+    """The files of a vocabulary for any text: all bytes, some merges of two bytes, and <|endoftext|>."""
     chars = list(bytes_to_unicode().values())
     merges = [(chars[0], char) for char in chars[: n_vocab - 257]]
     tokens = [*chars, *(a + b for a, b in merges), "<|endoftext|>"]
@@ -131,14 +132,14 @@ def vocabulary(n_vocab):
 
 
 def micro_files():
-    """The seven files of a model: the micro checkpoint, and a vocabulary of 300 tokens to go with it."""
+    """The seven files of a model: the micro checkpoint, and a vocabulary of 300 tokens that fits it."""
     names = ("checkpoint", "hparams.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001")
     files = {name: (MICRO / name).read_bytes() for name in names}
     return files | vocabulary(300) | {"model.ckpt.meta": b"\x0ameta" * 1000}
 
 
 def write_model(directory, n_layer, n_vocab=257, ends=False):
-    """A directory with a random model over bytes. One that ends has nothing to say but <|endoftext|>."""
+    """Write the files of a random model over bytes. With ends=True, it predicts nothing but <|endoftext|>."""
     hparams = dict(n_vocab=n_vocab, n_ctx=64, n_embd=16, n_head=2, n_layer=n_layer)
     rng = np.random.default_rng(n_layer)
     tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}
@@ -155,21 +156,21 @@ def write_model(directory, n_layer, n_vocab=257, ends=False):
 
 
 def run(*args, cwd=ROOT, script="main.py", **env):
-    """Run a script as a user does, in a process of its own."""
+    """Run a script in its own process, as a user does."""
     command = [sys.executable, str(ROOT / script), *map(str, args)]
     return subprocess.run(command, cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=120)
 
 
 def fails(*args, **kwargs):
-    """Run main.py, which must fail with one line and exit code 2, and return the line."""
+    """Run main.py, assert that it fails with exit code 2 and one line, and return that line."""
     result = run(*args, **kwargs)
     assert result.returncode == 2, result.stderr
     assert result.stdout == "" and "Traceback" not in result.stderr and "Warning" not in result.stderr
-    line = result.stderr.replace("\r", "\n").strip().split("\n")[-1]  # (a progress bar may come before it)
+    line = result.stderr.replace("\r", "\n").strip().split("\n")[-1]  # a progress bar may come before it
     assert line.startswith("main.py: error: "), result.stderr
     return line
 
 
 def listen_to_ctrl_c():
-    """For a child process: a shell that runs a job in the background lets it ignore Ctrl-C."""
+    """Let a child process react to Ctrl-C, even if a shell started the tests in the background, which disables it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
