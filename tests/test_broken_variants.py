@@ -1,12 +1,12 @@
 """A gallery of ways to get speculative sampling wrong, each with the exact distance of its output from the target's.
 
 Every variant looks right, runs, and writes fluent text. `PYTHONPATH=. python tests/test_broken_variants.py` prints the
-table of the README. Most variants are `verify` with one thing changed, so only the change is written down. Where an
-issue is named, the mistake was described there in public by its finders; the code here is only the idea of it, in our
-notation. (Most of these projects call the draft q and the target p.)
+table of the README. Most variants are `verify` with one change, so only the change is written down. A variant that
+names an issue shows a mistake that was reported there in public. The code here is ours, and only shows the idea. (Most
+of these projects call the draft q and the target p.)
 
-The distance is the total variation distance: the largest error in the probability of any event. It is computed by
-taking every way that the random choices can fall (see enumeration.py), so 0.0001 would be seen as well as 0.7.
+The distance is the total variation distance, which is the largest error in the probability of any event. enumeration.py
+computes it from every way that the random choices can fall, so a distance of 0.0001 is found as reliably as one of 0.7.
 """
 
 import numpy as np
@@ -14,23 +14,14 @@ import pytest
 
 import speculative
 from enumeration import output_distribution, total_variation
-from speculative import (
-    acceptance,
-    autoregressive_sampling,
-    block_probabilities,
-    max_fn,
-    propose,
-    residual,
-    sample,
-    verify,
-    verify_block,
-)  # fmt: skip
+from sampling import sample
+from speculative import acceptance, autoregressive_sampling, block_probabilities, max_fn, residual, verify, verify_block
 
-# A draft and a target over three tokens. Both look at the last token only, and the draft is off, but not by much.
+# The rows of a draft and of a target over three tokens, which look at the last token only. They differ a little.
 P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])
 Q = np.array([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])
 PROMPT, N, K = [0], 3, 2
-GALLERY = []  # of (what it looks like, total variation distance, a function, the name of what it stands in for)
+GALLERY = []  # (name, summary, total variation distance, function, the function of speculative.py that it replaces)
 
 
 def draft_model(ids, n_rows=1):
@@ -41,14 +32,26 @@ def target_model(ids, n_rows=1):
     return Q[ids[-n_rows:]]
 
 
-# ---- `verify` with one thing changed ----
+def without(row, token):
+    return max_fn(np.where(np.arange(len(row)) == token, 0, row))
+
+
+def add(name, summary, distance, variant, part="verify"):
+    GALLERY.append((name, summary, distance, variant, part))
+
+
+def variant(name, summary, distance, part="verify"):
+    return lambda function: add(name, summary, distance, function, part) or function
+
+
+# ---- `verify` with one change ----
 
 
 def changed(accept=None, correct=None, bonus=None):
-    """`verify` in which one of three things may be different.
+    """`verify` with up to three changes.
 
-    accept(p, q, i, token) is the probability to accept drafted token i, correct(p, q, i, token) the row that its
-    replacement is drawn from, and bonus(p, q) the row for the token that is added when all were accepted.
+    accept(p, q, i, token) is the probability to accept drafted token i. correct(p, q, i, token) is the row that its
+    replacement is drawn from. bonus(p, q) is the row of the token that is added if all are accepted.
     """
 
     def variant(drafted, p, q, rng):
@@ -61,62 +64,54 @@ def changed(accept=None, correct=None, bonus=None):
     return variant
 
 
-def without(row, token):
-    return max_fn(np.where(np.arange(len(row)) == token, 0, row))
-
-
-def add(name, summary, distance, variant, part="verify"):
-    GALLERY.append((name, summary, distance, variant, part))
-
-
 add("draws the replacement from the target",
-    "After a rejection, the token is drawn from q and not from the residual. But what was accepted has its share of q "
-    "already.",
+    "After a rejection, the token is drawn from q, not from the residual. But the accepted tokens already have their "
+    "share of q.",
     0.1292, changed(correct=lambda p, q, i, token: q[i]))  # fmt: skip
 add("draws the replacement from the draft", "After a rejection, the token is drawn from p again.",
     0.2253, changed(correct=lambda p, q, i, token: p[i]))  # fmt: skip
-add("absolute residual", "The residual is abs(q - p), normalised: tokens that the draft likes too much come back.",
+add("absolute residual",
+    "The residual is abs(q - p), normalised. So it contains tokens that the draft already proposes too often.",
     0.1500, changed(correct=lambda p, q, i, token: max_fn(np.abs(q[i] - p[i]))))  # fmt: skip
 add("removes the rejected token from q",
-    "The residual is q without the rejected token: SafeAILab/EAGLE #20, before its fix. That is right for a draft that "
-    "is certain of its token, and for no other.",
+    "The residual is q without the rejected token: SafeAILab/EAGLE #20, before its fix. That is right only if the "
+    "draft's row gives its token probability 1.",
     0.0788, changed(correct=lambda p, q, i, token: without(q[i], token)))  # fmt: skip
-add("residual of the first row", "The residual is that of the round's first position, wherever the rejection was.",
+add("residual of the first row", "The residual is that of the first position of the round, wherever the rejection was.",
     0.0800, changed(correct=lambda p, q, i, token: residual(q[0], p[0])))  # fmt: skip
-add("accepts with probability q", "A token is accepted with probability q, whatever p it was drawn with.",
+add("accepts with probability q", "A token is accepted with probability q, whatever p is.",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
-add("accepts where q >= p", "A token is accepted if q >= p and rejected if not: the random number is left out.",
+add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. No random number is drawn.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
-add("ratio upside down", "A token is accepted with probability min(1, p / q), which happens when two papers are mixed.",
+add("ratio upside down",
+    "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip
 add("lenient acceptance",
-    "A token is accepted with probability min(1, q / (0.8 p)). Leviathan et al. 2023 offer this as a trade, in "
-    "appendix A.5.",
+    "A token is accepted with probability min(1, q / (0.8 p)). Leviathan et al. 2023, appendix A.5, offer this as a "
+    "trade of exactness for speed.",
     0.1150, changed(accept=lambda p, q, i, token: acceptance(q[i, token], 0.8 * p[i, token])))  # fmt: skip
 add("accepts everything", "The comparison never fails: huggingface/transformers #28508, which fixes it.",
     0.3400, changed(accept=lambda p, q, i, token: 1.0))  # fmt: skip
 add("first token not checked",
-    "The first drafted token is always kept: ohdearquant/lattice #243 (there for n-gram drafts, decoding greedily).",
+    "The first drafted token is always accepted: ohdearquant/lattice #243 (there for n-gram drafts and greedy "
+    "decoding).",
     0.3000, changed(accept=lambda p, q, i, token: acceptance(q[i, token], p[i, token]) if i else 1.0))  # fmt: skip
-add("row off by one", "Drafted token i is compared with the target's row after it instead of the row before it.",
+add("row off by one", "Drafted token i is compared with the target's row after it, instead of the row before it.",
     0.1700, changed(lambda p, q, i, token: acceptance(q[i + 1, token], p[i, token]),
                     lambda p, q, i, token: residual(q[i + 1], p[i])))  # fmt: skip
-add("bonus from the row before", "If all are accepted, the added token comes from the last row that was checked.",
+add("bonus from the row before",
+    "If all are accepted, the added token comes from the row that the last drafted token was checked with.",
     0.1140, changed(bonus=lambda p, q: q[-2]))  # fmt: skip
-add("bonus from a residual", "If all are accepted, the added token comes from a residual too, with the last row of p.",
+add("bonus from a residual", "If all are accepted, the added token comes from the residual of the last two rows.",
     0.3345, changed(bonus=lambda p, q: residual(q[-1], p[-1])))  # fmt: skip
 
 
 # ---- Other rules for accepting ----
 
 
-def variant(name, summary, distance, part="verify"):
-    return lambda function: add(name, summary, distance, function, part) or function
-
-
 @variant("continues after a rejection",
-         "A rejected token is replaced, but the tokens that were drafted after it are still considered. The output of "
-         "openvinotoolkit/openvino.genai #4190 looks like this: a word changes, and what was to follow it stays.",
+         "A rejected token is replaced, but the tokens that were drafted after it are still considered. The output in "
+         "openvinotoolkit/openvino.genai #4190 looks like this: one word changes, and the words after it stay.",
          0.0620)  # fmt: skip
 def continues_after_a_rejection(drafted, p, q, rng):
     emitted = drafted.copy()
@@ -127,8 +122,8 @@ def continues_after_a_rejection(drafted, p, q, rng):
 
 
 @variant("one random number for all",
-         "One random number is compared with all acceptances of a round. Each token is right by itself, but not "
-         "together with the others.",
+         "One random number decides about all drafted tokens of a round. Each token alone has the right distribution, "
+         "but all together do not.",
          0.0900)  # fmt: skip
 def one_random_number_for_all(drafted, p, q, rng):
     u = rng.random()
@@ -139,8 +134,8 @@ def one_random_number_for_all(drafted, p, q, rng):
 
 
 @variant("withdraws an unsure token",
-         "A drafted token whose p is below 0.4 is thrown away before anything is checked. Stopping after such a token, "
-         "and checking it, would be exact.",
+         "The first drafted token whose p is below 0.4 is thrown away unchecked, with all tokens after it. To stop "
+         "drafting after that token, and to check it, would be exact.",
          0.2175)  # fmt: skip
 def withdraws_an_unsure_token(drafted, p, q, rng):
     unsure = [row[token] < 0.4 for row, token in zip(p, drafted, strict=True)]
@@ -156,43 +151,37 @@ def block_with_w(drafted, p, q, rng):
     return np.append(drafted[:i], sample(residual(w[i] * q[i], p[i]) if i < len(p) else q[-1], rng))
 
 
-# ---- Drafts that hand over another p than they drew from ----
+# ---- Drafts that report another p than the one they drew from ----
 
 
-@variant("argmax weighed with softmax",
-         "The draft takes its most probable token, and hands over its probabilities as if it had drawn from them: "
-         "jaymody/speculative-sampling #3; huggingface/transformers #33534, which fixes it.",
-         0.4100, "propose")  # fmt: skip
-def argmax_weighed_with_softmax(x, draft_model, k, rng, stop=None):
-    n, p = len(x), []
-    for _ in range(k):
-        p.append(draft_model(x)[-1])
-        x = np.append(x, np.argmax(p[-1]))
-    return x[n:], np.array(p)
+def changed_draft(draw=sample, reported=lambda row: row):
+    """`propose` with up to two changes: draw(row, rng) is the token, and reported(row) is the row that is returned."""
+
+    def variant(x, draft_model, k, rng, stop=None):
+        n, rows = len(x), []
+        for _ in range(k):
+            rows.append(draft_model(x)[-1])
+            x = np.append(x, draw(rows[-1], rng))
+        return x[n:], np.array([reported(row) for row in rows])
+
+    return variant
 
 
-@variant("top-k draft with the p of all tokens",
-         "The draft draws from its top 2 tokens, and hands over the probabilities before that cut: "
-         "huggingface/transformers #47932.",
-         0.2137, "propose")  # fmt: skip
-def top_k_draft_with_the_p_of_all(x, draft_model, k, rng, stop=None):
-    n, p = len(x), []
-    for _ in range(k):
-        p.append(draft_model(x)[-1])
-        x = np.append(x, sample(max_fn(np.where(p[-1] >= np.sort(p[-1])[-2], p[-1], 0)), rng))
-    return x[n:], np.array(p)
-
-
-@variant("warm draft with a cold p",
-         "The draft draws at temperature 1, and hands over its probabilities at temperature 0.5.", 0.1484, "propose",
-         )  # fmt: skip
-def warm_draft_with_a_cold_p(x, draft_model, k, rng, stop=None):
-    drafted, p = propose(x, draft_model, k, rng)
-    return drafted, p**2 / (p**2).sum(axis=-1, keepdims=True) if k else p
+add("argmax weighed with softmax",
+    "The draft takes its most probable token, but reports its probabilities as if it had drawn from them: "
+    "jaymody/speculative-sampling #3; huggingface/transformers #33534, which fixes it.",
+    0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
+add("top-k draft with the p of all tokens",
+    "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "
+    "huggingface/transformers #47932.",
+    0.2137, changed_draft(draw=lambda row, rng: sample(max_fn(np.where(row >= np.sort(row)[-2], row, 0)), rng)),
+    "propose")  # fmt: skip
+add("warm draft with a cold p", "The draft draws at temperature 1, but reports its probabilities at temperature 0.5.",
+    0.1484, changed_draft(reported=lambda row: row**2 / (row**2).sum()), "propose")  # fmt: skip
 
 
 @variant("draft that forgets its own tokens",
-         "All k tokens are drawn after the prompt alone, but the rows handed over are those after each drafted token.",
+         "All k tokens are drawn after the prompt alone, but the reported rows are those after each drafted token.",
          0.1080, "propose")  # fmt: skip
 def draft_that_forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
     n, prompt = len(x), x
@@ -201,7 +190,7 @@ def draft_that_forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
     return x[n:], draft_model(x[:-1], k) if k else np.empty((0, 3))
 
 
-# ---- Two rules that look just as wrong, but are exact ----
+# ---- Rules that are exact, although the first two look wrong ----
 
 ACCEPT_WITH_Q = changed(lambda p, q, i, token: q[i, token], lambda p, q, i, token: without(q[i], token))
 
@@ -215,11 +204,11 @@ def accept_what_the_target_draws_too(drafted, p, q, rng):
 
 EXACT_RULES = [
     ("accept with q, replace without",
-     "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. Each "
-     "drafted token x comes out with probability q(x), and any other y with (1 - q(x)) q(y) / (1 - q(x)). What is lost "
-     "is speed. SafeAILab/EAGLE #183 and #283 ask about this rule.", ACCEPT_WITH_Q),
+     "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. If x was "
+     "drafted, x is emitted with probability q(x), and any other y with (1 - q(x)) q(y) / (1 - q(x)) = q(y). The rule "
+     "accepts fewer tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.", ACCEPT_WITH_Q),
     ("accept what the target draws too",
-     "Draw from the target at every position and emit that; continue as long as it is what was drafted.",
+     "Draw a token from the target at every position, and emit it. Continue as long as it equals the drafted token.",
      accept_what_the_target_draws_too),
     ("`verify`", "The rule of Chen et al. 2023 and Leviathan et al. 2023.", verify),
     ("`verify_block`", "Block verification, Sun et al. 2024.", verify_block),
@@ -227,7 +216,7 @@ EXACT_RULES = [
 
 
 def distance(variant, part="verify"):
-    """The total variation distance between the output of a variant and plain sampling from the target."""
+    """The total variation distance between the outputs of a variant and of plain sampling from the target."""
 
     def decode(rng):
         with pytest.MonkeyPatch.context() as patch:
@@ -246,12 +235,12 @@ def test_a_broken_variant_is_as_far_off_as_the_table_says(stated, variant, part)
 
 
 @pytest.mark.parametrize("exact", [rule[2] for rule in EXACT_RULES], ids=[rule[0] for rule in EXACT_RULES])
-def test_what_only_looks_wrong_is_acquitted(exact):
+def test_an_exact_rule_has_distance_0(exact):
     assert distance(exact) < 1e-12
 
 
-def test_with_nothing_changed_it_is_verify():
-    assert distance(changed()) < 1e-12
+def test_without_a_change_the_two_templates_are_exact():
+    assert distance(changed()) < 1e-12 and distance(changed_draft(), "propose") < 1e-12
 
 
 def table():
