@@ -6,7 +6,7 @@ OpenAI's released GPT-2 runs, after a download (6.2 GB, and 0.5 GB for the 124M 
 examples:
   python main.py --K 4
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
-  python main.py --draft lookup --K 8
+  python main.py --draft lookup --K auto
   python main.py --K 8 --schedule adaptive
   python main.py --temperature 1 --trace trace.html
   python main.py --target_model_size 1558M --K 4 --prompt "Alan Turing theorized that computers would one day become"
@@ -33,7 +33,7 @@ from encoder import EOT
 from errors import UserError
 from pair import load_pair
 from schedules import SCHEDULES
-from show.figures import figures
+from show.figures import best_K, figures
 from show.page import page
 from show.picture import picture, typical_round
 from show.rounds import Recorder, origins
@@ -42,6 +42,7 @@ from speculative import verify, verify_block
 from utils import BUNDLED, MODELS_DIR, RELEASED
 
 PROMPT = "Once upon a time, long, long ago, there were two"
+PILOT = 96  # tokens of the pilot run of --K auto
 THRESHOLDS = ("target-confidence", "draft-confidence")
 
 
@@ -79,7 +80,8 @@ def arguments(argv):
         type=draft_name, default="model")  # fmt: skip
     add("--draft_corpus", "a text to fit unigram, bigram or ngram on (the bundled pair has its own n-grams)",
         metavar="FILE")  # fmt: skip
-    add("--K", "how many tokens to draft per round, at most (%(default)s)", type=count, default=4)
+    add("--K", "how many tokens to draft per round, at most; auto: what is best by a short pilot run (%(default)s)",
+        type=lambda text: text if text == "auto" else count(text), default=4)  # fmt: skip
     add("--schedule", "how many of the K tokens to draft in which round: see schedules.py (%(default)s)",
         choices=SCHEDULES, default="fixed")  # fmt: skip
     add("--threshold", "the probability from which target-confidence (0.5) and draft-confidence (0.4) keep drafting",
@@ -113,7 +115,8 @@ def arguments(argv):
     if args.trace is not None and args.n_tokens_to_generate == 0:
         fail("--trace shows rounds, and with --n_tokens_to_generate 0 there are none")
     args.command = shlex.join(["python", "main.py", *(sys.argv[1:] if argv is None else argv)])
-    args.K = min(args.K, args.n_tokens_to_generate)  # no round has room for more
+    if args.K != "auto":
+        args.K = min(args.K, args.n_tokens_to_generate)  # no round has room for more
     released = args.draft_model_size in RELEASED or args.target_model_size in RELEASED
     args.draft_model_size = args.draft_model_size or ("124M" if released else "draft")
     args.target_model_size = args.target_model_size or ("1558M" if released else "target")
@@ -161,6 +164,10 @@ def run(args):
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
         fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; the models take {pair.n_ctx} at most")
     verifier = verify_block if args.verify == "block" else verify
+    speedups = None
+    if args.K == "auto":
+        options = dict(rng=np.random.default_rng(args.seed), verify=verifier)
+        args.K, speedups = pair.best_K(x, min(args.n_tokens_to_generate, PILOT), **options)
     speculative = dict(K=args.K, schedule=args.schedule, threshold=args.threshold, verify=verifier)
     for options in {}, speculative:  # the first use of the weights is loading, and does not count as decoding
         pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
@@ -168,6 +175,8 @@ def run(args):
     fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)
     drafter = args.draft_model_size if args.draft == "model" else args.draft
     found = figures(plain, fast, drafter, args.target_model_size, args.K, args.schedule, args.temperature)
+    if speedups is not None:
+        found.append(best_K(args.K, speedups))
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found))
     if args.trace:
         if args.trace.endswith(".html"):

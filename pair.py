@@ -10,9 +10,10 @@
 `decode` returns a `Run`, which records what happened and how long it took.
 """
 
+import itertools
 import os
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import NamedTuple
 
 import numpy as np
@@ -38,19 +39,23 @@ class Timed:
     model : callable
     clock : callable
         Returns seconds. It is an argument so that a test can use a clock of its own.
+    recent : dict, optional
+        The latest times of earlier runs, {n_rows: [seconds]}, which this run continues.
     """
 
-    def __init__(self, model, clock=time.perf_counter):
+    def __init__(self, model, clock=time.perf_counter, recent=None):
         self.model, self.clock = model, clock
         self.calls = []  # the seconds of each call, in order; the first one reads the prompt
         self.steps = defaultdict(list)  # {n_rows: the seconds of each call but the first}
+        self.recent = {} if recent is None else recent  # like steps, but of several runs, and only the last 9 calls
 
     def __call__(self, ids, n_rows=1):
         begun = self.clock()
         probs = self.model(ids, n_rows)
         seconds = self.clock() - begun
-        if self.calls:  # the call that reads the prompt does not show what a step takes
+        if self.calls:  # the call that reads the prompt does not show how long a step takes
             self.steps[n_rows].append(seconds)
+            self.recent.setdefault(n_rows, deque(maxlen=9)).append(seconds)
         self.calls.append(seconds)
         return probs
 
@@ -58,9 +63,10 @@ class Timed:
     def seconds(self):
         return sum(self.calls)
 
-    def typical(self, n_rows):
-        """The median of the last 9 calls over n_rows rows, in seconds. 0 if there was none, so that it gets tried."""
-        return float(np.median(self.steps[n_rows][-9:])) if n_rows in self.steps else 0.0
+    @property
+    def reading(self):
+        """The seconds of the calls that read a prompt."""
+        return self.seconds - sum(map(sum, self.steps.values()))
 
 
 def measured(draft, target):
@@ -69,14 +75,18 @@ def measured(draft, target):
     Returns
     -------
     callable
-        costs(K) -> c, v as in theory.py, v [K+1] for 0 ... K drafted tokens. Where a number of rows was not timed yet,
-        v is on a straight line between its neighbours.
+        costs(K) -> c, v as in theory.py, v [K+1] for 0 ... K drafted tokens, each the median of the last 9 calls. If a
+        number of rows was not timed yet, its v is that of the next lower number. That is too low, so it gets tried.
+        The result is None until a plain step and a draft step were timed.
     """
 
     def costs(K):
-        n_rows = sorted(target.steps)
-        seconds = np.interp(np.arange(1, K + 2), n_rows, [target.typical(n) for n in n_rows])  # [K+1]
-        return draft.typical(1) / seconds[0], seconds / seconds[0]
+        if 1 not in draft.recent or 1 not in target.recent:
+            return None
+        timed = sorted(target.recent)
+        n_rows = [timed[np.searchsorted(timed, n, side="right") - 1] for n in range(1, K + 2)]
+        seconds = np.array([np.median(target.recent[n]) for n in n_rows])  # [K+1]
+        return np.median(draft.recent[1]) / seconds[0], seconds / seconds[0]
 
     return costs
 
@@ -88,7 +98,7 @@ class Run(NamedTuple):
     n_new: int
     drafted: np.ndarray  # int [n_rounds], how many tokens each round drafted
     accepted: np.ndarray  # int [n_rounds], how many of these are in the text
-    betas: np.ndarray  # float [n_verified], how likely each verified token was to be accepted: see theory.betas
+    betas: list  # of float arrays, one per round: beta at each verified position, see theory.betas
     lasted: np.ndarray  # float [n_rounds], the seconds that each round took, without on_round
     draft: Timed
     target: Timed
@@ -104,6 +114,16 @@ class Run(NamedTuple):
     @property
     def tokens_per_round(self):
         return self.n_new / len(self.drafted)
+
+    @property
+    def alpha(self):
+        """The mean of beta over all verified positions, or nan if there are none."""
+        return np.concatenate(self.betas).mean() if any(map(len, self.betas)) else np.nan
+
+    def expected_tokens(self, K):
+        """The mean number of tokens per round that the betas predict for 0 ... K drafted tokens, [K+1]."""
+        at = [[b[i] for b in self.betas if len(b) > i] for i in range(K)]  # at[i]: all betas at position i
+        return theory.tokens_by_position([np.mean(betas) if betas else 0.0 for betas in at])
 
     @property
     def acceptance_rate(self):
@@ -130,6 +150,7 @@ class Pair:
         self.encoder, self.greedy = encoder, settings["temperature"] == 0
         self.draft, self.target = Overheard(draft), Overheard(target)
         self.draft_model, self.target_model = sampler(self.draft, **settings), sampler(self.target, **settings)
+        self.recent = {}, {}  # how long the last calls of draft and target took, for `adaptive`
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 
     def decode(self, x, N, K=None, rng=None, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None):
@@ -141,8 +162,8 @@ class Pair:
         N : int
         K : int, optional
             How many tokens to draft per round, at most. Without K, the target decodes alone.
-        schedule : str
-            One of schedules.SCHEDULES.
+        schedule : str or callable
+            One of schedules.SCHEDULES, or a schedule of one's own, as in `speculative.speculative_sampling`.
         threshold : float, optional
             For the schedules that have a threshold.
         rng, verify, eos, on_round
@@ -154,8 +175,9 @@ class Pair:
         """
         self.draft.network.forget()
         self.target.network.forget()
-        draft, target = Timed(self.draft_model), Timed(self.target_model)
-        drafted, accepted, betas, begun, ended = [], [], [np.zeros(0)], [], []
+        models = zip((self.draft_model, self.target_model), self.recent)
+        draft, target = (Timed(model, recent=recent) for model, recent in models)
+        drafted, accepted, betas, begun, ended = [], [], [], [], []
 
         def record(r):
             ended.append(time.perf_counter())
@@ -170,16 +192,44 @@ class Pair:
         if K is None:
             ids = autoregressive_sampling(x, target, N, rng, eos, record)
         else:
-            schedule, stop = make_schedule(
+            own, stop = make_schedule(
                 schedule, K, measured(draft, target), threshold,
                 draft_rows=self.draft.rows if self.greedy else None,
                 target_rows=self.target.rows if self.greedy else None,
                 sure=getattr(self.draft.network, "sure", 0.0),
             )  # fmt: skip
+            schedule = schedule if callable(schedule) else own
             ids = speculative_sampling(x, draft, target, N, K, rng, eos, record, verify, schedule, stop)
         drafted, accepted = np.array(drafted, dtype=int), np.array(accepted, dtype=int)
         lasted = np.subtract(ended, begun[:-1])
-        return Run(ids, len(ids) - len(x), drafted, accepted, np.concatenate(betas), lasted, draft, target)
+        return Run(ids, len(ids) - len(x), drafted, accepted, betas, lasted, draft, target)
+
+    def best_K(self, x, N, K_max=8, **options):
+        """Find the best K by a pilot run, which drafts 0, 1, ..., K_max tokens in turn.
+
+        Parameters
+        ----------
+        x, N
+            The prompt and how many tokens to decode, as in `decode`.
+        K_max : int
+        options
+            rng, verify and eos of `decode`.
+
+        Returns
+        -------
+        K : int
+        speedups : float [K_max+1]
+            As theory.py predicts them from alpha and the costs in the pilot run, for each K from 0 to K_max.
+        """
+        ks = itertools.cycle(range(K_max + 1))
+        pilot = self.decode(x, N, K_max, schedule=lambda last: next(ks), **options)
+        costs = measured(pilot.draft, pilot.target)(K_max)
+        if costs is None:  # the pilot run was too short
+            return K_max, np.full(K_max + 1, np.nan)
+        c, v = costs
+        r = rest_of(pilot) / np.median(pilot.target.recent[1])
+        speed = pilot.expected_tokens(K_max) / (np.arange(K_max + 1) * c + v + r)  # tokens per plain pass
+        return int(np.argmax(speed)), speed / speed[0]
 
 
 def pooled(runs):
@@ -189,10 +239,29 @@ def pooled(runs):
         pool.calls = [seconds for part in parts for seconds in part.calls]
         for n_rows in {n_rows for part in parts for n_rows in part.steps}:
             pool.steps[n_rows] = [seconds for part in parts for seconds in part.steps[n_rows]]
-    drafted, accepted, betas, lasted = (
-        np.concatenate([getattr(run, name) for run in runs]) for name in ("drafted", "accepted", "betas", "lasted")
+    drafted, accepted, lasted = (
+        np.concatenate([getattr(run, name) for run in runs]) for name in ("drafted", "accepted", "lasted")
     )
+    betas = [b for run in runs for b in run.betas]
     return Run(None, sum(run.n_new for run in runs), drafted, accepted, betas, lasted, draft, target)
+
+
+class Forecast(NamedTuple):
+    """The speedup that theory.py predicts from a run, and the figures that go into it."""
+
+    speedup: float
+    alpha: float
+    c: float
+    v: float  # for the most rows that were verified at once
+    r: float
+
+    def __str__(self):
+        return f"alpha = {self.alpha:.2f}, c = {self.c:.2f}, v = {self.v:.2f}, r = {self.r:.2f}"
+
+
+def rest_of(run):
+    """The seconds per round in which neither draft nor target ran: tokens were drawn and accepted."""
+    return (run.seconds - run.draft.seconds - run.target.seconds) / len(run.lasted)
 
 
 def predicted(plain, fast):
@@ -201,21 +270,26 @@ def predicted(plain, fast):
     Parameters
     ----------
     plain, fast : Run
-        Of the same pair, without and with speculation.
+        Of the same pair and prompt, without and with speculation.
 
     Returns
     -------
-    speedup, alpha, c, v : float
-        v is the cost of the most rows that were verified at once. None, if too few calls were timed.
+    Forecast, or None if too few calls were timed
     """
-    timed = {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
+    ks, timed = fast.drafted, {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
     n_rows = sorted(timed)
-    if not len(fast.betas) or min(len(fast.draft.steps[1]), *map(len, (timed[1], timed[n_rows[-1]]))) < ENOUGH:
+    if min(len(fast.draft.steps[1]), *map(len, (timed[1], timed[n_rows[-1]]))) < ENOUGH:
         return None
-    ks, alpha = fast.drafted, fast.betas.mean()
-    seconds = np.interp(np.arange(1, max(ks) + 2), n_rows, [np.mean(timed[n]) for n in n_rows])  # for 0 ... K drafted
-    c, v = np.mean(fast.draft.steps[1]) / seconds[0], seconds / seconds[0]
-    return theory.expected_tokens(alpha, ks).sum() / (ks * c + v[ks]).sum(), alpha, c, v[-1]
+    step = np.mean(timed[1]) + rest_of(plain)
+    c = np.mean(fast.draft.steps[1]) / step
+    v = np.interp(np.arange(1, max(ks) + 2), n_rows, [np.mean(timed[n]) for n in n_rows]) / step  # for 0 ... K drafted
+    r = rest_of(fast) / step
+    tokens = fast.expected_tokens(max(ks))
+    n_prompts = len(plain.target.calls) - len(timed[1])
+    read = plain.target.reading / step - n_prompts * v[0]
+    read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (c + v[ks[0]])
+    speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), fast.n_new, read, read_fast)
+    return Forecast(speedup, fast.alpha, c, v[-1], r)
 
 
 def load_pair(

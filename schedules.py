@@ -15,7 +15,7 @@ import theory
 from sampling import logits_to_probs
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-OPENING = 3  # the number of rounds in which `adaptive` only measures
+GUESS, GUESSED = 0.7, 4  # `adaptive` begins as if it had verified 4 positions with a mean beta of 0.7
 EVERY = 16  # in each 16th round, `adaptive` drafts one token more than seems best
 
 
@@ -136,24 +136,24 @@ def adaptive(K, costs, memory=32):
     K : int
         How many tokens to draft, at most.
     costs : callable
-        `costs(K) -> c, v`, the arguments of `theory.optimal_K`.
+        `costs(K) -> c, v`, the arguments of `theory.optimal_K`, or None if nothing was timed yet.
     memory : int
         The average is over about this many positions. The weight of older positions fades.
     """
-    alpha, n_seen, n_rounds = 0.0, 0, 0
+    alpha, n_seen, n_rounds = GUESS, GUESSED, 0
 
     def schedule(last):
         nonlocal alpha, n_seen, n_rounds
         if last is None:
-            alpha, n_seen, n_rounds = 0.0, 0, 0
+            alpha, n_seen, n_rounds = GUESS, GUESSED, 0
         else:
             for b in theory.betas([last]):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        if n_rounds <= OPENING:  # round 1 reads the prompt, so its time says little; 2 and 3 time K and 0
-            return K if n_rounds == 2 else 0
-        k = int(theory.optimal_K(alpha, *costs(K), K_max=K))
+        if (found := costs(K)) is None:  # 2 times a draft step, because the first step reads the prompt; 0 a plain step
+            return min(2, K) if n_rounds % 2 else 0
+        k = int(theory.optimal_K(alpha, *found, K_max=K))
         # alpha is only measured if k > 0. So without one more token now and then, k would stay 0 forever.
         return min(K, k + (n_rounds % EVERY == 0))
 

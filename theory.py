@@ -7,10 +7,11 @@ swap p and q, and write gamma for K.)
     alpha   the mean of beta over all prefixes
     c       the cost of a draft step
     v       the cost of the target's pass over K + 1 rows
+    r       the cost of the rest of a round: drawing tokens and accepting them
 
-The unit of cost is a plain target step, which is the target's pass over one row. The papers assume that v is 1. That is
-true on a GPU which spends most of the pass on reading the weights. On a CPU, more rows take more time, so v is above 1.
-The papers also assume that the betas of different positions are independent and have the same distribution.
+The unit of cost is a plain step, which adds one token without speculation. The papers assume that v is 1 and r is 0.
+That is true on a GPU which spends most of a pass on reading the weights. On a CPU, more rows take more time, so v is
+above 1. The papers also assume that the betas of different positions are independent and have the same distribution.
 
 The formulas take numbers or arrays, and arrays are broadcast.
 """
@@ -52,17 +53,51 @@ def expected_tokens(alpha, K):
     return np.where(certain, K + 1.0, -np.expm1(log_power) / (1 - a))  # expm1 stays accurate where alpha is almost 1
 
 
-def improvement(alpha, K, c, v=1.0):
-    """The speedup over plain decoding: tokens per round / cost of a round. Theorem 3.8 is the case v = 1.
+def tokens_by_position(alphas):
+    """The mean number of tokens per round if alpha depends on the position: 1 + a1 + a1 a2 + a1 a2 a3 + ...
+
+    Here a2 is the mean of beta at the second drafted token, over the rounds that accepted the first one, and so on.
+    This needs no independence. It matters because easy and hard passages of a text alternate: positions that were
+    verified lie in easy passages more often, so their mean beta makes `expected_tokens` too large. (The estimate is
+    the product of Kaplan and Meier 1958: the probability to survive is the product over those still at risk.)
+
+    Parameters
+    ----------
+    alphas : float [K]
+
+    Returns
+    -------
+    float64 [K+1], for 0 ... K drafted tokens
+    """
+    return 1 + np.append(0, np.cumsum(np.cumprod(alphas)))
+
+
+def improvement(alpha, K, c, v=1.0, r=0.0):
+    """The speedup over plain decoding: tokens per round / cost of a round. Theorem 3.8 is the case v = 1, r = 0.
 
     Parameters
     ----------
     alpha : float, 0 to 1
     K : int
-    c, v : float
-        Costs of a draft step and of the target's pass over K + 1 rows, in plain target steps.
+    c, v, r : float
+        Costs of a draft step, of the target's pass over K + 1 rows and of the rest of a round, in plain steps.
     """
-    return expected_tokens(alpha, K) / (np.asarray(K) * c + v)
+    return expected_tokens(alpha, K) / (np.asarray(K) * c + v + r)
+
+
+def with_prompt(improvement, N, plain, fast):
+    """The speedup of a whole run, in which both loops first read the prompt. Amdahl 1967: that part gets no faster.
+
+    Parameters
+    ----------
+    improvement : float
+        The speedup without the prompt.
+    N : int
+        How many tokens are decoded.
+    plain, fast : float
+        The extra cost of the first round because it reads the prompt, without and with speculation, in plain steps.
+    """
+    return (N + plain) / (N / improvement + fast)
 
 
 def optimal_K(alpha, c, v=1.0, K_max=32):

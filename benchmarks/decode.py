@@ -35,8 +35,10 @@ def main():
     prompt = np.random.default_rng(0).integers(networks[1].n_vocab, size=12)
     pair.decode(prompt, min(args.N, 20), K=4)  # so that no timed run is the first to use the weights
     print(f"T = {args.temperature}, N = {args.N}, {args.draft} drafts for {args.target}\n")
-    print("| K | alpha | tokens per round | target step, ms | c (draft step) | v (K + 1 rows) | speedup | formula |")
-    print("| --- " * 8 + "|")
+    print(
+        "| K | alpha | tokens per round | target, ms | c (draft step) | v (K + 1 rows) | r (rest) | speedup | formula |"
+    )
+    print("| --- " * 9 + "|")
     for K in args.K:
         runs, figures = [], []
         for seed in range(args.repetitions):
@@ -44,11 +46,11 @@ def main():
                 pair.decode(prompt, args.N, rng=np.random.default_rng(seed), **options) for options in ({}, {"K": K})
             )
             runs.append(fast)
-            forecast, _, c, v = predicted(plain, fast) or [np.nan] * 4
-            figures.append([np.mean(plain.target.steps[1]) * 1e3, c, v, plain.seconds / fast.seconds, forecast])
-        run, (step, c, v, speedup, forecast) = pooled(runs), np.median(figures, axis=0)
+            forecast, _, c, v, r = predicted(plain, fast) or [np.nan] * 5
+            figures.append([np.mean(plain.target.steps[1]) * 1e3, c, v, r, plain.seconds / fast.seconds, forecast])
+        run, (step, c, v, r, speedup, forecast) = pooled(runs), np.median(figures, axis=0)
         print(
-            f"| {K} | {run.betas.mean():.3f} | {run.tokens_per_round:.2f} | {step:.2f} | {c:.3f} | {v:.2f} "
+            f"| {K} | {run.alpha:.3f} | {run.tokens_per_round:.2f} | {step:.2f} | {c:.3f} | {v:.2f} | {r:.2f} "
             f"| {speedup:.2f} | {forecast:.2f} |",
             flush=True,
         )

@@ -31,7 +31,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     forecast = predicted(plain, fast)
     by = "no prediction: too few steps were timed"
     if forecast:
-        by = "{:.2f} predicted by alpha = {:.2f}, c = {:.2f}, v = {:.2f}".format(*forecast)
+        by = f"{forecast.speedup:.2f} predicted by {forecast}"
     draft, target = (100 * model.seconds / fast.seconds for model in (fast.draft, fast.target))
     same = np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
@@ -57,3 +57,9 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
         ("same text", verdict,
          "At temperature 0 the two loops must decode the same tokens. At others, their distribution is the same."),
     ]  # fmt: skip
+
+
+def best_K(K, speedups):
+    """The figure that --K auto adds. K and speedups are as from `pair.Pair.best_K`."""
+    predictions = ", ".join(f"{speedup:.2f}" for speedup in speedups)
+    return "best K", f"{K}; predicted speedups for K = 0, 1, ...: {predictions}", "Found by a short pilot run."
