@@ -118,7 +118,7 @@ def read_index(path):
 def _read_table(table):
     """The bytes of an index file -> {name: Entry}."""
     if len(table) < FOOTER or int.from_bytes(table[-8:], "little") != MAGIC:
-        raise CheckpointError(f"its {len(table):,} bytes do not end in the mark of a LevelDB table")
+        raise CheckpointError(f"its {len(table):,} bytes are not a LevelDB table")
     # The footer: offset and size of the metaindex block (which TensorFlow leaves empty), then those of the index block
     (_, _, offset, size), _ = _varints(table[-FOOTER:], 0, 4)
     items, end = [], 0

@@ -98,7 +98,6 @@ MD5 = base64.b64encode(hashlib.md5(CONTENT[DATA]).digest()).decode()
     "name, plan, asked",
     [
         (DATA, [HALF, {}], [None, REST]),
-        (DATA, [HALF, {"drop": 8192}, {}], [None, REST, "bytes=208896-"]),
         (DATA, [HALF | {"freeze": 1}, {}], [None, REST]),
         (DATA, [HALF, {"ranges": False}], [None, REST]),
         (DATA, [{"content": b"x" * 400_000, "etag": '"0"'} | HALF, {}], [None, REST]),
