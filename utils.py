@@ -72,7 +72,7 @@ def load_hparams_and_params(model_dir):
     found = {name: tensor.shape for name, tensor in tensors.items()}
     wrong = [f"{name} is missing" for name in shapes if name not in found]
     wrong += [f"{name!r} is unknown" for name in found if name not in shapes]
-    wrong += [f"{n} is {list(found[n])}, not {list(s)}" for n, s in shapes.items() if n in found and found[n] != s]
+    wrong += [f"{n} is {list(found[n])}, not {list(s)}" for n, s in shapes.items() if found.get(n, s) != s]
     if wrong:
         more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise CheckpointError(f"{model_dir}: hparams.json does not fit the tensors: {', '.join(wrong[:3])}{more}")

@@ -71,14 +71,10 @@ def load(prefix, data_path=None):
     try:
         found = os.path.getsize(data_path)
         if found != expected or found == 0:
-            raise CheckpointError(
-                f"{data_path} has {found:,} bytes, but its index describes {expected:,}; remove it, download it again"
-            )
+            raise CheckpointError(f"{data_path} has {found:,} bytes, not {expected:,}; remove it and download it again")
         data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     except OSError as error:
-        raise CheckpointError(
-            f"cannot read {data_path}, which should have {expected:,} bytes: {error.strerror}"
-        ) from None
+        raise CheckpointError(f"cannot read the {expected:,} bytes of {data_path}: {error.strerror}") from None
     return {name: data[e.offset :][: e.size].view(e.dtype).reshape(e.shape) for name, e in entries.items()}
 
 

@@ -83,9 +83,7 @@ def download_gpt2_files(model_size, model_dir, models_url=None):
         session.mount("http://", HTTPAdapter(max_retries=retry))
         session.mount("https://", HTTPAdapter(max_retries=retry))
         checks = {INDEX: read_index, DATA: lambda part: check(model_dir, part)}
-        for name in missing_files(
-            model_dir
-        ):  # in the order of FILES, because the data cannot be checked without the index
+        for name in missing_files(model_dir):  # INDEX comes before DATA, which cannot be checked without it
             fetch(session, f"{url}/{model_size}/{name}", os.path.join(model_dir, name), checks.get(name))
 
 
@@ -130,8 +128,9 @@ def fetch(session, url, path, check_part=None):
         except OSError as error:  # includes the errors of requests
             offline = isinstance(error, requests.ConnectionError | requests.Timeout)
             why = f"no connection ({type(error).__name__})" if offline else error.strerror or error
-            advice = "(The bundled pair, draft and target, needs no download.)"
-            raise DownloadError(f"cannot download {url}: {why}. {advice}") from None
+            raise DownloadError(
+                f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download"
+            ) from None
     try:
         if "md5" in known and known["md5"] != md5_of(part):
             raise CheckpointError(f"{url} does not have the MD5 that the server announced; try again")

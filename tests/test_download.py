@@ -40,7 +40,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             start = int(asked[len("bytes=") : -1])
             status, span = (206, f"{start}-{len(content) - 1}") if start < len(content) else (416, "*")
             headers["Content-Range"] = f"bytes {span}/{len(content)}"
-        body = content[start:]
+        body = b"nothing is left" if status == 416 else content[start:]
         self.send_response(status)
         for key, value in (headers | {"Content-Length": str(len(body))} | wrong.get("headers", {})).items():
             if value is not None:
