@@ -45,15 +45,6 @@ def test_folding_gives_the_checksum_of_the_plain_loop(monkeypatch):
 # ---- Good checkpoints ----
 
 
-def test_reads_what_tensorflow_wrote():
-    tensors = load(PREFIX)
-    assert len(tensors) == 3 * 12 + 4
-    assert tensors["model/wte"].shape == (300, 48) and tensors["model/wte"].dtype == np.float32
-    assert tensors["model/h2/mlp/c_fc/w"].shape == (1, 48, 192)
-    assert not any(tensor.flags.writeable or tensor.flags.owndata for tensor in tensors.values())  # views of the file
-    check_tensors(PREFIX)
-
-
 @pytest.mark.parametrize("n, block_size", [(1, 1 << 18), (50, 100), (900, 5000)])
 def test_reads_what_the_writer_wrote(tmp_path, n, block_size):
     rng, prefix = np.random.default_rng(n), str(tmp_path / "model.ckpt")
@@ -157,21 +148,17 @@ def model_dir(tmp_path):
     return tmp_path / "target"
 
 
-def test_params_are_nested_as_in_picogpt(model_dir):
-    encoder, hparams, params = load_encoder_hparams_and_params("target", str(model_dir.parent))
+def test_reads_what_tensorflow_wrote_into_the_params_of_picogpt(model_dir, monkeypatch):
+    monkeypatch.setattr(utils, "MODELS_DIR", str(model_dir.parent))
+    encoder, hparams, params = load_encoder_hparams_and_params("target", "/nowhere")  # the bundled pair is found anyway
     assert hparams == HPARAMS and encoder.decode(encoder.encode("Once upon a time")) == "Once upon a time"
     assert sorted(params) == ["blocks", "ln_f", "wpe", "wte"] and len(params["blocks"]) == 3
-    second, tensors = params["blocks"][1], load(PREFIX)
-    np.testing.assert_array_equal(params["wte"], tensors["model/wte"])
-    np.testing.assert_array_equal(params["ln_f"]["b"], tensors["model/ln_f/b"])
-    np.testing.assert_array_equal(second["ln_1"]["g"], tensors["model/h1/ln_1/g"])
-    np.testing.assert_array_equal(second["mlp"]["c_fc"]["w"], tensors["model/h1/mlp/c_fc/w"][0])
-    assert not second["mlp"]["c_fc"]["w"].flags.owndata
-
-
-def test_the_bundled_pair_is_found_if_models_dir_does_not_have_it(model_dir, monkeypatch):
-    monkeypatch.setattr(utils, "MODELS_DIR", str(model_dir.parent))
-    assert load_encoder_hparams_and_params("target", "/nowhere")[1] == HPARAMS
+    tensors, second = load(PREFIX), params["blocks"][1]
+    found = (params["wte"], params["ln_f"]["b"], second["ln_1"]["g"], second["mlp"]["c_fc"]["w"])
+    for array, name in zip(found, ("wte", "ln_f/b", "h1/ln_1/g", "h1/mlp/c_fc/w")):
+        np.testing.assert_array_equal(array, np.squeeze(tensors[f"model/{name}"]))
+        assert array.dtype == np.float32 and not array.flags.writeable and not array.flags.owndata  # a view of the file
+    assert second["mlp"]["c_fc"]["w"].shape == (48, 192)
 
 
 NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" * 5000 + "}", "\0")
@@ -186,7 +173,7 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
         (DATA, CONTENT[DATA][:-1], f"{DATA} has 409,535 bytes, not 409,536"),
         (DATA, CONTENT[DATA] + b"x", f"{DATA} has 409,537 bytes, not 409,536"),
         ("encoder.json", CONTENT["encoder.json"][:-1] + b', "more": 300}', "n_vocab = 300 but 301 tokens"),
-        *(("hparams.json", text.encode(), "hparams.json") for text in NOT_HPARAMS),
+        *(("hparams.json", content.encode(), "hparams.json") for content in NOT_HPARAMS),
         *(
             ("hparams.json", json.dumps(HPARAMS | change).encode(), message)
             for change, message in [
