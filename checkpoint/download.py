@@ -115,7 +115,7 @@ def fetch(session, url, path, check_part=None):
     part, known, idle = Path(path + ".part"), {}, 0  # known: the ETag and the MD5 that the server announced
     if check_part is None:
         part.unlink(missing_ok=True)
-    best = size_of(part)
+    best = size_of(part)  # idle counts the attempts in sequence that did not get further than this
     with tqdm(desc=os.path.basename(path), unit="B", unit_scale=True) as bar:
         try:
             while not transfer(session, url, part, bar, known):
@@ -124,7 +124,7 @@ def fetch(session, url, path, check_part=None):
                 if idle > RETRIES:
                     raise OSError("the connection breaks off every time")
                 if check_part is None and "etag" not in known:
-                    part.unlink(missing_ok=True)
+                    part.unlink(missing_ok=True)  # the next answer could be about another file
         except OSError as error:  # includes the errors of requests
             offline = isinstance(error, requests.ConnectionError | requests.Timeout)
             why = f"no connection ({type(error).__name__})" if offline else error.strerror or error
