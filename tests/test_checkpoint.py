@@ -122,7 +122,7 @@ TWICE = end_block(bytes([0, 1, 2]) + b"a" + SAME + bytes([0, 1, 2]) + b"b" + SAM
                 (b"\x0b", "wire type 3"),
                 (entry()[:-1], "field is cut off"),
                 (entry() + b"\x20", "number is cut off"),
-                (b"\xff" * 11, "more than 64 bits"),
+                (b"\xff" * 10 + b"\1", "more than 64 bits"),
             ]
         ),
     ],
