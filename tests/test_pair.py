@@ -1,4 +1,4 @@
-"""The record of a run, the clocks, and the prediction that is made from them."""
+"""What `Pair` records about a run, how it measures time, and the speedup that it predicts."""
 
 import doctest
 import itertools
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import bundled, models
+from support import EXACT, bundled, models, product_of_conditionals
 
 import pair
 import schedules
@@ -15,7 +15,7 @@ import theory
 from enumeration import output_distribution, total_variation
 from pair import Pair, Run, Timed, load_pair, measured, predicted
 from schedules import adaptive
-from speculative import autoregressive_sampling, speculative_sampling
+from speculative import speculative_sampling
 
 
 def test_the_example_of_the_docstring():
@@ -23,8 +23,7 @@ def test_the_example_of_the_docstring():
 
 
 def test_a_run_records_what_happened():
-    both, rounds = Pair(bundled("draft"), bundled("target"), temperature=1), []
-    x = np.array([5, 6, 7])
+    both, rounds, x = Pair(bundled("draft"), bundled("target"), temperature=1), [], np.array([5, 6, 7])
     run = both.decode(x, 30, K=3, rng=np.random.default_rng(0), on_round=rounds.append)
     assert run.n_new == 30 and run.ids[:3].tolist() == x.tolist()
     assert run.drafted.tolist() == [len(r.drafted) for r in rounds]
@@ -32,7 +31,9 @@ def test_a_run_records_what_happened():
     assert run.betas.tolist() == theory.betas(rounds).tolist()
     assert run.acceptance_rate == run.accepted.sum() / run.drafted.sum()
     assert run.tokens_per_round == 30 / len(rounds)
-    assert sum(map(len, run.target.steps.values())) == len(rounds) - 1  # the first call reads the prompt
+    assert (
+        sum(map(len, run.target.steps.values())) == len(rounds) - 1
+    )  # all calls but the first, which reads the prompt
     assert 0 < run.draft.seconds + run.target.seconds < run.seconds
     plain = both.decode(x, 30, rng=np.random.default_rng(0))
     assert plain.n_new == 30 and plain.drafted.tolist() == [0] * 30 and plain.draft.seconds == 0
@@ -45,30 +46,29 @@ def test_the_clock_stops_during_on_round(monkeypatch):
     assert both.decode([5], 9, K=2, on_round=lambda r: [next(now) for _ in range(1000)]).seconds == usual
 
 
-def test_each_run_starts_afresh():
-    """With empty caches and new clocks: otherwise the second run would not have to read the prompt."""
+def test_each_run_reads_the_prompt_again():
     both, x = Pair(bundled("draft"), bundled("target")), np.arange(200)
     for run in (both.decode(x, 20, K=2, schedule="adaptive") for _ in range(2)):
         assert run.target.calls[0] > 3 * run.target.typical(1)
         assert run.draft.calls[0] > 2 * run.draft.typical(1)
 
 
-def test_at_temperature_0_a_gate_looks_at_the_probabilities_at_temperature_1():
-    """The rows that are sampled from would always be sure."""
-    run = Pair(bundled("draft"), bundled("target")).decode([5, 6, 7], 40, K=4, schedule="target-confidence")
+def test_at_temperature_0_confidence_is_the_probability_at_temperature_1():
+    both = Pair(bundled("draft"), bundled("target"))
+    run = both.decode([5, 6, 7], 40, K=4, schedule="target-confidence")
     assert 1 < (run.drafted == 0).sum() < len(run.drafted)
-    run = Pair(bundled("draft"), bundled("target")).decode([5, 6, 7], 40, K=4, schedule="draft-confidence")
+    run = both.decode([5, 6, 7], 40, K=4, schedule="draft-confidence")
     assert (run.drafted[:-1] == 1).any() and run.drafted.max() > 1
 
 
 def test_a_lookup_that_finds_nothing_ends_the_round():
-    """Also at temperature 0, where the row that is sampled from is always certain."""
+    """At temperature 0 the sampled row cannot show this, because it always has a probability of 1."""
     both, rounds, text = load_pair("draft", "target", "lookup"), [], np.array([5, 6, 7])
     both.decode(text, 40, K=4, on_round=rounds.append)
     for r in rounds:
         prefixes = [np.append(text, r.drafted[:i]) for i in range(len(r.drafted))]
         found = [both.draft.network.model(prefix).max() == 1 for prefix in prefixes]
-        assert all(found[:-1])  # only the last token may be a guess
+        assert all(found[:-1])  # only the last token may come from a uniform row
         text = np.append(text, r.emitted)
     assert len(rounds[0].drafted) == 1 and max(len(r.drafted) for r in rounds) == 4
 
@@ -77,7 +77,7 @@ def test_a_lookup_that_finds_nothing_ends_the_round():
 
 
 def clocked(seconds, clock):
-    """A model that takes seconds(n, n_rows) by a clock that is a list of one number."""
+    """A `Timed` model of which each call advances the time clock[0] by seconds(n, n_rows)."""
 
     def model(ids, n_rows=1):
         clock[0] += seconds(len(ids), n_rows)
@@ -97,7 +97,7 @@ def test_timed_and_measured():
     assert (target.seconds, draft.seconds) == (4 + 4 + 6 + 8 + 6, 2)
     c, v = measured(draft, target)(5)
     assert c == 1 / 4
-    assert v.tolist() == [1, 5 / 4, 6 / 4, 7 / 4, 8 / 4, 8 / 4]  # between two that were timed, a straight line
+    assert v.tolist() == [1, 5 / 4, 6 / 4, 7 / 4, 8 / 4, 8 / 4]  # linear between two timed numbers of rows
     slow = clocked(lambda n, n_rows: n, clock)
     for n in range(1, 13):
         slow(np.zeros(n, dtype=int))
@@ -106,8 +106,7 @@ def test_timed_and_measured():
 
 
 @given(drawn=models(), K=st.integers(1, 3), ticks=st.lists(st.integers(1, 20), min_size=1, max_size=4))
-def test_lossless_with_costs_by_the_clock(drawn, K, ticks):
-    """Whatever the clock says, although it decides on k."""
+def test_lossless_with_any_measured_costs(drawn, K, ticks):
     draft, target, x = drawn
 
     def decode(rng):
@@ -117,12 +116,10 @@ def test_lossless_with_costs_by_the_clock(drawn, K, ticks):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "OPENING", 2)
-        outputs = output_distribution(decode)
-    plain = output_distribution(lambda rng: autoregressive_sampling(x, target, 4, rng))
-    assert total_variation(outputs, plain) < 1e-12
+        assert total_variation(output_distribution(decode), product_of_conditionals(x, target, 4)) < EXACT
 
 
-# The prediction
+# The predicted speedup
 
 
 def run_with(draft_steps, target_steps, drafted=(), betas=()):
@@ -132,24 +129,21 @@ def run_with(draft_steps, target_steps, drafted=(), betas=()):
     return Run(np.zeros(9), 9, np.array(drafted, int), None, np.array(betas), None, draft, target)
 
 
-def test_the_prediction_is_the_formula():
+def test_the_prediction_follows_the_formula():
     plain = run_with({}, {1: [2.0] * 6})
     fast = run_with({1: [0.5] * 8}, {5: [3.0] * 6}, drafted=[4] * 6, betas=[0.8, 0.6])
     assert predicted(plain, fast) == pytest.approx((theory.improvement(0.7, 4, 0.25, 1.5), 0.7, 0.25, 1.5))
-    last = run_with({1: [0.5] * 8}, {5: [3.0] * 6}, drafted=[4] * 6 + [2], betas=[0.7])  # 3 rows were not timed
+    last = run_with(
+        {1: [0.5] * 8}, {5: [3.0] * 6}, drafted=[4] * 6 + [2], betas=[0.7]
+    )  # a pass over 3 rows was not timed
     tokens, costs = theory.expected_tokens(0.7, [4] * 6 + [2]).sum(), 6 * (4 * 0.25 + 1.5) + 2 * 0.25 + 1.25
     assert predicted(plain, last)[0] == pytest.approx(tokens / costs)
 
 
 @pytest.mark.parametrize(
-    ("plain", "fast"),
-    [
-        (run_with({}, {1: [2.0] * 4}), run_with({1: [0.5] * 8}, {5: [3.0] * 6}, [4], [0.8])),
-        (run_with({}, {1: [2.0] * 9}), run_with({1: [0.5] * 4}, {5: [3.0] * 6}, [4], [0.8])),
-        (run_with({}, {1: [2.0] * 9}), run_with({1: [0.5] * 9}, {5: [3.0] * 4}, [4], [0.8])),
-        (run_with({}, {1: [2.0] * 9}), run_with({1: [0.5] * 9}, {}, [0], [])),
-        (run_with({}, {}), run_with({}, {}, [], [])),
-    ],
+    ("n_plain", "n_draft", "n_fast", "betas"),
+    [(4, 8, 6, [0.8]), (9, 4, 6, [0.8]), (9, 9, 4, [0.8]), (9, 9, 9, []), (0, 0, 0, [])],
 )
-def test_no_prediction_from_too_few_timings(plain, fast):
-    assert predicted(plain, fast) is None
+def test_no_prediction_from_too_few_timings(n_plain, n_draft, n_fast, betas):
+    fast = run_with({1: [0.5] * n_draft}, {5: [3.0] * n_fast}, [4], betas)
+    assert predicted(run_with({}, {1: [2.0] * n_plain}), fast) is None
