@@ -10,7 +10,7 @@ swap p and q, and write gamma for K.)
     r       the cost of the rest of a round: drawing tokens and accepting them
 
 The unit of cost is a plain step, which adds one token without speculation. The papers assume that v is 1 and r is 0.
-That is true on a GPU which spends most of a pass on reading the weights. On a CPU, more rows take more time, so v is
+This is true if a pass only waits for the weights to be read, as on a GPU. On a CPU, more rows take more time, so v is
 above 1. The papers also assume that the betas of different positions are independent and have the same distribution.
 
 The formulas take numbers or arrays, and arrays are broadcast.
@@ -30,16 +30,7 @@ def alpha(p, q):
 
 
 def betas(rounds):
-    """beta at each position that was verified in these rounds, including the first rejected token of each round.
-
-    Parameters
-    ----------
-    rounds : iterable of speculative.Round
-
-    Returns
-    -------
-    float64 [n_verified]
-    """
+    """beta at each verified position, which includes the first rejected token. speculative.Rounds -> [n_verified]"""
     return np.array([b for r in rounds if len(r.p) for b in beta(r.p, r.q[:-1])[: len(r.emitted)]])
 
 
