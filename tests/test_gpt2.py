@@ -45,7 +45,7 @@ def test_the_plain_definition_agrees_with_transformers():
 
 @given(calls=st.lists(st.tuples(st.integers(1, 64), st.integers(1, 64), st.integers(0, 63)), max_size=12))
 def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
-    """Before each call, the ids are different from some position on."""
+    """Before each call, another call has ids that differ from some position on."""
     for n, n_rows, wrong in calls:
         n_rows = min(n, n_rows)
         other = IDS[:n].copy()
@@ -95,7 +95,7 @@ def test_only_new_positions_are_computed(micro, n_computed):
 
 @pytest.mark.parametrize("after", [IDS[:9], np.append(IDS[:5], IDS[20:24])])
 def test_an_interrupted_call_does_not_change_later_results(micro, monkeypatch, after):
-    """It has overwritten keys and values in some layers, so neither its ids nor the earlier ids may be reused."""
+    """The call has overwritten keys and values in some layers, so neither its ids nor older ids may be reused."""
     micro.forget()
     micro(np.append(IDS[:5], IDS[20:24]))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
