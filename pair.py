@@ -278,7 +278,7 @@ def predicted(plain, fast):
     """
     ks, timed = fast.drafted, {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
     n_rows = sorted(timed)
-    if min(len(fast.draft.steps[1]), *map(len, (timed[1], timed[n_rows[-1]]))) < ENOUGH:
+    if np.isnan(fast.alpha) or min(map(len, (fast.draft.steps[1], timed[1], timed[n_rows[-1]]))) < ENOUGH:
         return None
     step = np.mean(timed[1]) + rest_of(plain)
     c = np.mean(fast.draft.steps[1]) / step

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from support import EXACT, bundled, models, product_of_conditionals
 
 import pair
-import schedules
 import theory
 from enumeration import output_distribution, total_variation
 from pair import Pair, Run, Timed, load_pair, measured, predicted
@@ -28,7 +27,7 @@ def test_a_run_records_what_happened():
     assert run.n_new == 30 and run.ids[:3].tolist() == x.tolist()
     assert run.drafted.tolist() == [len(r.drafted) for r in rounds]
     assert run.accepted.tolist() == [r.n_accepted for r in rounds]
-    assert run.betas.tolist() == theory.betas(rounds).tolist()
+    assert np.concatenate(run.betas).tolist() == theory.betas(rounds).tolist()
     assert run.acceptance_rate == run.accepted.sum() / run.drafted.sum()
     assert run.tokens_per_round == 30 / len(rounds)
     assert (
@@ -49,8 +48,8 @@ def test_the_clock_stops_during_on_round(monkeypatch):
 def test_each_run_reads_the_prompt_again():
     both, x = Pair(bundled("draft"), bundled("target")), np.arange(200)
     for run in (both.decode(x, 20, K=2, schedule="adaptive") for _ in range(2)):
-        assert run.target.calls[0] > 3 * run.target.typical(1)
-        assert run.draft.calls[0] > 2 * run.draft.typical(1)
+        assert run.target.calls[0] > 3 * np.median(run.target.steps[1])
+        assert run.draft.calls[0] > 2 * np.median(run.draft.steps[1])
 
 
 def test_at_temperature_0_confidence_is_the_probability_at_temperature_1():
@@ -95,14 +94,25 @@ def test_timed_and_measured():
         draft(np.zeros(n, dtype=int))
     assert target.calls[0] == 4 and target.steps == {1: [4], 3: [6, 6], 5: [8]}
     assert (target.seconds, draft.seconds) == (4 + 4 + 6 + 8 + 6, 2)
+    assert measured(draft, clocked(None, clock))(5) is None  # no target step was timed
     c, v = measured(draft, target)(5)
     assert c == 1 / 4
-    assert v.tolist() == [1, 5 / 4, 6 / 4, 7 / 4, 8 / 4, 8 / 4]  # linear between two timed numbers of rows
+    assert v.tolist() == [1, 1, 6 / 4, 6 / 4, 8 / 4, 8 / 4]  # where a number of rows was not timed, as the next lower
     slow = clocked(lambda n, n_rows: n, clock)
     for n in range(1, 13):
         slow(np.zeros(n, dtype=int))
-    assert slow.typical(1) == 8  # the median of the last nine, 4 ... 12
-    assert slow.typical(2) == 0
+    assert measured(slow, slow)(0) == (1, [1])
+    assert list(slow.recent[1]) == list(range(4, 13)) and slow.steps == {1: list(range(2, 13))}
+    assert slow.reading == 1
+
+
+def test_times_are_kept_from_run_to_run():
+    """So that `adaptive` need not try every K in each run."""
+    both = Pair(bundled("draft"), bundled("target"))
+    first, second = (both.decode([5, 6, 7], 30, K=4, schedule="adaptive") for _ in range(2))
+    assert first.target.recent is second.target.recent and first.target.steps is not second.target.steps
+    assert set(first.drafted) >= {0, 2} and first.drafted[:2].tolist() == [2, 0]  # nothing was timed before
+    assert 0 not in second.drafted[:3]
 
 
 @given(drawn=models(), K=st.integers(1, 3), ticks=st.lists(st.integers(1, 20), min_size=1, max_size=4))
@@ -114,30 +124,60 @@ def test_lossless_with_any_measured_costs(drawn, K, ticks):
         timed = [Timed(model, lambda: next(times)) for model in (draft, target)]
         return speculative_sampling(x, *timed, 4, K, rng, schedule=adaptive(K, measured(*timed)))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedules, "OPENING", 2)
-        assert total_variation(output_distribution(decode), product_of_conditionals(x, target, 4)) < EXACT
+    assert total_variation(output_distribution(decode), product_of_conditionals(x, target, 4)) < EXACT
 
 
 # The predicted speedup
 
 
-def run_with(draft_steps, target_steps, drafted=(), betas=()):
+def run_with(target_steps, draft_steps=(), drafted=(0,), betas=((),), rest=0.0, reading=(0.0, 0.0)):
+    """A run in which each round took `rest` seconds beyond its calls, and the first calls took `reading` seconds."""
     draft, target = Timed(None), Timed(None)
-    draft.steps.update(draft_steps)
+    draft.steps[1].extend(draft_steps)
     target.steps.update(target_steps)
-    return Run(np.zeros(9), 9, np.array(drafted, int), None, np.array(betas), None, draft, target)
+    draft.calls = [reading[0], *draft_steps] if draft_steps else []
+    target.calls = [reading[1], *(seconds for some in target_steps.values() for seconds in some)]
+    lasted = np.full(len(drafted), (draft.seconds + target.seconds) / len(drafted) + rest)
+    return Run(None, 100, np.array(drafted), None, [np.array(b) for b in betas], lasted, draft, target)
 
 
-def test_the_prediction_follows_the_formula():
-    plain = run_with({}, {1: [2.0] * 6})
-    fast = run_with({1: [0.5] * 8}, {5: [3.0] * 6}, drafted=[4] * 6, betas=[0.8, 0.6])
-    assert predicted(plain, fast) == pytest.approx((theory.improvement(0.7, 4, 0.25, 1.5), 0.7, 0.25, 1.5))
-    last = run_with(
-        {1: [0.5] * 8}, {5: [3.0] * 6}, drafted=[4] * 6 + [2], betas=[0.7]
-    )  # a pass over 3 rows was not timed
+PLAIN = {1: [2.0] * 6}
+
+
+def test_the_prediction_is_the_formula():
+    """Without drawing and accepting, and if reading the prompt takes no longer than a step."""
+    plain = run_with(PLAIN, drafted=[0] * 7, reading=(0, 2.0))
+    fast = run_with({5: [3.0] * 6}, [0.5] * 8, [4] * 7, [[0.7] * 4] * 7, reading=(0.5, 3.0))
+    assert predicted(plain, fast) == pytest.approx((theory.improvement(0.7, 4, 0.25, 1.5), 0.7, 0.25, 1.5, 0))
+    fast = run_with({5: [3.0] * 6}, [0.5] * 8, [4] * 6 + [2], [[0.7] * 4] * 7, reading=(0.5, 3.0))
     tokens, costs = theory.expected_tokens(0.7, [4] * 6 + [2]).sum(), 6 * (4 * 0.25 + 1.5) + 2 * 0.25 + 1.25
-    assert predicted(plain, last)[0] == pytest.approx(tokens / costs)
+    assert predicted(plain, fast).speedup == pytest.approx(tokens / costs)  # 3 rows: between those of 1 and 5
+
+
+def test_the_prediction_covers_the_rest_and_the_prompt():
+    plain = run_with(PLAIN, drafted=[0] * 7, rest=0.5, reading=(0, 12.0))
+    fast = run_with({5: [3.0] * 6}, [0.5] * 8, [4] * 7, [[0.7] * 4] * 7, rest=1.0, reading=(5.5, 18.0))
+    found = predicted(plain, fast)
+    assert found[2:] == pytest.approx((0.5 / 2.5, 3.0 / 2.5, 1.0 / 2.5))
+    speedup = theory.improvement(0.7, 4, *found[2:])
+    assert found.speedup == pytest.approx(theory.with_prompt(speedup, 100, 10 / 2.5, (5 + 15) / 2.5))
+
+
+def test_the_prediction_takes_alpha_by_position():
+    betas = [[0.9, 0.2], [0.9], [0.9, 0.4]]
+    fast = run_with({3: [2.0] * 6}, [1.0] * 8, [2] * 7, betas, reading=(1.0, 2.0))
+    plain = run_with(PLAIN, drafted=[0] * 7, reading=(0, 2.0))
+    assert predicted(plain, fast).speedup == pytest.approx((1 + 0.9 + 0.9 * 0.3) / (2 * 0.5 + 1))
+    assert fast.expected_tokens(3).tolist() == pytest.approx([1, 1.9, 2.17, 2.17])  # nothing is known of the third
+
+
+def test_best_K_tries_every_K_and_takes_the_best():
+    both = Pair(bundled("draft"), bundled("target"), temperature=1)
+    K, speedups = both.best_K([5, 6, 7], 80, K_max=5, rng=np.random.default_rng(0))
+    assert K == np.argmax(speedups) and len(speedups) == 6 and speedups[0] == 1
+    assert set(both.recent[1]) == {1, 2, 3, 4, 5, 6}
+    K, speedups = Pair(bundled("draft"), bundled("target")).best_K([5, 6, 7], 1, K_max=5)
+    assert K == 5 and np.isnan(speedups).all()  # one token is too short to time anything
 
 
 @pytest.mark.parametrize(
@@ -145,5 +185,5 @@ def test_the_prediction_follows_the_formula():
     [(4, 8, 6, [0.8]), (9, 4, 6, [0.8]), (9, 9, 4, [0.8]), (9, 9, 9, []), (0, 0, 0, [])],
 )
 def test_no_prediction_from_too_few_timings(n_plain, n_draft, n_fast, betas):
-    fast = run_with({1: [0.5] * n_draft}, {5: [3.0] * n_fast}, [4], betas)
-    assert predicted(run_with({}, {1: [2.0] * n_plain}), fast) is None
+    fast = run_with({5: [3.0] * n_fast}, [0.5] * n_draft, [4], [betas])
+    assert predicted(run_with({1: [2.0] * n_plain}), fast) is None

@@ -31,8 +31,7 @@ def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
 def test_lossless(verifier, name, sure, drawn, N, K, threshold):
     """One schedule object serves many runs of the loop, so `schedule(None)` must reset it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedules, "OPENING", 2)  # so that `adaptive` decides within a few tokens
-        patch.setattr(schedules, "EVERY", 3)
+        patch.setattr(schedules, "EVERY", 3)  # so that it matters within a few tokens
         schedule, stop = make_schedule(name, K, lambda K: (threshold, 1.0), threshold, sure=sure)
         assert_lossless(drawn, N, K, verify=verifier, schedule=schedule, stop=stop)
 
@@ -95,44 +94,52 @@ def test_heuristic_goes_two_up_and_one_down():
     assert [zero(None), zero(round_of(0, 0)), zero(round_of(1, 0))] == [0, 0, 0]
 
 
-def after_opening(schedule, *rounds):
-    """Check the three opening rounds of an adaptive schedule, and return what it decides after each of these rounds."""
-    assert [schedule(None), schedule(round_of(0, 0)), schedule(round_of(0, 0))] == [0, 6, 0]
-    return [schedule(last) for last in rounds]
+def decisions(schedule, *rounds):
+    """How many tokens an adaptive schedule drafts first, and after each of these rounds."""
+    return [schedule(last) for last in (None, *rounds)]
 
 
-def test_adaptive_takes_the_best_K_for_the_mean_of_beta():
+def best(c, *alphas):
+    return [theory.optimal_K(alpha, c, K_max=6) for alpha in alphas]
+
+
+@pytest.mark.parametrize("c", [0.01, 0.1, 0.3, 0.6])
+def test_adaptive_takes_the_best_K_for_the_mean_of_beta(c):
+    """It begins as if four positions with a mean of 0.7 had been verified."""
     half, sure = round_of(4, 4, q=(0.0, 1.0), token=1), round_of(4, 4)  # beta = 0.5 and beta = 1, at four positions
-    for c in (0.01, 0.1, 0.3, 0.6):
-        schedule = adaptive(6, lambda K, c=c: (c, 1.0))
-        found = after_opening(schedule, half, sure)
-        assert found == [theory.optimal_K(alpha, c, K_max=6) for alpha in (0.5, 0.75)]
-        assert after_opening(schedule, sure) == [6]  # a reset: without it, half would still count
+    schedule = adaptive(6, lambda K: (c, 1.0))
+    assert decisions(schedule, half, sure) == best(c, 0.7, (2.8 + 2) / 8, (2.8 + 2 + 4) / 12)
+    assert decisions(schedule, sure) == best(c, 0.7, 6.8 / 8)  # None makes it forget
 
 
 def test_adaptive_counts_verified_positions_only():
     p, q = np.array([[1, 0]] * 4), np.array([[1.0, 0]] * 2 + [[0, 1.0]] * 3)  # beta = 1, 1, 0, 0
     last = Round(np.array([0, 0, 0, 0]), p, q, np.array([0, 0, 1]), 2)  # the third token was rejected
-    found = after_opening(adaptive(6, lambda K: (0.3, 1.0)), last)
-    assert found == [theory.optimal_K(2 / 3, 0.3, K_max=6)] != [theory.optimal_K(2 / 4, 0.3, K_max=6)]
+    found = decisions(adaptive(6, lambda K: (0.35, 1.0)), last)
+    assert found == best(0.35, 0.7, (2.8 + 2) / 7) != best(0.35, 0.7, (2.8 + 2) / 8)
 
 
 def test_adaptive_forgets_old_rounds():
     schedule = adaptive(6, lambda K: (0.1, 1.0), memory=4)
     off = round_of(1, 0, p=(1, 0), q=(0, 1))
-    found = after_opening(schedule, round_of(4, 4), *[off] * 12)
-    alphas = [0.75**i for i in range(13)]  # each beta = 0 counts 1/4
-    best = [theory.optimal_K(alpha, 0.1, K_max=6) for alpha in alphas]
-    assert best[-1] == 0
-    best[12] += 1  # every 16th round (opening included) tries one more than the best
-    assert found == best
+    found = decisions(schedule, round_of(4, 4), *[off] * 15)
+    alpha = 0.7 + 0.3 * (1 - 0.75**4)  # each beta counts 1/4
+    expected = best(0.1, 0.7, *(alpha * 0.75**i for i in range(16)))
+    assert expected[-1] == 0 and max(expected) > 2
+    expected[15] += 1  # every 16th round tries one more than the best
+    assert found == expected[: len(found)]
 
 
 def test_adaptive_obeys_the_costs():
     def costs(K):
         return 0.01, np.array([9.0, 5, 5, 1.5, 5, 5, 5])[: K + 1]
 
-    assert after_opening(adaptive(6, costs), round_of(4, 4)) == [3]
-    assert after_opening(adaptive(6, lambda K: (0.01, 8.0)), round_of(4, 4)) == [0]
-    zero = adaptive(0, lambda K: (0.01, 1.0))
-    assert [zero(None), *(zero(round_of(0, 0)) for _ in range(40))] == [0] * 41
+    assert decisions(adaptive(6, costs)) == [3]
+    assert decisions(adaptive(6, lambda K: (0.01, 8.0)), round_of(4, 4)) == [0, 0]
+    assert decisions(adaptive(0, lambda K: (0.01, 1.0)), *[round_of(0, 0)] * 40) == [0] * 41
+
+
+def test_adaptive_times_a_draft_step_and_a_plain_step_first():
+    found = iter([None, None, None, (0.1, 1.0)])
+    assert decisions(adaptive(6, lambda K: next(found)), *[round_of(0, 0)] * 3) == [2, 0, 2, *best(0.1, 0.7)]
+    assert decisions(adaptive(1, lambda K: None), *[round_of(0, 0)] * 3) == [1, 0, 1, 0]

@@ -34,6 +34,24 @@ def test_improvement_is_tokens_over_costs_of_a_round(pair, K, c, v):
     assert theory.improvement(alpha, K, c, v) == pytest.approx(tokens / (K * c + v), rel=1e-11)
 
 
+@given(alphas=st.lists(shares, max_size=6))
+def test_tokens_by_position_is_the_sum_of_products(alphas):
+    sums = [1 + sum(np.prod(alphas[:i]) for i in range(1, K + 1)) for K in range(len(alphas) + 1)]
+    np.testing.assert_allclose(theory.tokens_by_position(alphas), sums, rtol=1e-12)
+
+
+def test_tokens_by_position_needs_no_independence():
+    """In easy rounds beta is 1, and in hard rounds 0. So if the first token is accepted, the second is too."""
+    assert theory.tokens_by_position([0.5, 1.0])[-1] == 0.5 * 3 + 0.5 * 1
+    alpha = (1 + 1 + 0) / 3  # the verified positions of an easy and of a hard round
+    assert theory.expected_tokens(alpha, 2) > 2.1
+
+
+def test_a_prompt_gets_no_faster():
+    assert theory.with_prompt(2.0, 100, 0, 0) == 2
+    assert theory.with_prompt(2.0, 100, 10, 15) == 110 / 65
+
+
 @pytest.mark.parametrize(
     ("alpha", "K", "operations", "improvement"),
     [
