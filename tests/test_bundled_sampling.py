@@ -1,15 +1,16 @@
-"""The two loops with the bundled pair and NumPy's own generator: 20,000 samples of each, compared by their counts.
+"""Both loops with the bundled models and NumPy's generator: 20,000 samples of each, whose counts are compared.
 
-The exact proof is in test_proof.py. This test runs what a user runs: networks, temperature, top-p, and real random
-numbers. It needs no tables and makes no approximation. Suppose that both loops have the same distribution, and look at
-all 2n samples together. Then any n of them are as likely as any others to come from the first loop. So if t of the 2n
-samples are in a set E, the number A of them that come from the first loop is hypergeometric with mean t/2. Hoeffding's
-inequality (1963, Theorem 1 and section 6) says that |A - B| >= d, where B = t - A, has a probability of at most
+test_proof.py has the exact proof. This test runs networks, temperature, top-p and real random numbers, as users do.
+
+The bound on false alarms holds for any number of samples. Suppose that both loops have the same distribution, and look
+at all 2n samples together. Then any n of them are equally likely to be those of the first loop. Let t of the 2n samples
+be in a set E, A of them from the first loop and B from the second. Then A is hypergeometric with mean t/2, and
+Hoeffding's inequality (1963, Theorem 1 and section 6) says that |A - B| >= d has a probability of at most
 2 exp(-d^2 / (2 t)). With m sets, the alarm is raised if any |A - B| exceeds sqrt(2 t log(2 m / FALSE_ALARM)). By the
 union bound, a false alarm has a probability of at most FALSE_ALARM.
 
-A sample is two tokens. The sets are: every first token, every second token, every pair, and the tokens that the target
-likes better than the draft does, where a wrong residual shows most.
+A sample is two tokens. There is a set for every first token, for every second token and for every pair. Two more sets
+contain the tokens where q > p, because a wrong residual changes their counts most.
 """
 
 import os
@@ -19,10 +20,11 @@ import sys
 import numpy as np
 import pytest
 from support import bundled
+from test_broken_variants import changed
 
 from encoder import get_encoder
-from sampling import sample, sampler
-from speculative import acceptance, autoregressive_sampling, speculative_sampling, verify
+from sampling import sampler
+from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import MODELS_DIR
 
 N_SAMPLES = 20_000
@@ -43,8 +45,8 @@ def remember(model):
 
 
 @pytest.fixture(scope="module", params=[{"temperature": 1}, {"temperature": 0.7, "top_p": 0.9}], ids=str)
-def compared(request):
-    """A function of a verify: whether its samples raise the alarm."""
+def raises_alarm(request):
+    """A function of a verify: it compares samples of the two loops, and returns whether there is an alarm."""
     prompt = np.array(get_encoder("target", MODELS_DIR).encode("Once upon a time there was a"))
     draft, target = (remember(sampler(bundled(name), **request.param)) for name in ("draft", "target"))
 
@@ -69,29 +71,24 @@ def compared(request):
 
 
 def alarm(families):
-    """Whether a number occurs too often on one side: families are pairs of arrays [n], one for each loop."""
+    """Whether some number occurs much more often in one of the two arrays [n] of a family, one for each loop."""
     counts = [[np.bincount(side, minlength=1 + max(map(max, sides))) for side in sides] for sides in families]
     A, B = np.concatenate(counts, axis=1)
-    A, B = A[A + B > 0], B[A + B > 0]  # [m], [m]: which sets are not empty may depend on all 2n samples together
+    A, B = A[A + B > 0], B[A + B > 0]  # [m], [m]: the bound allows a choice of sets by A + B
     return bool((np.abs(A - B) > np.sqrt(2 * (A + B) * np.log(2 * len(A) / FALSE_ALARM))).any())
 
 
-def target_instead_of_residual(drafted, p, q, rng):
-    for i, token in enumerate(drafted):
-        if not rng.random() < acceptance(q[i, token], p[i, token]):
-            return np.append(drafted[:i], sample(q[i], rng))
-    return np.append(drafted, sample(q[-1], rng))
+def test_no_alarm(raises_alarm):
+    assert not raises_alarm(verify)
 
 
-def test_no_alarm(compared):
-    assert not compared(verify)
+def test_alarm_if_the_replacement_is_drawn_from_the_target(raises_alarm):
+    assert raises_alarm(changed(correct=lambda p, q, i, token: q[i]))
 
 
-def test_alarm_if_the_replacement_is_drawn_from_the_target(compared):
-    assert compared(target_instead_of_residual)
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="cannot see here how much memory a process has")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/statm"), reason="no /proc/self/statm, which says how much memory is used"
+)
 def test_a_hundred_decodes_take_no_more_memory_than_ten():
     code = """
 import numpy as np

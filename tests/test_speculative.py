@@ -130,13 +130,24 @@ def test_n_accepted_counts_a_drafted_eos_and_no_token_after_it(drafts_eos):
 
 
 @both_verifiers
+@pytest.mark.parametrize(
+    "stop",
+    [
+        None,
+        lambda row, token: row.max() < 0.6,
+        lambda row, token: row[token] < 0.5,
+        lambda row, token: token == 0,
+        lambda row, token: True,
+    ],
+    ids=["never", "after an unsure row", "after an unlikely token", "after token 0", "always"],
+)
 @given(
     drawn=models(),
     N=st.sampled_from([4, 3, 2, 1]),
     K=st.integers(1, 4),
     ks=st.lists(st.integers(0, 5), min_size=1, max_size=4),
 )
-def test_lossless_with_any_schedule(verifier, drawn, N, K, ks):
+def test_lossless_with_any_schedule_and_any_stop(verifier, stop, drawn, N, K, ks):
     """k may depend on all that happened in the last round. Here a hash of that round picks k."""
     asked_with = []
 
@@ -145,27 +156,11 @@ def test_lossless_with_any_schedule(verifier, drawn, N, K, ks):
         happened = () if last is None else (*last.drafted.tolist(), *last.emitted.tolist())
         return ks[hash(happened) % len(ks)]
 
-    assert_lossless(drawn, N, K, verify=verifier, schedule=schedule)
+    assert_lossless(drawn, N, K, verify=verifier, schedule=schedule, stop=stop)
     asked_with.clear()
-    _, rounds = decode(drawn, N, K, seed=0, verify=verifier, schedule=schedule)
+    _, rounds = decode(drawn, N, K, seed=0, verify=verifier, schedule=schedule, stop=stop)
     assert asked_with[0] is None  # the later calls get each round but the last
     assert all(a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True))
-
-
-@both_verifiers
-@given(drawn=models(), N=st.sampled_from([4, 3, 2, 1]), K=st.integers(1, 4), threshold=st.sampled_from([0.3, 0.5, 0.7]))
-@pytest.mark.parametrize(
-    "stop",
-    [
-        lambda threshold: lambda row, token: row.max() < threshold,
-        lambda threshold: lambda row, token: row[token] < threshold,
-        lambda threshold: lambda row, token: token == 0,
-        lambda threshold: lambda row, token: True,
-    ],
-    ids=["no token is likely", "this token is unlikely", "a certain token", "always"],
-)
-def test_lossless_with_any_stop(verifier, stop, drawn, N, K, threshold):
-    assert_lossless(drawn, N, K, verify=verifier, stop=stop(threshold))
 
 
 @given(drawn=models(), K=st.integers(0, 4), token=st.integers(0, 3), seed=st.integers(0, 9))
