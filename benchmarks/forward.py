@@ -4,8 +4,8 @@
     python benchmarks/random_checkpoint.py 1558M models/1558M && python benchmarks/forward.py models/1558M
 
 A pass over few rows takes at least the time to read the weights. So the table compares each pass with sgemv, which is
-OpenBLAS's product of a matrix and a vector, on a matrix of 512 MB. The case "x @ w" multiplies one row by matrices of
-the model's shapes and does nothing else. The cases take turns, because the memory of a shared machine may become twice
+OpenBLAS's product of a matrix and a vector, on a matrix of 512 MB. The cases "x @ w" multiply rows by matrices of the
+model's shapes and do nothing else. The cases take turns, because the memory of a shared machine may become twice
 as fast within a minute. Each ratio is the median of the ratios within a turn.
 """
 
@@ -60,8 +60,9 @@ def measure(directory):
     if n_bytes < 1e9:  # a second copy of the matrices
         shapes = [layer["w"].shape for layer in [*layers, net.weights["head"]]]
         plain = [np.ones((n_chunks * depth, n_tiles * tile), np.float32) for n_tiles, n_chunks, depth, tile in shapes]
-        xs = [np.ones((1, len(w)), np.float32) for w in plain]
-        cases["x @ w, 1 row"] = (lambda *_: [x @ w for x, w in zip(xs, plain)],)
+        for n in 1, 5:
+            xs = [np.ones((n, len(w)), np.float32) for w in plain]
+            cases[f"x @ w, {n} row{'s' * (n > 1)}"] = (lambda xs: [x @ w for x, w in zip(xs, plain)], xs)
     times, sgemv = {name: [] for name in cases}, {name: [] for name in cases}
     for repetition, (name, (function, *args)) in itertools.product(range(REPETITIONS), cases.items()):
         is_prompt = name.startswith("prompt")
