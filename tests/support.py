@@ -97,10 +97,6 @@ def assert_lossless(drawn, N, K, eos=None, **options):
     return decoded
 
 
-def mass_where(outputs, condition):
-    return sum(mass for output, mass in outputs.items() if condition(*output))
-
-
 # ---- Checkpoints and networks ----
 
 
