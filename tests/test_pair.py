@@ -30,9 +30,7 @@ def test_a_run_records_what_happened():
     assert np.concatenate(run.betas).tolist() == theory.betas(rounds).tolist()
     assert run.acceptance_rate == run.accepted.sum() / run.drafted.sum()
     assert run.tokens_per_round == 30 / len(rounds)
-    assert (
-        sum(map(len, run.target.steps.values())) == len(rounds) - 1
-    )  # all calls but the first, which reads the prompt
+    assert sum(map(len, run.target.steps.values())) == len(rounds) - 1  # the first call, for the prompt, is left out
     assert 0 < run.draft.seconds + run.target.seconds < run.seconds
     plain = both.decode(x, 30, rng=np.random.default_rng(0))
     assert plain.n_new == 30 and plain.drafted.tolist() == [0] * 30 and plain.draft.seconds == 0
