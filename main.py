@@ -34,10 +34,9 @@ from errors import UserError
 from pair import load_pair
 from schedules import SCHEDULES
 from show.figures import best_K, figures
-from show.page import page
-from show.picture import picture, typical_round
 from show.rounds import Recorder, origins
 from show.terminal import Writer, legend, wants_colour
+from show.trace import write_trace
 from speculative import verify, verify_block
 from utils import BUNDLED, MODELS_DIR, RELEASED
 
@@ -46,7 +45,7 @@ PILOT = 96  # tokens of the pilot run of --K auto
 THRESHOLDS = ("target-confidence", "draft-confidence")
 
 
-def arguments(argv):
+def make_parser():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.error = fail
     sizes = f"{', '.join(RELEASED)}, or the bundled {' or '.join(BUNDLED)}"
@@ -104,8 +103,12 @@ def arguments(argv):
     add("--trace", "write a page that shows every round of the speculative run (.html), or a picture of one (.svg)",
         type=trace_file, metavar="FILE")  # fmt: skip
     add("--seed", "for the random numbers of both loops (%(default)s)", type=count, default=123)
-    args = parser.parse_args(argv)
+    return parser
 
+
+def arguments(argv):
+    """The options, checked and completed. Those that do not fit together end the program."""
+    args = make_parser().parse_args(argv)
     if args.threshold is not None and args.schedule not in THRESHOLDS:
         fail(f"--threshold is for {' and '.join(THRESHOLDS)}, and --schedule is {args.schedule}")
     if args.draft_corpus is not None and args.draft not in ORDERS:
@@ -179,13 +182,7 @@ def run(args):
         found.append(best_K(args.K, speedups))
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found))
     if args.trace:
-        if args.trace.endswith(".html"):
-            trace = page(pair.encoder, x, plain, fast, rounds, found, args.command)
-        else:
-            r = typical_round(rounds)
-            trace = picture(pair.encoder, fast.ids[: len(x) + r.first], r)
-        with open(args.trace, "w", encoding="utf-8") as f:
-            f.write(trace)
+        write_trace(args.trace, pair.encoder, x, plain, fast, rounds, found, args.command)
 
 
 def decode(args, pair, x, title, options):

@@ -80,6 +80,9 @@ def test_the_bundled_pair_from_any_directory(tmp_path):
         assert float(re.search(rf"{figure} +([\d.]+)", result.stdout)[1]) > 0
     assert re.search(r"matrix kernel +(6 rows|1 row) at a time", result.stdout)
     assert os.listdir(tmp_path) == []
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for figure in "models ", "acceptance rate", "tokens per round", "same text":
+        assert re.search(rf"^{figure}.*\n", result.stdout, re.MULTILINE)[0] in readme
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,15 @@
+"""The file that --trace writes."""
+
+from show.page import page
+from show.picture import picture, typical_round
+
+
+def write_trace(path, encoder, prompt, plain, fast, rounds, figures, settings):
+    """Write a page (.html) or a picture of one round (.svg). The arguments are those of `show.page.page`."""
+    if path.endswith(".html"):
+        text = page(encoder, prompt, plain, fast, rounds, figures, settings)
+    else:
+        r = typical_round(rounds)
+        text = picture(encoder, fast.ids[: len(prompt) + r.first], r)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)

@@ -1,0 +1,57 @@
+"""The README and the pages of docs hold what the scripts print, and their code runs as it stands."""
+
+import doctest
+import re
+
+import numpy as np
+import pytest
+from support import ROOT, Table
+from test_broken_variants import table
+
+import speculative
+from tools.pictures import tree
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_blocks_run(page):
+    for i, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)):
+        if ">>>" in block:
+            examples = doctest.DocTestParser().get_doctest(block, {}, f"{page.name}, block {i}", None, 0)
+            assert doctest.DocTestRunner().run(examples).failed == 0
+        else:
+            exec(compile(block, f"{page.name}, block {i}", "exec"), {})
+
+
+def test_the_plain_loop_of_the_readme_is_that_of_the_code():
+    block = re.search(
+        r"```python\n(def autoregressive_sampling.*?)```", PAGES[0].read_text(encoding="utf-8"), re.DOTALL
+    )
+    exec(block[1], shown := {"np": np})
+    model = Table(np.random.default_rng(0).dirichlet(np.ones(5), size=5))
+    ids = [
+        loop([0], model, 50, np.random.default_rng(1)).tolist()
+        for loop in (shown["autoregressive_sampling"], speculative.autoregressive_sampling)
+    ]
+    assert ids[0] == ids[1]
+
+
+def test_the_tables_of_broken_variants():
+    lines = table().split("\n")
+    assert "\n".join(lines) in (ROOT / "docs" / "exactness.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("\n")
+    shown = readme[readme.index(lines[0]) :]
+    shown = shown[: shown.index("")]
+    assert set(shown) <= set(lines) and len(shown) == 10
+    assert sum("(exact)" in line for line in shown) == 2
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_links_lead_somewhere(page):
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), link
+
+
+def test_the_picture_of_the_tree_is_what_the_script_draws():
+    assert (ROOT / "docs" / "tree.svg").read_text(encoding="utf-8") == tree()
