@@ -103,6 +103,7 @@ MD5 = base64.b64encode(hashlib.md5(CONTENT[DATA]).digest()).decode()
         (DATA, [{"content": b"x" * 400_000, "etag": '"0"'} | HALF, {}], [None, REST]),
         (DATA, [HALF, {"headers": {"ETag": '"2"'}}, {}], [None, REST, None]),
         (DATA, [HALF, {"status": 503}, {}], [None, REST, REST]),
+        (DATA, [HALF, {"drop": 0}, {}], [None, REST, REST]),
         (DATA, [{"status": 500, "headers": {"Retry-After": "1"}}, {"status": 429}, {}], [None] * 3),
         (DATA, [{"hang_up": True}, {}], [None, None]),
         (DATA, [{"headers": {"Content-MD5": MD5}}], [None]),
