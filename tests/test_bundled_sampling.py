@@ -86,9 +86,7 @@ def test_alarm_if_the_replacement_is_drawn_from_the_target(raises_alarm):
     assert raises_alarm(changed(correct=lambda p, q, i, token: q[i]))
 
 
-@pytest.mark.skipif(
-    not os.path.exists("/proc/self/statm"), reason="no /proc/self/statm, which says how much memory is used"
-)
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="/proc/self/statm would show the memory in use")
 def test_a_hundred_decodes_take_no_more_memory_than_ten():
     code = """
 import numpy as np
