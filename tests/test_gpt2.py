@@ -14,6 +14,7 @@ from support import MICRO, bundled, random_gpt2, stored_gpt2
 import gpt2
 from checkpoint.bundle import load
 from errors import UserError
+from fast import threads
 from gpt2 import GPT2
 from utils import BUNDLED, load_hparams_and_params, nest
 
@@ -166,7 +167,10 @@ def micro_with(name, index, value):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_weight_that_is_not_a_number_is_named(bad):
+def test_a_weight_that_is_not_a_number_is_named(monkeypatch, bad):
+    monkeypatch.setattr(threads, "n_cores", lambda: 2)
+    monkeypatch.setattr(threads, "HEAD_START", 0)
+    monkeypatch.setattr(threads, "WORTH_WAKING", 0)
     for name in load(str(MICRO / "model.ckpt")):
         net = micro_with(name, 0 if name == "model/wpe" else -1, bad)
         with warnings.catch_warnings(), pytest.raises(UserError, match=rf"{name}, which has a weight of \w+$"):
