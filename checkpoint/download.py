@@ -180,7 +180,7 @@ def announced(answer, have, known):
     """Where in the file the answer starts and how long the file is, or (None, None) if it does not continue part."""
     status, headers = answer.status_code, answer.headers
     if status in (206, 416):  # 206 with "bytes 5-8/9" continues after 5 of 9 bytes; 416 with "bytes */9" is after all 9
-        span = re.fullmatch(r"bytes (?:(\d{1,18})-\d+|\*)/(\d{1,18})", headers.get("Content-Range", ""))
+        span = re.fullmatch(r"bytes (?:(\d{1,18})-\d+|\*)/([1-9]\d{,17})", headers.get("Content-Range", ""))
         same_file = known.get("etag") in (None, headers.get("ETag"))
         return (have, int(span[2])) if same_file and span and int(span[1] or span[2]) == have else (None, None)
     if status != 200 or "html" in headers.get("Content-Type", ""):

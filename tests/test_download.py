@@ -108,6 +108,7 @@ MD5 = base64.b64encode(hashlib.md5(CONTENT[DATA]).digest()).decode()
         (DATA, [{"hang_up": True}, {}], [None, None]),
         (DATA, [{"headers": {"Content-MD5": MD5}}], [None]),
         (DATA, [{"drop": 8192}], [None] + [f"bytes={8192 * i}-" for i in range(1, 50)]),
+        (META, [{"status": 416, "headers": {"Content-Range": "bytes */0"}}, {}], [None, None]),
         (META, [{"drop": BLOCK}, {}], [None, "bytes=4096-"]),
         (META, [{"drop": BLOCK, "headers": {"ETag": None}}, {}], [None, None]),  # could be another file by now
     ],
