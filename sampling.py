@@ -1,8 +1,8 @@
 """From logits to the row that is sampled from: temperature, top-k, top-p and repetition penalty.
 
 A *row* is a probability distribution over the vocabulary, float64 [n_vocab]. A *network* returns logits, and a *model*
-returns rows: `sampler` makes a model of a network. Draft and target may have different settings. The output follows
-the target's rows, and equal settings are only the ones that agree best.
+returns rows: `sampler` turns a network into a model. Draft and target may have different settings. The output always
+has the distribution of the target's rows. Equal settings usually make the two agree best, so they are fastest.
 """
 
 import numpy as np
@@ -50,7 +50,8 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
         ranked /= ranked.sum(axis=-1, keepdims=True)
     if top_p < 1:
         mass = np.cumsum(ranked, axis=-1)
-        ranked[:, 1:][mass[:, :-1] >= top_p] = 0  # the tokens before this one have reached top_p already
+        reached = mass >= top_p
+        ranked[:, 1:][reached[:, :-1]] = 0  # the tokens before this one have reached top_p already
         ranked /= ranked.sum(axis=-1, keepdims=True)
     np.put_along_axis(probs, order, ranked, axis=-1)
     return probs
@@ -58,6 +59,9 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 def penalised(logits, ids, penalty):
     """Make tokens that have occurred less likely: CTRL's repetition penalty (Keskar et al. 2019, section 4.1).
+
+    CTRL divides all logits. Negative logits are multiplied here, as in Hugging Face's Transformers, because division
+    would make their tokens more likely.
 
     Parameters
     ----------
@@ -72,16 +76,17 @@ def penalised(logits, ids, penalty):
     -------
     float [n_rows, n_vocab]
     """
-    n, (n_rows, n_vocab) = len(ids), np.shape(logits)
-    first = np.full(n_vocab, n)  # the position where each token occurs first
+    n_rows, n_vocab = np.shape(logits)
+    prefix_lengths = np.arange(len(ids) - n_rows + 1, len(ids) + 1)  # [n_rows]
+    first = np.full(n_vocab, len(ids))  # the position where each token occurs first
     tokens, positions = np.unique(ids, return_index=True)
     first[tokens] = positions
-    seen = first < np.arange(n - n_rows + 1, n + 1)[:, None]  # [n_rows, n_vocab]
+    seen = first < prefix_lengths[:, None]  # [n_rows, n_vocab]
     return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
 def sampler(network, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0):
-    """Make a model of a network: `network(ids, n_rows) -> logits`, then `penalised`, then `logits_to_probs`."""
+    """Turn a network into a model: `network(ids, n_rows) -> logits`, then `penalised`, then `logits_to_probs`."""
 
     def model(ids, n_rows=1):
         logits = network(ids, n_rows)  # [n] -> [n_rows, n_vocab]

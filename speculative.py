@@ -34,7 +34,7 @@ def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
     eos : int, optional
         Stop after this token.
     on_round : callable, optional
-        Called with a `Round` after each token. Its k is 0, because nothing is drafted here.
+        Called after each token with a `Round` (defined below), in which nothing was drafted.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
         q = model(x)  # [n] -> [1, n_vocab]
         x = np.append(x, sample(q[-1], rng))  # [n] -> [n+1]
         if on_round is not None:
-            on_round(Round(x[:0], q[:0], q, x[-1:], 0))
+            on_round(Round(drafted=x[:0], p=q[:0], q=q, emitted=x[-1:], n_accepted=0))
         if x[-1] == eos:
             break
     return x
@@ -60,19 +60,19 @@ def max_fn(x):
     return x / x.sum()
 
 
-def propose(x, draft_model, k, rng, stop=None):
-    """Draft up to k tokens after x. With a stop, draft no further after the first token with stop(row of p, token).
+def propose(x, draft_model, k_max, rng, stop=None):
+    """Draft up to k_max tokens after x. A stop ends this after the first token for which stop(row of p, token) is true.
 
-    The token that made it stop is proposed all the same. To withdraw a token after looking at it would change the
-    distribution of those that remain.
+    The token at which it stopped is proposed like the others. If it were withdrawn, unlikely tokens would be missing
+    among the proposed ones, and these would no longer be draws from p.
 
     Returns
     -------
     drafted : int [k]
-    p : float64 [k, n_vocab], the rows that the tokens were drawn from (just empty if k is 0)
+    p : float64 [k, n_vocab], the rows that the tokens were drawn from ([0] if k is 0, because n_vocab is not known yet)
     """
     n, p = len(x), []
-    for _ in range(k):
+    for _ in range(k_max):
         p.append(draft_model(x)[-1])  # [n] -> [n_vocab]
         x = np.append(x, sample(p[-1], rng))
         if stop is not None and stop(p[-1], x[-1]):
@@ -84,8 +84,8 @@ def verify(drafted, p, q, rng):
     """Accept drafted tokens from the left, each with probability min(1, q / p), and then add one token.
 
     Chen et al. 2023, Algorithm 2; Leviathan et al. 2023, Algorithm 1. After a rejection, the added token comes from
-    the residual max_fn(q - p), which makes up for exactly what the rejection took away. If all drafted tokens are
-    accepted, it comes from the last row of q.
+    the residual max_fn(q - p), which holds the tokens that p proposes too rarely, each as often as it is missing. If
+    all drafted tokens are accepted, the added token comes from the last row of q.
 
     Parameters
     ----------
@@ -102,8 +102,10 @@ def verify(drafted, p, q, rng):
     int [n_accepted + 1]: the accepted prefix of drafted, and exactly one token more.
     """
     for i, token in enumerate(drafted):
-        if not rng.random() < acceptance(q[i, token], p[i, token]):
-            return np.append(drafted[:i], sample(residual(q[i], p[i]), rng))
+        if rng.random() < acceptance(q[i, token], p[i, token]):
+            continue  # accepted
+        row = residual(q[i], p[i])
+        return np.append(drafted[:i], sample(row, rng))
     return np.append(drafted, sample(q[-1], rng))
 
 
@@ -113,7 +115,7 @@ def acceptance(q, p):
 
 
 def residual(q, p):
-    """max_fn(q - p). If p and q differ by rounding alone, q - p may have no positive entry. Then q will do."""
+    """max_fn(q - p). If p and q differ by rounding alone, q - p may have no positive entry. Then the residual is q."""
     return max_fn(q - p) if (q > p).any() else q
 
 
@@ -123,14 +125,14 @@ class Round(NamedTuple):
     drafted: np.ndarray  # int [k]
     p: np.ndarray  # float64 [k, n_vocab]: the rows that drafted was drawn from
     q: np.ndarray  # float64 [k+1, n_vocab]: the target's rows, at the same positions and one more
-    emitted: np.ndarray  # int [n_accepted+1]: what was added to the text (if eos is among it, nothing after eos)
+    emitted: np.ndarray  # int [n_accepted+1]: what was added to the text (if it contains eos, eos is the last)
     n_accepted: int  # how many drafted tokens are in the text
 
 
 def speculative_sampling(
     x, draft_model, target_model, N, K, rng=None, eos=None, on_round=None, verify=verify, schedule=None, stop=None
 ):
-    """Decode N tokens with the distribution of the target, in fewer than N passes of the target.
+    """Decode N tokens with the distribution of the target. Each accepted token saves a pass of the target.
 
     Parameters
     ----------
@@ -160,20 +162,22 @@ def speculative_sampling(
     x = np.array(x, dtype=np.int64)
     end, last = len(x) + N, None
     while len(x) < end:
-        k = min(K, end - len(x) - 1)  # a round adds up to k + 1 tokens, and no more than N are wanted
+        k_max = min(K, end - len(x) - 1)  # a round may add one more, and no more than N are wanted
         if schedule is not None:
-            k = min(k, schedule(last))
+            k_max = min(k_max, schedule(last))
         # Step 1: the draft proposes k tokens, one after the other.
-        drafted, p = propose(x, draft_model, k, rng, stop)  # [k], [k, n_vocab]
+        drafted, p = propose(x, draft_model, k_max, rng, stop)  # [k], [k, n_vocab]
+        k = len(drafted)  # less than k_max after a stop
         # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
-        q = target_model(np.append(x, drafted), len(drafted) + 1)  # [n+k] -> [k+1, n_vocab]
+        q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
         p = p.reshape(q[:-1].shape)  # [k, n_vocab], also if k is 0
         # Step 3: accept drafted tokens from the left. Step 4: add one token of the target's own.
         emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
         n_accepted = len(emitted) - 1
         if eos is not None and eos in emitted:
             emitted = emitted[: list(emitted).index(eos) + 1]
-            n_accepted, end = min(n_accepted, len(emitted)), len(x) + len(emitted)
+            n_accepted = min(n_accepted, len(emitted))
+            end = len(x) + len(emitted)  # so this is the last round
         x = np.append(x, emitted)
         last = Round(drafted, p, q, emitted, n_accepted)
         if on_round is not None:
@@ -181,27 +185,27 @@ def speculative_sampling(
     return x
 
 
-# The algorithm ends here. What follows is another rule for steps 3 and 4, which accepts more tokens.
+# The algorithm ends here. What follows is another rule for steps 3 and 4. On average it accepts no fewer tokens.
 
 
 def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
     `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token.
-    A token that the target likes twice as much as the draft does counts as 1 there, and the surplus is lost. Block
-    verification carries the surplus along: it keeps the first i tokens with probability w[i], where a ratio above 1
-    may make up for a smaller ratio before it. So it keeps at least as many tokens on average.
+    A token that the target likes twice as much as the draft does counts as 1 there, and the excess is lost. Block
+    verification carries the excess along: a ratio above 1 may make up for a smaller ratio before it. So a token that
+    the target likes too little may be kept, because the tokens after it make up for it.
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
     "a b" just as often as the draft does: 1/3 * 2/3 = 2/3 * 1/3. So block verification always keeps both.
+
+    It tries to keep all tokens first, then all but the last, and so on, because the longest prefix saves most.
     """
     w, h = block_probabilities(drafted, p, q)
-    for i in range(len(drafted), 0, -1):  # try to keep all tokens, then all but the last, and so on
-        if rng.random() < h[i]:
-            break
-    else:
-        i = 0
+    i = len(drafted)
+    while i > 0 and not rng.random() < h[i]:
+        i -= 1
     row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -212,17 +216,20 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is the probability that at least the first i drafted tokens are kept.
+        w[i] is how likely it should be that at least i tokens are kept, given the first i drafted tokens and averaged
+        over those that the draft says after them. It is q/p of the first i tokens, cut off at 1 after each factor.
     h : list of k + 1 floats
-        h[i] is the probability to keep exactly i tokens when it was decided not to keep more. It is chosen such that
-        the probabilities w come true, and that the tokens kept, followed by one from the residual max_fn(w q - p), are
-        distributed like the target's.
+        h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
     """
     w = [1.0]
     for i, token in enumerate(drafted):
         w.append(acceptance(w[i] * q[i, token], p[i, token]))  # min(1, w q / p)
     h = []
     for i in range(len(drafted)):
+        # The next token is kept too with probability sum p * min(1, w q / p) = sum min(p, w q) = w[i] - surplus. So
+        # exactly i tokens must be kept with probability surplus, out of the 1 - (w[i] - surplus) that remain. Then
+        # the residual max_fn(w q - p) adds exactly what the target has more, as in `verify`.
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
         h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)
-    return w, [*h, w[-1]]
+    h.append(w[-1])  # there is nothing longer to be tried before
+    return w, h

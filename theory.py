@@ -1,10 +1,10 @@
 """How much speculative sampling gains: the formulas of Leviathan et al. 2023 (arXiv 2211.17192) and Chen et al. 2023.
 
 As in speculative.py, the draft has distribution p, the target has q, and each round drafts K tokens. (Leviathan et al.
-swap p and q, and write gamma for K.)
+swap p and q, and write gamma for K. All numbers of theorems, equations and sections are theirs.)
 
     beta    the probability that a token drafted after one given prefix is accepted
-    alpha   the mean of beta over all prefixes
+    alpha   the mean of beta over the prefixes at which a drafted token is verified
     c       the cost of a draft step
     v       the cost of the target's pass over K + 1 rows
     r       the cost of the rest of a round: drawing tokens and accepting them
@@ -25,13 +25,18 @@ def beta(p, q):
 
 
 def alpha(p, q):
-    """The mean of beta over all rows, Corollary 3.6. [..., n_vocab] -> float"""
+    """The mean of beta over the given rows, Corollary 3.6. [..., n_vocab] -> float"""
     return float(np.mean(beta(p, q)))
 
 
 def betas(rounds):
-    """beta at each verified position, which includes the first rejected token. speculative.Rounds -> [n_verified]"""
-    return np.array([b for r in rounds if len(r.p) for b in beta(r.p, r.q[:-1])[: len(r.emitted)]])
+    """beta at each verified position: the accepted tokens and the rejected one. List of `Round` -> [n_verified]"""
+    found = []
+    for r in rounds:
+        if len(r.drafted):
+            n_verified = len(r.emitted)  # the accepted tokens, and one that replaces the rejected one
+            found.extend(beta(r.p, r.q[:-1])[:n_verified])  # (none was rejected: then there are only k positions)
+    return np.array(found)
 
 
 def expected_tokens(alpha, K):
@@ -48,9 +53,10 @@ def tokens_by_position(alphas):
     """The mean number of tokens per round if alpha depends on the position: 1 + a1 + a1 a2 + a1 a2 a3 + ...
 
     Here a2 is the mean of beta at the second drafted token, over the rounds that accepted the first one, and so on.
-    This needs no independence. It matters because easy and hard passages of a text alternate: positions that were
-    verified lie in easy passages more often, so their mean beta makes `expected_tokens` too large. (The estimate is
-    the product of Kaplan and Meier 1958: the probability to survive is the product over those still at risk.)
+    This does not assume that betas are independent. They are not, because easy and hard passages of a text alternate.
+    A round in an easy passage verifies up to K positions, and a round in a hard passage often only one. So the mean of
+    beta over all verified positions is too high for `expected_tokens`. (Kaplan and Meier 1958 estimate survival in the
+    same way: at each step, by the share that survives among those that got there.)
 
     Parameters
     ----------
@@ -60,7 +66,8 @@ def tokens_by_position(alphas):
     -------
     float64 [K+1], for 0 ... K drafted tokens
     """
-    return 1 + np.append(0, np.cumsum(np.cumprod(alphas)))
+    reached = np.cumprod(alphas)  # the probability that the first 1, 2, ... K tokens are all accepted
+    return 1 + np.append(0, np.cumsum(reached))
 
 
 def improvement(alpha, K, c, v=1.0, r=0.0):
@@ -76,38 +83,40 @@ def improvement(alpha, K, c, v=1.0, r=0.0):
     return expected_tokens(alpha, K) / (np.asarray(K) * c + v + r)
 
 
-def with_prompt(improvement, N, plain, fast):
-    """The speedup of a whole run, in which both loops first read the prompt. Amdahl 1967: that part gets no faster.
+def with_prompt(speedup, N, prompt_plain, prompt_fast):
+    """The speedup of a whole run: reading the prompt does not get faster, because both loops must do it (Amdahl 1967).
 
     Parameters
     ----------
-    improvement : float
+    speedup : float
         The speedup without the prompt.
     N : int
         How many tokens are decoded.
-    plain, fast : float
-        The extra cost of the first round because it reads the prompt, without and with speculation, in plain steps.
+    prompt_plain, prompt_fast : float
+        How much more the first round costs because it reads the prompt, without and with speculation, in plain steps.
     """
-    return (N + plain) / (N / improvement + fast)
+    return (N + prompt_plain) / (N / speedup + prompt_fast)
 
 
-def optimal_K(alpha, c, v=1.0, K_max=32):
+def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
     """The K from 0 to K_max with the largest speedup, section 3.5. If several are equal, it is the smallest of them.
 
-    The result is 0 if drafting does not pay. With v = 1 that is the case if alpha <= c (Corollary 3.9).
+    The result is 0 if drafting does not pay. With v = 1 and r = 0 it pays if alpha > c (Corollary 3.9).
 
     Parameters
     ----------
-    alpha, c : float
+    alpha, c, r : float
         As in `improvement`.
     v : float or array [K_max + 1]
-        As in `improvement`: one cost for every K, or one cost for each K. The cost for K = 0 is 1 by definition, so
-        v[0] is ignored.
+        As in `improvement`: a number that is the same for all K, or an array for K = 0, 1, ..., K_max. v[0] is not
+        used, because K = 0 is a plain step, which costs 1 with everything in it.
     K_max : int
         The limit is needed because the speedup can grow with K forever, for example if alpha = 1.
     """
-    alpha, c, K = np.asarray(alpha)[..., None], np.asarray(c)[..., None], np.arange(K_max + 1)
-    return np.argmax(improvement(alpha, K, c, np.where(K == 0, 1.0, v)), axis=-1)
+    alpha, c = np.asarray(alpha)[..., None], np.asarray(c)[..., None]
+    K = np.arange(K_max + 1)
+    cost = np.where(K == 0, 1.0, v + r)
+    return np.argmax(improvement(alpha, K, c, cost), axis=-1)
 
 
 def operations(alpha, K, c_hat):
@@ -119,11 +128,12 @@ def operations(alpha, K, c_hat):
     return (K * c_hat + K + 1) / expected_tokens(alpha, K)
 
 
-def speedup(r, K, t_draft, t_target):
+def speedup(share, K, t_draft, t_target):
     """The speedup r (K+1) t_target / (K t_draft + t_target) of J. Mody's blog post, from the seconds per step.
 
-    A round emits K + 1 tokens at most. r is the share of them that is emitted on average (Chen et al. 2023, section 2),
-    so r = expected_tokens(alpha, K) / (K + 1), and the result is `improvement` with c = t_draft / t_target and v = 1.
+    r, here `share`, is the share of the K + 1 tokens that a round can emit which it emits on average (Chen et al. 2023,
+    section 2). So share = expected_tokens(alpha, K) / (K + 1), and the result is `improvement` with c = t_draft /
+    t_target and v = 1.
     """
-    r, K = np.asarray(r), np.asarray(K)
-    return r * (K + 1) * t_target / (K * t_draft + t_target)
+    share, K = np.asarray(share), np.asarray(K)
+    return share * (K + 1) * t_target / (K * t_draft + t_target)
