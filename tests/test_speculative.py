@@ -248,15 +248,13 @@ def test_an_equal_draft_is_always_accepted_and_a_disjoint_draft_never(verifier):
 
 
 @pytest.mark.parametrize(
-    "decode_50", [lambda x, model: autoregressive_sampling(x, model, 50),
-                  lambda x, model: speculative_sampling(x, model, model, 50, 4)],
+    "loop", [autoregressive_sampling, lambda x, model, N: speculative_sampling(x, model, model, N, 4)],
 )  # fmt: skip
-def test_without_rng_the_numbers_differ_and_the_prompt_is_not_overwritten(decode_50):
+def test_without_rng_the_numbers_differ_and_the_result_shares_no_memory_with_the_prompt(loop):
     x, model = np.array([0, 1]), Table([[0.5, 0.5]])
-    ids = decode_50(x, model)
-    assert ids.tolist() != decode_50(x, model).tolist()
-    ids[:] = 7
-    assert x.tolist() == [0, 1]
+    assert loop(x, model, 50).tolist() != loop(x, model, 50).tolist()
+    for N in (0, 3):
+        assert not np.shares_memory(loop(x, model, N), x)
 
 
 # Numerical edges
