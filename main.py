@@ -162,9 +162,7 @@ def run(args):
         repetition_penalty=args.repetition_penalty,
     )  # fmt: skip
     if EOT not in pair.encoder.ids:
-        fail(
-            f"the vocabulary of {args.target_model_size} has no token {EOT}; remove its encoder.json, and download it again"
-        )
+        fail(f"the vocabulary of {args.target_model_size} has no token {EOT}; restore its encoder.json")
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
         fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; the models take {pair.n_ctx} at most")
