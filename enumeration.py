@@ -1,13 +1,17 @@
-"""The exact output distribution of a random algorithm: run it once for every way that its random choices can fall.
+"""The exact output distribution of a random algorithm, computed by running it once for each way that it can go.
 
-A statistical test of a sampler misses small biases, and now and then it fails for no reason. But a sampler that draws
-a few tokens from a small vocabulary can only go finitely many ways. So run it once for each way, multiply the
-probabilities of the choices along the way, and add up the ways that lead to the same output. The distribution is then
-a computed number, exact to rounding. The sampler is the production code, unmodified. It is only handed `EveryBranch`
-instead of a random generator, which replies with the first possible choice, then with the next, and so on.
+A statistical test of a sampler misses small errors, and it sometimes fails although nothing is wrong. But a sampler
+that draws a few tokens from a small vocabulary can go only finitely many ways. `output_distribution` runs it once for
+each way. The probability of a way is the product of the probabilities of its choices. The probability of an output is
+the sum over the ways that lead to it. The result is exact up to rounding.
 
-For example, take a sampler that draws x from p = (1/2, 1/2), accepts it with probability min(1, q(x) / p(x)), and draws
-from q = (3/4, 1/4) after a rejection. (It is wrong. The token should come from the residual.)
+The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
+`EveryBranch` answers each draw with the first possible outcome. The second run gets the same answers, except that the
+last draw gets its next outcome. This continues, from the last draw back to the first, until all ways have been run.
+
+For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
+from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the
+residual. It has four ways. Each leaf of the tree shows the output of a way, and the probability of the way:
 
     rng.choice(2, p=[1/2, 1/2])
     |
@@ -18,6 +22,8 @@ from q = (3/4, 1/4) after a rejection. (It is wrong. The token should come from 
                   +-- False (1/2)  rng.choice(2, p=[3/4, 1/4])
                                    +-- 0 (3/4) -> 0   1/2 * 1/2 * 3/4 = 3/16
                                    +-- 1 (1/4) -> 1   1/2 * 1/2 * 1/4 = 1/16
+
+The output is 0 with probability 1/2 + 3/16 = 11/16, but q(0) is 12/16:
 
     >>> from enumeration import output_distribution, total_variation
     >>> def wrong(rng, p=(1 / 2, 1 / 2), q=(3 / 4, 1 / 4)):
@@ -30,22 +36,23 @@ from q = (3/4, 1/4) after a rejection. (It is wrong. The token should come from 
     >>> total_variation(output_distribution(wrong), {(0,): 3 / 4, (1,): 1 / 4})
     0.0625
 
-To check a sampler of your own, let it take all its randomness from an argument, and compare:
+To check a sampler of your own, let it take all its randomness from an argument `rng`, and compare it with plain
+sampling:
 
     fast = output_distribution(lambda rng: my_speculative_sampling(prompt, draft, target, rng))
     slow = output_distribution(lambda rng: my_sampling(prompt, target, rng))
     assert total_variation(fast, slow) < 1e-12
 
-Use models with 2 to 4 tokens, whose rows depend on the text so far and hold a zero here and there. Whatever can go
-wrong goes wrong with 3 tokens already, and the number of ways grows like a power of the vocabulary.
+Use models with 2 to 4 tokens, because the number of ways grows like a power of the vocabulary. Let their rows depend on
+the text so far, and let some probabilities be 0.
 
-What can be enumerated: `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without, as
-`EveryBranch` describes them. A uniform number may be compared with other numbers, also elementwise, and looked up with
-`np.searchsorted`.
+`EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
+number can be compared with other numbers, also elementwise, and it can be looked up with `np.searchsorted`.
 
-What cannot be enumerated: a loop that may run for ever, such as "draw again until it fits", because it has infinitely
-many ways; output that is continuous; and a function that depends on more than its random choices, for example on a
-counter that it keeps between calls. For code that draws from PyTorch, see benchmarks/torch_enumeration.py.
+Three kinds of function cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has
+infinitely many ways. Continuous output has infinitely many values. A function that depends on more than its random
+choices, for example on a counter that it keeps between calls, does not repeat itself. For code that draws from PyTorch,
+see benchmarks/torch_enumeration.py.
 """
 
 import math
@@ -53,45 +60,45 @@ import operator
 
 import numpy as np
 
-MAX_CHOICES = 10_000  # along one way
+MAX_CHOICES = 10_000  # the most choices along one way
 
 
 class TooManyPaths(RuntimeError):
-    """There are too many ways, or one has no end. `covered` is the probability of those that were walked."""
+    """There are too many ways, or one way is too long. `covered` is the total probability of the ways that were run."""
 
     def __init__(self, problem, covered):
         super().__init__(
-            f"{problem}; the ways walked so far have a probability of {covered:.6g}. Use a smaller vocabulary or fewer "
-            "tokens, or raise max_paths. A loop that may run for ever cannot be enumerated."
+            f"{problem}; the ways run so far have a total probability of {covered:.6g}. Use a smaller vocabulary or "
+            "fewer tokens, or raise max_paths. A loop that may run for ever cannot be enumerated."
         )
         self.covered = covered
 
 
 class EndlessPath(Exception):
-    """More choices along one way than MAX_CHOICES."""
+    """One way has more choices than MAX_CHOICES."""
 
 
 def output_distribution(function, max_paths=1_000_000):
-    """The exact distribution of what function(rng) returns.
+    """Compute the exact distribution of the output of function(rng).
 
     Parameters
     ----------
     function : callable
-        Takes an `EveryBranch` and returns an int, or an array-like of ints. It is called once for each way that its
-        random choices can fall.
+        Takes an `EveryBranch` and returns an int, or an array-like of ints. It is called once for each way.
     max_paths : int
-        The most ways to walk.
+        The largest number of ways to run.
 
     Returns
     -------
-    dict of tuple of int -> float: each output that can occur, and its probability.
+    dict of tuple of int -> float
+        Each output that can occur, and its probability.
 
     Raises
     ------
     TooManyPaths
-        If there are more ways than max_paths, or if one of them has more than MAX_CHOICES choices.
+        If there are more ways than max_paths, or if one way has more than MAX_CHOICES choices.
     RuntimeError
-        If the function does not do the same again after the same choices.
+        If the function does something else in another run, although its choices had the same outcomes.
     """
     rng, outputs, n_paths = EveryBranch(), {}, 0
     while True:
@@ -108,35 +115,48 @@ def output_distribution(function, max_paths=1_000_000):
 
 
 def total_variation(a, b):
-    """The largest difference between the probabilities that a and b, `{output: probability}`, give to any event."""
+    """The largest difference between the probabilities that two distributions give to the same event.
+
+    Parameters
+    ----------
+    a, b : dict of output -> float
+        The probability of each output. A missing output has probability 0.
+
+    Returns
+    -------
+    float
+        Half the sum of |a(output) - b(output)|, from 0 (equal) to 1 (no output in common).
+    """
     return sum(abs(a.get(output, 0.0) - b.get(output, 0.0)) for output in {*a, *b}) / 2
 
 
 class EveryBranch:
-    """Stands in for a numpy.random.Generator. Its choices follow a script, which `next_path` advances, depth first."""
+    """Stands in for a numpy.random.Generator. Its choices follow a script, which `next_path` changes."""
 
     def __init__(self):
-        self.script = []  # one [branches, index of the one to take] per choice; branches: [(probability, outcome), ...]
-        self.n_drawn = 0
+        self.script = []  # for each choice: [branches, index of the branch to take]
+        self.n_drawn = 0  # the number of choices that the current run has made
 
     def choice(self, a, size=None, replace=True, p=None):
-        """One of 0 ... a-1, or one element of a, as likely as p says. (Uniform without p; independent with a size.)"""
+        """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, several."""
         items = range(a) if np.ndim(a) == 0 else a
         p = np.full(len(items), 1 / len(items)) if p is None else np.asarray(p, dtype=np.float64)
-        if p.shape != (len(items),) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-8:  # (NumPy's own tolerance)
-            raise ValueError(f"choice needs {len(items)} probabilities that sum to 1, found {p}")
+        if p.shape != (len(items),) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-8:  # NumPy's own tolerance
+            raise ValueError(f"choice needs {len(items)} probabilities that sum to 1, found {p}; normalise p")
         if not replace and size is not None and np.prod(size) > 1:
-            raise AttributeError("choice(replace=False) of several items cannot be enumerated")
+            raise AttributeError(
+                "choice(replace=False) of several items cannot be enumerated; draw the items one by one"
+            )
         branches = [(mass, i) for i, mass in enumerate((p / p.sum()).tolist())]
         return self._several(size, lambda: items[self.take_branch(branches)])
 
     def integers(self, low, high=None, size=None, endpoint=False):
-        """A whole number from low up to, but not including, high; or from 0 up to low."""
+        """An integer from low to high - 1, or to high with endpoint; from 0 to low - 1 without high."""
         low, high = (0, low) if high is None else (low, high)
         return self.choice(range(low, high + bool(endpoint)), size)
 
     def multinomial(self, n, pvals, size=None):
-        """How often each outcome occurred in n draws."""
+        """The number of times that each outcome occurs in n draws."""
 
         def counts():
             drawn = np.zeros(len(pvals), dtype=np.int64)
@@ -147,11 +167,11 @@ class EveryBranch:
         return counts() if size is None else np.array([counts() for _ in range(np.prod(size))]).reshape(size, -1)
 
     def random(self, size=None):
-        """A number uniform in [0, 1). All that can be asked is on which side of another number it lies."""
+        """A number that is uniform in [0, 1). It can only be compared with other numbers."""
         return self._several(size, lambda: Uniform(self))
 
     def uniform(self, low=0.0, high=1.0, size=None):
-        """A number uniform in [low, high), as in `random`."""
+        """A number that is uniform in [low, high). It can only be compared with other numbers."""
         return low + (high - low) * self.random(size)
 
     def __getattr__(self, name):
@@ -165,25 +185,32 @@ class EveryBranch:
         return np.array([draw() for _ in range(np.prod(size))]).reshape(size)
 
     def take_branch(self, branches):
-        """The outcome of the branch that the script says. branches: [(probability, outcome), ...]"""
-        branches = [branch for branch in branches if branch[0] > 0]  # what cannot happen is not walked
+        """Make one choice among branches, [(probability, outcome), ...], as the script says. Return its outcome."""
+        branches = [branch for branch in branches if branch[0] > 0]  # a branch of probability 0 is never taken
         if self.n_drawn == MAX_CHOICES:
             raise EndlessPath
         if self.n_drawn == len(self.script):
-            self.script.append([branches, 0])  # a choice that no run came to before: its first branch first
+            self.script.append([branches, 0])  # no earlier run came to this choice
         known, index = self.script[self.n_drawn]
         if branches != known:
-            raise RuntimeError(f"run again with the same choices, the function asked for {branches}, not {known}")
+            raise RuntimeError(
+                f"after the same choices, the function drew from {branches} in this run, but from {known} in an "
+                "earlier run; let it depend on rng alone"
+            )
         self.n_drawn += 1
         return branches[index][1]
 
     def path_probability(self):
+        """The probability of the way that the last run took."""
         return math.prod(branches[index][0] for branches, index in self.script)
 
     def next_path(self):
-        """Move the last choice that can be moved to its next branch. False if all ways have been walked."""
+        """Move the last choice that has a next branch to that branch. False if all ways have been run."""
         if self.n_drawn < len(self.script):
-            raise RuntimeError("run again with the same choices, the function ended early: it depends on more than rng")
+            raise RuntimeError(
+                f"after the same choices, the function made {self.n_drawn} draws in this run, but {len(self.script)} "
+                "in an earlier run; let it depend on rng alone"
+            )
         while self.script and self.script[-1][1] == len(self.script[-1][0]) - 1:
             self.script.pop()
         if self.script:
@@ -193,27 +220,29 @@ class EveryBranch:
 
 
 class Uniform:
-    """shift + scale * u for a number u that is uniform in [low, high), at first [0, 1).
+    """The number shift + scale * u, where u is uniform in an interval [low, high), which is [0, 1) at first.
 
-    A comparison is a choice, which narrows [low, high) to the side that was taken. So one number may be compared with
-    several others, as in a search through cumulated probabilities.
+    A comparison is a choice with two branches. It narrows the interval to the side that was taken. Therefore the same
+    number can be compared several times, for example in a search through cumulated probabilities.
     """
 
     def __init__(self, rng, shift=0.0, scale=1.0, state=None):
         self.rng, self.shift, self.scale = rng, shift, scale
-        self.state = [0.0, 1.0] if state is None else state  # low and high, shared by all that is made of one u
+        self.state = [0.0, 1.0] if state is None else state  # [low, high], shared by all numbers with the same u
 
     def is_below(self, a):
-        """Whether this number is below a. (That it equals a has probability zero.)"""
+        """Whether this number is below a. (It equals a with probability 0.)"""
         if np.ndim(a):
             return np.array([self.is_below(one) for one in np.ravel(a)], dtype=bool).reshape(np.shape(a))
         if isinstance(a, Uniform):
             if a.state is not self.state or (a.shift, a.scale) != (self.shift, self.scale):
-                raise TypeError("two random numbers were compared with each other, which cannot be enumerated")
+                raise TypeError(
+                    "found two random numbers that are compared; compare a random number only with a plain number"
+                )
             return False
         a = (float(a) - self.shift) / self.scale
         if math.isnan(a):
-            raise ValueError("a random number was compared with NaN")
+            raise ValueError("a random number was compared with NaN; check the probabilities for 0 / 0")
         low, high = self.state
         a = min(max(a, low), high)
         below = (a - low) / (high - low)
@@ -234,7 +263,7 @@ class Uniform:
 
     def __mul__(self, number):
         if not math.isfinite(float(number)) or float(number) == 0:
-            raise ValueError(f"a random number cannot be multiplied by {number} and still be compared")
+            raise ValueError(f"a random number was multiplied by {number}; use a finite number other than 0")
         return Uniform(self.rng, self.shift * float(number), self.scale * float(number), self.state)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -252,11 +281,11 @@ class Uniform:
         return self * (1 / number)
 
     def __array__(self, dtype=None, copy=None):
-        array = np.empty((), dtype=object)  # NumPy then compares elementwise, as np.searchsorted does
+        array = np.empty((), dtype=object)  # so that NumPy compares elementwise, as np.searchsorted does
         array[()] = self
         return array
 
     def has_no_value(self, *_):
-        raise TypeError("a random number has no value here, because it takes all values; it can only be compared")
+        raise TypeError("a random number was used as a value, but it stands for all values; only compare it")
 
     __eq__ = __ne__ = __bool__ = __float__ = __int__ = __hash__ = __rtruediv__ = __pow__ = has_no_value

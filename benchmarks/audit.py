@@ -2,13 +2,17 @@
 
     pip install -r benchmarks/requirements-audit.txt
     python benchmarks/audit.py --out docs/audit.json
-    python benchmarks/audit.py --only transformers
-    git clone https://github.com/pytorch-labs/gpt-fast && python benchmarks/audit.py --gpt-fast gpt-fast
+    python benchmarks/audit.py --only transformers --setting "generate, " --samples 10000
+    git clone https://github.com/meta-pytorch/gpt-fast
+    python benchmarks/audit.py --gpt-fast gpt-fast --gpt-fast-version COMMIT --out docs/audit.json
+    python benchmarks/audit.py --table docs/audit.json
 
-The code of each library runs unmodified, once for every way that its random choices can fall (see enumeration.py and
-torch_enumeration.py). Libraries that are not installed are left out. Where a library has whole models, they are tiny
-random GPT-2s with 3 tokens. Where it has a function for one round, the rows come from the pair of 3 tokens that
-tests/test_broken_variants.py uses. Rows are float32 in most libraries, so a distance of 1e-7 is rounding.
+The code of each library runs unmodified, once for each way that its random choices can go (see enumeration.py and
+torch_enumeration.py). A library that is not installed is skipped. transformers generates with whole models, so it gets
+tiny random networks with 3 tokens. The other libraries get fixed rows of probabilities for 3 tokens, the same rows that
+tests/test_broken_variants.py uses.
+
+transformers and mlx-lm compute with float32, whose rounding causes distances of about 1e-7.
 """
 
 import argparse
@@ -19,8 +23,9 @@ import importlib.metadata
 import importlib.util
 import inspect
 import json
+import math
+import os
 import sys
-import time
 import types
 import warnings
 from pathlib import Path
@@ -33,10 +38,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from enumeration import EveryBranch, output_distribution, total_variation
 from speculative import autoregressive_sampling, speculative_sampling
 
-P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])  # the draft: a row for each last token
-Q = np.array([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])  # the target
+P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])  # the draft's row after each token
+Q = np.array([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])  # the target's
 N, K = 3, 2
-CHECKS = {}  # {package: function that yields (setting, speculative, plain), both functions of an rng}
+ROUNDING = 1e-6  # smaller distances come from the rounding of float32
+CHECKS = {}  # {package: function that yields (setting, speculative decoding, plain sampling), the latter two as f(rng)}
 
 
 def check(package):
@@ -56,7 +62,7 @@ def plain(rng, rows=target):
 
 
 def completed(one_round):
-    """A function of an rng: rounds of `one_round(ids, rng) -> new tokens`, until there are N new tokens."""
+    """Turn one_round(ids, rng) -> new tokens into decode(rng), which repeats rounds until there are N new tokens."""
 
     def decode(rng):
         ids = [0]
@@ -68,7 +74,7 @@ def completed(one_round):
 
 
 def drawing(function):
-    """A function of an rng, from one that draws from PyTorch. Only an EveryBranch takes the place of PyTorch's own."""
+    """Turn function(), which draws from PyTorch, into draw(rng). PyTorch uses rng only if rng is an EveryBranch."""
     from torch_enumeration import torch_draws_from
 
     def draw(rng):
@@ -128,7 +134,7 @@ def transformers():
 
     def generate(settings, assistance, model=large):
         options, own = {"top_k": 0} | settings | assistance, {}
-        if "assistant_model" in assistance:  # these settings are read from the draft
+        if "assistant_model" in assistance:  # generate reads these settings from the draft
             own = {name: options.pop(name) for name in fixed}
 
         @torch.no_grad()
@@ -166,7 +172,7 @@ def transformers():
         "assistant_confidence_threshold = 0.4": {"assistant_confidence_threshold": 0.4},
     }.items():
         yield f"generate, {name}", generate({}, with_draft | options), generate({}, {})
-    lookup, eos = {"prompt_lookup_num_tokens": K}, {"eos_token_id": 2}  # (some releases need an eos for it)
+    lookup, eos = {"prompt_lookup_num_tokens": K}, {"eos_token_id": 2}  # some releases fail without an eos
     yield f"generate, prompt_lookup_num_tokens = {K}", generate(eos, lookup), generate(eos, {})
     settings = eos | {"temperature": 0.5, "top_k": 2}
     name = f"generate, prompt_lookup_num_tokens = {K}, temperature = 0.5, top_k = 2"
@@ -187,7 +193,7 @@ def transformers():
 
 
 def table_network(rows):
-    """A function from ids [1, n] to logits [1, n, 3], in PyTorch."""
+    """A network in PyTorch: ids [1, n] -> logits [1, n, 3]."""
     import torch
 
     logits = torch.tensor(rows).log()
@@ -199,7 +205,7 @@ def specdec():
     import torch
     from specdec.decoder import SpecDecoder
 
-    decoder = object.__new__(SpecDecoder)  # its __init__ loads models from a hub
+    decoder = object.__new__(SpecDecoder)  # its __init__ would download models
     decoder.small_model, decoder.big_model, decoder.device = table_network(P), table_network(Q), "cpu"
 
     def one_round(ids, rng):
@@ -246,7 +252,7 @@ def speculative_decoding():
         return call
 
     def decode(rng):
-        def gumbel_sample(logits, temperature=1.0, dim=-1):  # argmax(logits + Gumbel noise) is one categorical draw
+        def gumbel_sample(logits, temperature=1.0, dim=-1):  # argmax(logits + Gumbel noise) is a draw from the softmax
             rows = (logits / temperature).softmax(dim).double()
             return torch.multinomial(rows, 1)[..., 0]
 
@@ -295,7 +301,7 @@ def mlx_lm():
         )
         return [int(token) for token, *_ in steps]
 
-    for k, n in (1, 3), (2, 2):  # (every round draws all of its k + 1 target tokens, so there are many ways)
+    for k, n in (1, 3), (2, 2):  # few tokens, because a round draws k + 1 tokens from the target's rows
         setting = f"speculative_generate_step, num_draft_tokens = {k}, max_tokens = {n}"
         yield setting, functools.partial(decode, k=k, n=n), lambda rng, n=n: plain(rng)[:n]
 
@@ -303,7 +309,7 @@ def mlx_lm():
 def gpt_fast(path):
     import torch
 
-    for name in ("model", "tokenizer"):  # which generate.py imports, and which need other packages
+    for name in ("model", "tokenizer"):  # generate.py imports these two, but decoding does not need them
         stub = types.ModuleType(name)
         stub.Transformer = stub.get_tokenizer = None
         sys.modules[name] = stub
@@ -334,70 +340,111 @@ def gpt_fast(path):
 # ---- The audit ----
 
 
-def audit(package, version, settings, n_samples):
+def audit(package, version, settings, only_setting="", n_samples=0):
+    """Yield one result for each setting whose name contains only_setting: a dict of numbers and strings."""
     for setting, fast, slow in settings:
-        begun, count = time.time(), [0]
+        if only_setting not in setting:
+            continue
+        n_ways = 0
 
-        def counted(rng, fast=fast, count=count):
-            count[0] += 1
+        def counted(rng, fast=fast):
+            nonlocal n_ways
+            n_ways += 1
             return fast(rng)
 
         try:
             found, wanted = output_distribution(counted, max_paths=100_000), output_distribution(slow)
-            row = {"paths": count[0], "distance": total_variation(found, wanted)}
-            if n_samples and row["distance"] > 1e-4:  # a second way: the library's own random numbers
-                rng, outputs = np.random.default_rng(0), collections.Counter()
-                for _ in tqdm(range(n_samples), desc=setting):
-                    outputs[tuple(np.ravel(fast(rng)).tolist())] += 1 / n_samples
+            row = {"ways": n_ways, "distance": total_variation(found, wanted)}
+            if n_samples and row["distance"] > ROUNDING:
+                drawn = sampled_distribution(fast, n_samples, setting)
                 row["samples"] = n_samples
-                row["samples to computed"] = total_variation(outputs, found)
-                row["samples to target"] = total_variation(outputs, wanted)
-        except Exception as error:  # a library may fail in its own ways, and the other settings are still to be tried
+                row["samples_to_computed"] = total_variation(drawn, found)
+                row["samples_to_computed_by_chance"] = distance_by_chance(found, n_samples)
+                row["samples_to_target"] = total_variation(drawn, wanted)
+        except Exception as error:  # an error of the library is a result, too
             row = {"error": f"{type(error).__name__}: {error}".split("\n")[0][:200]}
-        row = {"package": package, "version": version, "setting": setting} | row | {"seconds": time.time() - begun}
+        row = {"package": package, "version": version, "setting": setting, **row}
         print(json.dumps(row), flush=True)
         yield row
 
 
+def sampled_distribution(function, n_samples, label):
+    """The shares of the outputs of n_samples ordinary runs, in which the library draws its own random numbers."""
+    rng, outputs = np.random.default_rng(0), collections.Counter()
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+    for _ in tqdm(range(n_samples), desc=label):
+        outputs[tuple(np.ravel(function(rng)).tolist())] += 1
+    return {output: n / n_samples for output, n in outputs.items()}
+
+
+def distance_by_chance(distribution, n_samples):
+    """The distance to expect between `distribution` and the shares of n_samples outputs drawn from it.
+
+    Each share is close to normal, and the mean absolute error of a normal number is sqrt(2 / pi) standard deviations.
+    """
+    return sum(math.sqrt(2 / math.pi * p * (1 - p) / n_samples) for p in distribution.values()) / 2
+
+
 def table(rows):
     """The results in Markdown."""
-    lines = ["| package | version | setting | ways | distance from the target |", "| --- | --- | --- | ---: | ---: |"]
+    header = "package", "version", "setting", "ways", "distance", "samples"
+    lines = [f"| {' | '.join(header)} |", "| --- | --- | --- | ---: | ---: | --- |"]
     for row in rows:
-        name = " | ".join(row[key] for key in ("package", "version", "setting"))
-        exact = row.get("distance", 1) < 1e-6
-        result = f"{row['distance']:.0e} (rounding)" if exact else f"**{row.get('distance', 0):.4f}**"
-        lines.append(f"| {name} | {row.get('paths', 0):,} | {row['error'] if 'error' in row else result} |")
+        ways, distance, samples = "", row.get("error"), ""
+        if "distance" in row:
+            ways = f"{row['ways']:,}"
+            exact = row["distance"] < ROUNDING
+            distance = f"{row['distance']:.0e} (rounding)" if exact else f"**{row['distance']:.4f}**"
+        if "samples" in row:
+            chance = f"{row['samples_to_computed_by_chance']:.4f} by chance"
+            samples = f"{row['samples_to_computed']:.4f} ({chance}, n = {row['samples']:,})"
+        cells = row["package"], row["version"], row["setting"], ways, distance, samples
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def merged(old, new):
+    """The old results, with those of the same package, version and setting replaced, and the others added."""
+
+    def key(row):
+        return row["package"], row["version"], row["setting"]
+
+    return list(({key(row): row for row in old} | {key(row): row for row in new}).values())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=CHECKS, help="audit one package")
-    parser.add_argument("--gpt-fast", metavar="DIR", help="a clone of gpt-fast, whose generate.py is audited")
+    parser.add_argument("--setting", default="", metavar="TEXT", help="audit only settings whose name contains this")
+    parser.add_argument(
+        "--gpt-fast", metavar="DIR", help="audit generate.py of this clone of gpt-fast, and nothing else"
+    )
     parser.add_argument("--gpt-fast-version", default="", metavar="COMMIT", help="what to call it in the results")
-    parser.add_argument("--samples", type=int, default=0, metavar="n", help="also draw n times, if there is a distance")
+    parser.add_argument("--samples", type=int, default=0, metavar="n", help="where the distance is not 0, draw n times")
     parser.add_argument("--out", type=Path, metavar="FILE", help="add the results to a JSON file")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of such a file, nothing else")
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="print the table of such a file, and do nothing else"
+    )
     args = parser.parse_args()
     if args.table:
-        return print(table(json.loads(args.table.read_text())))
+        return print(table(json.loads(args.table.read_text(encoding="utf-8"))))
     warnings.filterwarnings("ignore")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # because threads only slow down tensors of 3 tokens
 
-    rows = []
+    audits = []
     for package, settings in CHECKS.items():
-        if args.only in (None, package) and not (args.gpt_fast and args.only is None):
+        if args.only in (None, package) and not args.gpt_fast:
             try:
-                version = importlib.metadata.version(package)
+                audits.append((package, importlib.metadata.version(package), settings()))
             except importlib.metadata.PackageNotFoundError:
                 print(f"{package} is not installed", file=sys.stderr)
-                continue
-            rows += audit(package, version, settings(), args.samples)
     if args.gpt_fast:
-        rows += audit("gpt-fast", args.gpt_fast_version, gpt_fast(args.gpt_fast), args.samples)
+        audits.append(("gpt-fast", args.gpt_fast_version, gpt_fast(args.gpt_fast)))
+    rows = [row for one in audits for row in audit(*one, args.setting, args.samples)]
     if args.out:
-        old = json.loads(args.out.read_text()) if args.out.exists() else []
-        new = {(row["package"], row["version"], row["setting"]): row for row in [*old, *rows]}
-        args.out.write_text(json.dumps(list(new.values()), indent=1) + "\n")
+        old = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
+        args.out.write_text(json.dumps(merged(old, rows), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

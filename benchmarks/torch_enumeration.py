@@ -1,4 +1,4 @@
-"""Let code that draws from PyTorch be enumerated: see enumeration.py at the top of the project.
+"""Enumerate the random choices of code that draws from PyTorch. enumeration.py explains how enumeration works.
 
     >>> from enumeration import output_distribution
     >>> def draw(rng):
@@ -7,9 +7,13 @@
     >>> output_distribution(draw)
     {(0,): 0.25, (1,): 0.75}
 
-Within `torch_draws_from(rng)`, these draw from rng: torch.multinomial, torch.bernoulli, torch.rand and torch.rand_like,
-whose numbers can only be compared, and Tensor.exponential_, as in `argmax(probs / q.exponential_())`, which is one
-categorical draw. Every other operation of PyTorch that draws raises an error with its name.
+Within `torch_draws_from(rng)`, the following draw from rng:
+
+- torch.multinomial and torch.bernoulli;
+- torch.rand and torch.rand_like, whose numbers can only be compared;
+- Tensor.exponential_ within `argmax(probs / q.exponential_())`, which is a draw of one token from probs.
+
+Every other random operation of PyTorch raises an error that names the operation.
 """
 
 import contextlib
@@ -22,12 +26,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 @contextlib.contextmanager
 def torch_draws_from(rng):
-    """Draw from rng, an enumeration.EveryBranch, instead of from PyTorch's generator.
+    """Within the `with` statement, let PyTorch draw from rng instead of from its own generator.
+
+    Parameters
+    ----------
+    rng : enumeration.EveryBranch
 
     Raises
     ------
     NotImplementedError
-        If something draws in another way. The message has its name.
+        If the code draws with an operation that is not supported. The message names the operation.
     """
 
     def rand(*size, **options):
@@ -39,7 +47,9 @@ def torch_draws_from(rng):
 
     def multinomial(probs, num_samples, replacement=False, **options):
         if num_samples > 1 and not replacement:
-            raise NotImplementedError("torch.multinomial without replacement cannot be enumerated")
+            raise NotImplementedError(
+                "torch.multinomial of several items without replacement cannot be enumerated; draw the items one by one"
+            )
         rows = probs.detach().double().reshape(-1, probs.shape[-1])
         rows = (rows / rows.sum(dim=-1, keepdim=True)).numpy()
         drawn = [rng.choice(len(row), size=num_samples, p=row) for row in rows]
@@ -59,16 +69,18 @@ def torch_draws_from(rng):
 
 
 class NothingElseDraws(TorchDispatchMode):
-    """Refuse every operation that PyTorch itself has marked as random."""
+    """Raises an error at every operation that PyTorch marks as random."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if torch.Tag.nondeterministic_seeded in function.tags:
-            raise NotImplementedError(f"{function} draws random numbers in a way that cannot be enumerated here")
+            raise NotImplementedError(
+                f"{function} draws random numbers, and is not supported here; use torch.multinomial or torch.rand"
+            )
         return function(*args, **(kwargs or {}))
 
 
 class Numbers:
-    """Uniform random numbers in the shape of a tensor. They can be compared with a tensor, and nothing else."""
+    """Stands in for a tensor of uniform random numbers. The numbers can only be compared."""
 
     def __init__(self, array):
         self.array = np.asarray(array, dtype=object)
@@ -96,28 +108,30 @@ class Numbers:
     def __getattr__(self, name):
         if name in ("squeeze", "reshape"):
             return lambda *args: Numbers(getattr(self.array, name)(*args))
-        raise NotImplementedError(f"Tensor.{name} of a random number: it has no value, and can only be compared")
+        raise NotImplementedError(f"found Tensor.{name} of a random number; a random number can only be compared")
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        """`tensor > numbers` comes here, as a function of PyTorch."""
+        """PyTorch calls this for `tensor > numbers`."""
         name = function.__name__.strip("_")
         if len(args) == 2 and isinstance(args[1], Numbers) and name in ("lt", "le", "gt", "ge"):
             return args[1].compare(args[0], name in ("gt", "ge"))
-        raise NotImplementedError(f"torch.{name} of a random number: it has no value, and can only be compared")
+        raise NotImplementedError(f"found torch.{name} of a random number; a random number can only be compared")
 
 
 class Race:
-    """The q of `argmax(probs / q)`, exponential random numbers. The argmax is then distributed like probs."""
+    """Stands in for the exponential random numbers q in `argmax(probs / q)`. The argmax is a draw from probs."""
 
     def __init__(self, rng, lambd, probs=None):
         self.rng, self.probs = rng, probs
         if lambd != 1:
-            raise NotImplementedError("Tensor.exponential_ with another rate than 1 cannot be enumerated here")
+            raise NotImplementedError(
+                f"found Tensor.exponential_ with lambd = {lambd}; only lambd = 1 can be enumerated here"
+            )
 
     def argmax(self, dim=None, keepdim=False):
         if self.probs is None or dim not in (-1, self.probs.ndim - 1):
-            raise NotImplementedError("exponential random numbers can only be used as argmax(probs / q, dim=-1)")
+            raise NotImplementedError("exponential random numbers q can only be used in argmax(probs / q, dim=-1)")
         rows = self.probs.detach().double().reshape(-1, self.probs.shape[-1])
         rows = (rows / rows.sum(dim=-1, keepdim=True)).numpy()
         drawn = torch.tensor([self.rng.choice(len(row), p=row) for row in rows])
@@ -130,4 +144,6 @@ class Race:
             return Race(args[1].rng, 1, args[0])
         if name == "argmax":
             return args[0].argmax(*args[1:], **(kwargs or {}))
-        raise NotImplementedError(f"torch.{name} of exponential random numbers cannot be enumerated here")
+        raise NotImplementedError(
+            f"found torch.{name} of exponential random numbers q; only argmax(probs / q, dim=-1) can be enumerated"
+        )
