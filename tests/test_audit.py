@@ -1,0 +1,50 @@
+"""docs/audit.md agrees with docs/audit.json, and the example in it runs."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import math
+import re
+
+from support import ROOT
+
+PAGE = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
+RESULTS = json.loads((ROOT / "docs/audit.json").read_text(encoding="utf-8"))
+
+spec = importlib.util.spec_from_file_location("audit", ROOT / "benchmarks/audit.py")
+audit = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(audit)
+
+
+def test_the_table_of_the_page_is_that_of_the_results():
+    header = audit.table([]).splitlines()[0]
+    tables = [block for block in PAGE.split("\n\n") if block.startswith(header)]
+    assert tables == [audit.table(RESULTS)]
+
+
+def test_the_results_contain_no_path():
+    assert not [text for row in RESULTS for text in row.values() if isinstance(text, str) and re.search(r"[/\\]", text)]
+
+
+def test_the_example_prints_what_the_page_says():
+    section = PAGE.split("## Your own sampler")[1]
+    code, printed = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", section, re.DOTALL).groups()
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, {})
+    assert out.getvalue() == printed
+
+
+def test_a_new_result_replaces_only_its_own_setting():
+    def row(package, version, setting, distance):
+        return {"package": package, "version": version, "setting": setting, "distance": distance}
+
+    old = [row("mlx-lm", "1", "a", 1), row("transformers", "1", "a", 2), row("transformers", "1", "b", 3)]
+    new = [row("transformers", "1", "b", 4), row("transformers", "2", "b", 5)]
+    assert [result["distance"] for result in audit.merged(old, new)] == [2, 4, 5, 1]
+
+
+def test_distance_by_chance_of_a_fair_coin():
+    n = 1000
+    exact = sum(math.comb(n, heads) / 2**n * abs(heads / n - 1 / 2) for heads in range(n + 1))
+    assert abs(audit.distance_by_chance({(0,): 0.5, (1,): 0.5}, n) - exact) < 0.001 * exact
