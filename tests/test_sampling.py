@@ -91,10 +91,10 @@ def test_extreme_temperatures():
 
 
 def test_sampler_passes_everything_on():
-    network = Table([[1.0, 2.0, 3.0], [3.0, 2.0, 0.0]])
-    model = sampler(network, 0.5, 2, 0.9)
-    assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(network([0, 1, 2], 3), 0.5, 2, 0.9))
-    assert model([0, 1]).shape == (1, 3)
+    network = Table([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 0.0, 1.0]])
+    model = sampler(network, 2, 3, 0.8)  # each of these three settings changes the rows
+    assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(network([0, 1, 2], 3), 2, 3, 0.8))
+    assert model([0, 1]).shape == (1, 4)
 
 
 # The repetition penalty
