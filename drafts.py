@@ -2,6 +2,7 @@
 
 Any draft is safe, because the output always has the target's distribution. A better guess only saves more time.
 
+As in sampling.py, a *model* returns rows, which are distributions of the next token, and a *network* returns logits.
 The drafts of `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
 """
 
@@ -12,14 +13,14 @@ from errors import UserError
 from ngrams import NGram, Online, each_row, ngram
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}
-DRAFTS = ("model", *ORDERS, "online", "lookup", "early-exit:L")
+DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, early-exit:2, ...
 
 
 class Lookup:
     """Prompt lookup (Saxena 2023): find the last tokens of the text earlier in the text, and repeat what followed.
 
-    It looks for the last `longest` tokens first, then for fewer, and takes the latest match. The row has a single 1, at
-    the token that followed the match. Without a match the row is uniform, because a model must always return a row.
+    It takes the longest match of up to `longest` tokens, and the latest one of these. The row has a single 1, at the
+    token that followed the match. Without a match the row is uniform, because a model must always return a row.
 
     Parameters
     ----------
@@ -53,8 +54,8 @@ class AsNetwork:
     ----------
     model : callable
     sure : float
-        Drafting stops after a token with a probability below this. For `Lookup` it is 1, so drafting stops where
-        `Lookup` found no match.
+        Drafting stops after a token with a probability below this. For `Lookup` it is 1, so without a
+        match, drafting stops after one token.
     """
 
     def __init__(self, model, sure=0.0):
@@ -74,8 +75,8 @@ def make_draft(name, target, encoder, tables, corpus=None):
     Parameters
     ----------
     name : str
-        "unigram", "bigram" or "ngram" for n-grams of order 1, 2 or 3. "online" or "lookup" for a draft that learns from
-        the text so far. "early-exit:L" for the first L layers of the target.
+        "unigram", "bigram" or "ngram" for n-grams of order 1, 2 or 3. "online" for n-grams of the text so far, "lookup"
+        to copy from the text so far. "early-exit:L" for the first L layers of the target.
     target : gpt2.GPT2
     encoder : encoder.Encoder
     tables : str
@@ -103,12 +104,12 @@ def make_draft(name, target, encoder, tables, corpus=None):
         return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
     table = NGram.load(tables, ORDERS[name])
     if table.n_vocab != n_vocab:
-        raise UserError(f"the bundled n-grams fit the bundled models only; for {name}, give a --draft_corpus FILE")
+        raise UserError(f"the bundled n-grams are for the bundled models; for {name} here, give a --draft_corpus FILE")
     return AsNetwork(table)
 
 
 def read_texts(path):
-    """Read a UTF-8 file and split it into texts, where it has a line <|endoftext|>."""
+    """Read a UTF-8 file and split it into texts at each <|endoftext|>."""
     try:
         with open(path, encoding="utf-8") as f:
             return [text.strip("\n") for text in f.read().split(EOT)]

@@ -33,8 +33,9 @@ def bytes_to_unicode():
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
-# A word is an English contraction; or a run of letters, of digits or of other signs, with the space before it; or white
-# space. White space before a word leaves its last character to the word.
+# A word is the ending of an English contraction ('s, 't, ...); or a run of letters, digits or other signs, with the
+# space before it; or white space. White space before a word is cut before its last character, so that a space can
+# belong to the word.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 
@@ -108,13 +109,15 @@ def merge(word, ranks):
 def check_vocabulary(vocabulary, merges):
     """Raise VocabularyError unless any text can be encoded and any id decoded. Otherwise that might fail much later."""
     if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
-        raise VocabularyError("encoder.json is not an object of token: id; remove it and download it again")
+        raise VocabularyError(
+            "encoder.json is not an object of token: id; restore it, or remove it to download it again"
+        )
     n_vocab = len(vocabulary)
     if sorted(vocabulary.values()) != list(range(n_vocab)):
         raise VocabularyError(f"the {n_vocab} ids in encoder.json are not 0 to {n_vocab - 1}, each once")
     chars = {*bytes_to_unicode().values()}
     if odd := next((token for token in vocabulary if not chars.issuperset(token)), None):
-        raise VocabularyError(f"encoder.json has the token {odd[:40]!r}, which has a character that means no byte")
+        raise VocabularyError(f"encoder.json has the token {odd[:40]!r}, which has a character that stands for no byte")
     needed = chars.union(left + right for left, right in merges)
     if missing := sorted(needed - vocabulary.keys()):
         raise VocabularyError(f"{len(missing)} tokens are missing from encoder.json, such as {missing[0][:40]!r}")
@@ -133,7 +136,9 @@ def get_encoder(model_size, models_dir):
         if bad := [pair for pair in merges if len(pair) != 2]:
             raise VocabularyError(f"vocab.bpe has a line that is not a pair: {' '.join(bad[0])[:40]!r}")
         if lines and lines[-1]:  # a pair that was cut off is often still a pair
-            raise VocabularyError(f"vocab.bpe ends within a line, {lines[-1][:40]!r}; remove it and download it again")
+            raise VocabularyError(
+                f"vocab.bpe ends within a line, {lines[-1][:40]!r}; restore it, or remove it to download it again"
+            )
         return Encoder(vocabulary, merges)
     except VocabularyError as error:
         raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}") from None

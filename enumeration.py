@@ -1,17 +1,19 @@
-"""The exact output distribution of a random algorithm, computed by running it once for each way that it can go.
+"""The exact output distribution of a random algorithm, computed by running it once for each path that it can take.
 
 A statistical test of a sampler misses small errors, and it sometimes fails although nothing is wrong. But a sampler
-that draws a few tokens from a small vocabulary can go only finitely many ways. `output_distribution` runs it once for
-each way. The probability of a way is the product of the probabilities of its choices. The probability of an output is
-the sum over the ways that lead to it. The result is exact up to rounding.
+that draws a few tokens from a small vocabulary can take only finitely many paths. A *path* is one sequence of outcomes
+of all its random choices. `output_distribution` runs the sampler once for each path. The probability of a path is the
+product of the probabilities of its outcomes. The probability of an output is the sum over the paths that lead to it.
+The result is exact up to rounding.
 
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
 `EveryBranch` answers each draw with the first possible outcome. The second run gets the same answers, except that the
-last draw gets its next outcome. This continues, from the last draw back to the first, until all ways have been run.
+last draw gets its next outcome. If a draw has no next outcome, the draw before it gets its next one. This continues
+until all paths have been run.
 
 For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
 from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the
-residual. It has four ways. Each leaf of the tree shows the output of a way, and the probability of the way:
+residual. It has four paths. Each leaf of the tree shows the output of a path, and the probability of the path:
 
     rng.choice(2, p=[1/2, 1/2])
     |
@@ -43,39 +45,38 @@ sampling:
     slow = output_distribution(lambda rng: my_sampling(prompt, target, rng))
     assert total_variation(fast, slow) < 1e-12
 
-Use models with 2 to 4 tokens, because the number of ways grows like a power of the vocabulary. Let their rows depend on
-the text so far, and let some probabilities be 0.
+Use models with 2 to 4 tokens, because the number of paths grows like a power of the vocabulary. Let their rows
+depend on the text so far, and let some probabilities be 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with other numbers, also elementwise, and it can be looked up with `np.searchsorted`.
 
 Three kinds of function cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has
-infinitely many ways. Continuous output has infinitely many values. A function that depends on more than its random
+infinitely many paths. Continuous output has infinitely many values. A function that depends on more than its random
 choices, for example on a counter that it keeps between calls, does not repeat itself. For code that draws from PyTorch,
 see benchmarks/torch_enumeration.py.
 """
 
 import math
-import operator
 
 import numpy as np
 
-MAX_CHOICES = 10_000  # the most choices along one way
+MAX_CHOICES = 10_000  # the most choices along one path
 
 
 class TooManyPaths(RuntimeError):
-    """There are too many ways, or one way is too long. `covered` is the total probability of the ways that were run."""
+    """There are too many paths, or one is too long. `covered` is the total probability of the paths that were run."""
 
     def __init__(self, problem, covered):
         super().__init__(
-            f"{problem}; the ways run so far have a total probability of {covered:.6g}. Use a smaller vocabulary or "
+            f"{problem}; the paths run so far have a total probability of {covered:.6g}. Use a smaller vocabulary or "
             "fewer tokens, or raise max_paths. A loop that may run for ever cannot be enumerated."
         )
         self.covered = covered
 
 
 class EndlessPath(Exception):
-    """One way has more choices than MAX_CHOICES."""
+    """One path has more choices than MAX_CHOICES."""
 
 
 def output_distribution(function, max_paths=1_000_000):
@@ -84,9 +85,9 @@ def output_distribution(function, max_paths=1_000_000):
     Parameters
     ----------
     function : callable
-        Takes an `EveryBranch` and returns an int, or an array-like of ints. It is called once for each way.
+        Takes an `EveryBranch` and returns an int, or an array-like of ints. It is called once for each path.
     max_paths : int
-        The largest number of ways to run.
+        The largest number of paths to run.
 
     Returns
     -------
@@ -96,7 +97,7 @@ def output_distribution(function, max_paths=1_000_000):
     Raises
     ------
     TooManyPaths
-        If there are more ways than max_paths, or if one way has more than MAX_CHOICES choices.
+        If there are more paths than max_paths, or if one path has more than MAX_CHOICES choices.
     RuntimeError
         If the function does something else in another run, although its choices had the same outcomes.
     """
@@ -105,13 +106,13 @@ def output_distribution(function, max_paths=1_000_000):
         try:
             output = tuple(np.ravel(function(rng)).tolist())
         except EndlessPath:
-            raise TooManyPaths(f"more than {MAX_CHOICES:,} choices along one way", sum(outputs.values())) from None
+            raise TooManyPaths(f"more than {MAX_CHOICES:,} choices along one path", sum(outputs.values())) from None
         outputs[output] = outputs.get(output, 0.0) + rng.path_probability()
         n_paths += 1
         if not rng.next_path():
             return outputs
         if n_paths == max_paths:
-            raise TooManyPaths(f"more than max_paths = {max_paths:,} ways", sum(outputs.values()))
+            raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", sum(outputs.values()))
 
 
 def total_variation(a, b):
@@ -125,7 +126,9 @@ def total_variation(a, b):
     Returns
     -------
     float
-        Half the sum of |a(output) - b(output)|, from 0 (equal) to 1 (no output in common).
+        Half the sum of |a(output) - b(output)|, from 0 (equal) to 1 (no output in common). The event with the largest
+        difference is "an output that a gives more probability than b". All outputs that b gives more make up the other
+        half of the sum.
     """
     return sum(abs(a.get(output, 0.0) - b.get(output, 0.0)) for output in {*a, *b}) / 2
 
@@ -138,7 +141,7 @@ class EveryBranch:
         self.n_drawn = 0  # the number of choices that the current run has made
 
     def choice(self, a, size=None, replace=True, p=None):
-        """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, several."""
+        """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, that many."""
         items = range(a) if np.ndim(a) == 0 else a
         p = np.full(len(items), 1 / len(items)) if p is None else np.asarray(p, dtype=np.float64)
         if p.shape != (len(items),) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-8:  # NumPy's own tolerance
@@ -164,7 +167,9 @@ class EveryBranch:
                 drawn[self.choice(len(pvals), p=pvals)] += 1
             return drawn
 
-        return counts() if size is None else np.array([counts() for _ in range(np.prod(size))]).reshape(size, -1)
+        if size is None:
+            return counts()
+        return np.array([counts() for _ in range(np.prod(size))]).reshape(*np.atleast_1d(size), -1)
 
     def random(self, size=None):
         """A number that is uniform in [0, 1). It can only be compared with other numbers."""
@@ -201,26 +206,27 @@ class EveryBranch:
         return branches[index][1]
 
     def path_probability(self):
-        """The probability of the way that the last run took."""
+        """The probability of the path that the last run took."""
         return math.prod(branches[index][0] for branches, index in self.script)
 
     def next_path(self):
-        """Move the last choice that has a next branch to that branch. False if all ways have been run."""
+        """Move the last choice that has a next branch to that branch. False if all paths have been run."""
         if self.n_drawn < len(self.script):
             raise RuntimeError(
                 f"after the same choices, the function made {self.n_drawn} draws in this run, but {len(self.script)} "
                 "in an earlier run; let it depend on rng alone"
             )
-        while self.script and self.script[-1][1] == len(self.script[-1][0]) - 1:
-            self.script.pop()
-        if self.script:
-            self.script[-1][1] += 1
         self.n_drawn = 0
-        return bool(self.script)
+        while self.script:
+            branches, index = self.script.pop()
+            if index + 1 < len(branches):
+                self.script.append([branches, index + 1])
+                return True
+        return False
 
 
 class Uniform:
-    """The number shift + scale * u, where u is uniform in an interval [low, high), which is [0, 1) at first.
+    """The number shift + scale * u, where u is uniform in an interval [lower, upper), at first [0, 1).
 
     A comparison is a choice with two branches. It narrows the interval to the side that was taken. Therefore the same
     number can be compared several times, for example in a search through cumulated probabilities.
@@ -228,7 +234,7 @@ class Uniform:
 
     def __init__(self, rng, shift=0.0, scale=1.0, state=None):
         self.rng, self.shift, self.scale = rng, shift, scale
-        self.state = [0.0, 1.0] if state is None else state  # [low, high], shared by all numbers with the same u
+        self.state = [0.0, 1.0] if state is None else state  # [lower, upper], shared by all numbers with the same u
 
     def is_below(self, a):
         """Whether this number is below a. (It equals a with probability 0.)"""
@@ -240,21 +246,21 @@ class Uniform:
                     "found two random numbers that are compared; compare a random number only with a plain number"
                 )
             return False
-        a = (float(a) - self.shift) / self.scale
-        if math.isnan(a):
+        cut = (float(a) - self.shift) / self.scale
+        if math.isnan(cut):
             raise ValueError("a random number was compared with NaN; check the probabilities for 0 / 0")
-        low, high = self.state
-        a = min(max(a, low), high)
-        below = (a - low) / (high - low)
-        u_is_below = self.rng.take_branch([(below, True), (1 - below, False)])
-        self.state[:] = (low, a) if u_is_below else (a, high)
-        return u_is_below == (self.scale > 0)
+        lower, upper = self.state
+        cut = min(max(cut, lower), upper)
+        probability = (cut - lower) / (upper - lower)
+        u_is_below = self.rng.take_branch([(probability, True), (1 - probability, False)])
+        self.state[:] = (lower, cut) if u_is_below else (cut, upper)
+        return u_is_below == (self.scale > 0)  # if the scale is negative, u below the cut means this number is above a
 
     def __lt__(self, a):
         return self.is_below(a)
 
     def __gt__(self, a):
-        return operator.not_(self.is_below(a)) if np.ndim(a) == 0 else ~self.is_below(a)
+        return np.logical_not(self.is_below(a))
 
     __le__, __ge__ = __lt__, __gt__
 

@@ -2,7 +2,7 @@
 
 Two things are different from picoGPT. First, `linear` computes x @ w + b as fast as the weights can be read from
 memory; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
-`KeysAndValues` per layer. So each call computes only the positions that are new, and `n_past` positions are not.
+`KeysAndValues` per layer. A call computes only the positions after the `n_past` that are kept.
 """
 
 import copy
@@ -14,7 +14,7 @@ import numpy as np
 from errors import UserError
 from fast import KeysAndValues, lay_out, linear, rows_are_independent, whole_groups
 
-PROMPT = 240  # positions of a prompt that run through the layers at a time, so that what they produce stays small
+PROMPT = 240  # positions of a prompt that run through the layers at a time, so that temporary arrays stay small
 
 
 def gelu(x):
@@ -29,8 +29,8 @@ def layer_norm(x, g, b, eps=1e-5):
 
 def attention(x, c_attn, c_proj, n_head, past, n_past):  # [n_seq, n_embd] -> [n_seq, n_embd]
     n_seq, n_embd = x.shape
-    qkv = linear(x, **c_attn).reshape(n_seq, 3, n_head, n_embd // n_head)  # [n_seq, n_embd] -> [n_seq, 3*n_embd]
-    q, k, v = qkv.transpose(1, 2, 0, 3)  # 3 times [n_head, n_seq, d]
+    qkv = linear(x, **c_attn).reshape(n_seq, 3, n_head, n_embd // n_head)  # d = n_embd / n_head
+    q, k, v = qkv.transpose(1, 2, 0, 3)  # [n_seq, 3, n_head, d] -> 3 times [n_head, n_seq, d]
     past.write(n_past, k, v)
     heads = past.attend(q, n_past)  # softmax(q k^T / sqrt(d) + mask) v over all positions so far, [n_seq, n_embd]
     return linear(heads, **c_proj)  # [n_seq, n_embd] -> [n_seq, n_embd]
@@ -49,7 +49,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq]  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # linear would do this each time: rows of zeros after the last position
+    x = whole_groups(x)  # rows of zeros after the last position, once, because otherwise every linear would add them
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -60,17 +60,18 @@ class GPT2:
 
     It behaves like a pure function: the logits depend on the ids alone. If a call begins with the same ids as the call
     before, what was computed for these ids is used again. So going back, as after a rejected draft, is just a call
-    with other ids. Threads may share a GPT2, because one call waits for the other, but each thread should have its
-    own: every change of text costs a prompt.
+    with other ids. Threads may share a GPT2, because one call waits for the other. But if their texts differ, each call
+    has to read its whole text again, so a thread should have its own.
 
     The logits after a prefix are the same to the last bit, however its positions were grouped into calls (see fast/).
+    That was so with each BLAS that we tried.
 
     Parameters
     ----------
     params, hparams : dict
-        As `utils.load_hparams_and_params` returns them. The weights are copied, in float32.
+        As `utils.load_hparams_and_params` returns them. The matrices are copied, in float32; wte and wpe are not.
     bit_identical : bool
-        Check that this machine keeps the promise of the last sentence, or raise UserError.
+        Raise UserError if the logits depend on the grouping with this machine's BLAS.
     """
 
     def __init__(self, params, hparams, bit_identical=False):
@@ -94,7 +95,7 @@ class GPT2:
         """A GPT2 of the first n_layer layers, and the same final norm and embedding. It shares the weights."""
         blocks = self.weights["blocks"]
         if not 1 <= n_layer <= len(blocks):
-            raise UserError(f"the first {n_layer} layers were asked for; there must be 1 to {len(blocks)}")
+            raise UserError(f"early exit after {n_layer} layers was asked for; it needs 1 to {len(blocks)}")
         first = copy.copy(self)
         first.weights, first.lock = self.weights | {"blocks": blocks[:n_layer]}, threading.RLock()
         first.forget()
@@ -129,10 +130,10 @@ class GPT2:
             if n_past + PROMPT < len(ids) - n_rows:
                 self(ids[: n_past + PROMPT])
                 return self(ids, n_rows)
-            self.ids = self.ids[:n_past]  # all that is known if we are interrupted, because the rest gets overwritten
+            self.ids = self.ids[:n_past]  # the rest is overwritten now, so after an interruption only these count
             logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, pasts=self.pasts, n_past=n_past)
             if not np.isfinite(logits).all():
-                self.forget()  # 0 * NaN is NaN, so even masked positions would spread it
+                self.forget()  # a stored NaN would reach later calls even if masked, because 0 * NaN is NaN
                 worst, name = largest(self.weights)
                 raise UserError(f"the logits are not finite; look at {name}, which has a weight of {worst:.3g}")
             self.ids = ids.copy()

@@ -1,4 +1,6 @@
-"""Decode with a target model alone, then with a draft model ahead of it, and compare: the same text, sooner.
+"""Decode with a target model alone, then with a draft model that guesses ahead, and compare.
+
+At temperature 0 both give the same text, the second one sooner.
 
 Without any model sizes, the trained pair in models/ runs, which needs no download. With --target_model_size 1558M,
 OpenAI's released GPT-2 runs, after a download (6.2 GB, and 0.5 GB for the 124M that drafts).
@@ -73,20 +75,22 @@ def make_parser():
     add("--models_dir", "where models are, and where they are downloaded to (%(default)s)", default=MODELS_DIR,
         metavar="DIR")  # fmt: skip
     add("--models_url", "where to download from (OpenAI, or the variable GPT2_MODELS_URL)", metavar="URL")
-    add("--draft", "what guesses: the model of --draft_model_size; unigram, bigram or ngram (of order 3); online, "
-        "n-grams of the text so far; lookup in the text so far; or early-exit:L, the first L layers of the target "
-        "(%(default)s)",
+    add("--draft", "what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts of 1, 2 and 3 "
+        "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
+        "the target's first L layers (%(default)s)",
         type=draft_name, default="model")  # fmt: skip
     add("--draft_corpus", "a text to fit unigram, bigram or ngram on (the bundled pair has its own n-grams)",
         metavar="FILE")  # fmt: skip
     add("--K", "how many tokens to draft per round, at most; auto: what is best by a short pilot run (%(default)s)",
         type=lambda text: text if text == "auto" else count(text), default=4)  # fmt: skip
-    add("--schedule", "how many of the K tokens to draft in which round: see schedules.py (%(default)s)",
+    add("--schedule", "how many tokens to draft in each round. fixed: always K. target-confidence: none after an "
+        "unsure token. draft-confidence: stop at an unsure one. heuristic: 2 more or 1 fewer. adaptive: the best by "
+        "measured alpha and costs (%(default)s)",
         choices=SCHEDULES, default="fixed")  # fmt: skip
-    add("--threshold", "the probability from which target-confidence (0.5) and draft-confidence (0.4) keep drafting",
+    add("--threshold", "a token is sure from this probability on (0.5 for target-confidence, 0.4 for draft-confidence)",
         type=number(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P")  # fmt: skip
-    add("--temperature", "0 takes the most probable token, 1 samples (%(default)s)", metavar="T", default=0.0,
-        type=number(float, lambda T: 0 <= T < math.inf, "a number from 0 up"))  # fmt: skip
+    add("--temperature", "0: always the most probable token; 1: sample as the model says (%(default)s)", metavar="T",
+        default=0.0, type=number(float, lambda T: 0 <= T < math.inf, "a number from 0 up"))  # fmt: skip
     add("--top_k", "sample among the k most probable tokens; 0: among all (%(default)s)", type=count, default=0,
         metavar="k")  # fmt: skip
     add("--top_p", "sample among the fewest tokens whose probability adds up to p (%(default)s)", default=1.0,
@@ -100,8 +104,8 @@ def make_parser():
     add("--bit_identical", "refuse to run if NumPy rounds differently with speculation", action="store_true")
     add("--color", "colour the text by where each token comes from (%(default)s: on a terminal)", default="auto",
         choices=("auto", "always", "never"))  # fmt: skip
-    add("--trace", "write a page that shows every round of the speculative run (.html), or a picture of one (.svg)",
-        type=trace_file, metavar="FILE")  # fmt: skip
+    add("--trace", "write a page that shows every round of the speculative run (.html), or a picture of a typical "
+        "round (.svg)", type=trace_file, metavar="FILE")  # fmt: skip
     add("--seed", "for the random numbers of both loops (%(default)s)", type=count, default=123)
     return parser
 
@@ -119,7 +123,7 @@ def arguments(argv):
         fail("--trace shows rounds, and with --n_tokens_to_generate 0 there are none")
     args.command = shlex.join(["python", "main.py", *(sys.argv[1:] if argv is None else argv)])
     if args.K != "auto":
-        args.K = min(args.K, args.n_tokens_to_generate)  # no round has room for more
+        args.K = min(args.K, args.n_tokens_to_generate)  # a larger K would make no difference
     released = args.draft_model_size in RELEASED or args.target_model_size in RELEASED
     args.draft_model_size = args.draft_model_size or ("124M" if released else "draft")
     args.target_model_size = args.target_model_size or ("1558M" if released else "target")
@@ -150,7 +154,7 @@ def main(argv=None):
     except (UserError, OSError) as error:  # what the user gave, the internet, the disk
         fail(error)
     except MemoryError:
-        fail("there is not enough memory for these models; 1558M takes 7 GB")
+        fail("there is not enough memory for these models; 1558M needs 8 GB")
 
 
 def run(args):

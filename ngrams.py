@@ -1,4 +1,6 @@
-"""Models that count n-grams, which are sequences of n tokens. `NGram` counts in a given text, `Online` in its own ids.
+"""Models that predict from n-grams, which are sequences of n tokens. As in sampling.py, a model returns rows.
+
+`ngram` counts n-grams in a given text and returns an `NGram`. `Online` counts in the ids that it is called with.
 
 The *context* is the last few tokens of the ids. A model of order 3 looks at contexts of 0, 1 and 2 tokens. The more
 often a token followed the context in the text, the more probable it is. Long contexts predict better but are rare, so
@@ -67,7 +69,8 @@ class NGram:
 
     def row(self, ids):
         p = self.unigram
-        for n, (grams, counts) in enumerate(self.tables[1 : len(ids) + 1], start=2):
+        tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
+        for n, (grams, counts) in enumerate(tables, start=2):
             first = as_number(ids[len(ids) - n + 1 :], self.n_vocab) * self.n_vocab  # the context, followed by token 0
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])
             if begin == end:

@@ -4,7 +4,7 @@
     >>> pair = load_pair("draft", "target")
     >>> prompt = pair.encoder.encode("Once upon a time")
     >>> plain, fast = pair.decode(prompt, N=40), pair.decode(prompt, N=40, K=4)
-    >>> fast.ids.tolist() == plain.ids.tolist(), len(fast.drafted) < 40
+    >>> fast.ids.tolist() == plain.ids.tolist(), fast.tokens_per_round > 1
     (True, True)
 
 `decode` returns a `Run`, which records what happened and how long it took.
@@ -75,9 +75,10 @@ def measured(draft, target):
     Returns
     -------
     callable
-        costs(K) -> c, v as in theory.py, v [K+1] for 0 ... K drafted tokens, each the median of the last 9 calls. If a
-        number of rows was not timed yet, its v is that of the next lower number. That is too low, so it gets tried.
-        The result is None until a plain step and a draft step were timed.
+        costs(K) -> c, v [K+1] for 0 ... K drafted tokens, each the median of the last 9 calls. The unit is a pass of
+        the target over one row. If a number of rows was not timed yet, v is that of the next lower number that was
+        timed. That is too low, so the number gets tried. The result is None until a plain step and a draft step were
+        timed.
     """
 
     def costs(K):
@@ -137,7 +138,7 @@ class Pair:
     Parameters
     ----------
     draft, target : callable
-        Networks over the same vocabulary: a gpt2.GPT2, or a draft from drafts.py.
+        Networks over the same vocabulary. The target is a gpt2.GPT2, and the draft is one too or is from drafts.py.
     encoder : encoder.Encoder, optional
         Kept for the caller, as `pair.encoder`.
     settings
@@ -219,7 +220,8 @@ class Pair:
         -------
         K : int
         speedups : float [K_max+1]
-            As theory.py predicts them from alpha and the costs in the pilot run, for each K from 0 to K_max.
+            As theory.py predicts them from the betas and costs in the pilot run, for each K from 0 to K_max. If the
+            pilot run was too short to time anything, K is K_max, and all speedups are nan.
         """
         ks = itertools.cycle(range(K_max + 1))
         pilot = self.decode(x, N, K_max, schedule=lambda last: next(ks), **options)
@@ -285,6 +287,7 @@ def predicted(plain, fast):
     v = np.interp(np.arange(1, max(ks) + 2), n_rows, [np.mean(timed[n]) for n in n_rows]) / step  # for 0 ... K drafted
     r = rest_of(fast) / step
     tokens = fast.expected_tokens(max(ks))
+    # how much more the calls that read a prompt cost than others, in plain steps
     n_prompts = len(plain.target.calls) - len(timed[1])
     read = plain.target.reading / step - n_prompts * v[0]
     read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (c + v[ks[0]])

@@ -2,20 +2,21 @@
 
 A *schedule* chooses k, the number of tokens to draft, before a round. It may use everything that happened in earlier
 rounds: emitted tokens, rejected tokens, rows, even how long they took. The output keeps the target's distribution,
-because each round adds tokens with this distribution for every k.
+because each round adds tokens with this distribution, whatever k is and whatever happened before.
 
 A *stop* ends the drafting of a round early. It may look at the token that was just drafted, because that token is
 verified in any case. The tokens after it are never drawn, so stopping cannot favour any of them.
 
-One thing is forbidden: to look at a drafted token and then withdraw it. The tokens that remain would no longer be draws
-from p, but `verify` accepts them as if they were.
+One thing is forbidden: to look at a drafted token and then withdraw it. A token that survives such a look is no longer
+a draw from p, because unlikely tokens are missing among the survivors. But `verify` divides by p as if it were one.
 """
 
 import theory
 from sampling import logits_to_probs
 
+# The names for --schedule. "fixed" always drafts K tokens. "draft-confidence" is a stop.
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-GUESS, GUESSED = 0.7, 4  # `adaptive` begins as if it had verified 4 positions with a mean beta of 0.7
+GUESS, GUESSED = 0.7, 4  # `adaptive` begins as if it had verified 4 positions with a mean beta of 0.7 (see theory.py)
 EVERY = 16  # in each 16th round, `adaptive` drafts one token more than seems best
 
 
@@ -35,7 +36,8 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     draft_rows, target_rows : callable, optional
         The argument rows of `draft_confidence` and `target_confidence`.
     sure : float
-        If this is above 0, then with every name, drafting stops after a token whose probability is below this.
+        If this is above 0, drafting stops after a token whose probability is below this, whatever the name is. The
+        threshold of "draft-confidence" is not used then.
 
     Returns
     -------
@@ -55,7 +57,7 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
 def target_confidence(K, threshold=0.5, rows=None):
     """A schedule: draft K tokens if the target is sure of the last token, and none otherwise.
 
-    The target is sure if its row gave the token that was emitted last at least the probability `threshold`. The first
+    The target is sure if the last token had at least the probability `threshold` in the target's row. The first
     round drafts nothing, because no token was emitted before it.
 
     Parameters
@@ -71,7 +73,7 @@ def target_confidence(K, threshold=0.5, rows=None):
     def schedule(last):
         if last is None:
             return 0
-        i = len(last.emitted) - 1  # the target's row at the last token
+        i = len(last.emitted) - 1  # the row that the last token comes from
         q = last.q if rows is None else rows()
         return K if q[i, last.emitted[i]] >= threshold else 0
 
@@ -126,7 +128,7 @@ def heuristic(K):
 
 
 def adaptive(K, costs, memory=32):
-    """A schedule: draft the number of tokens that `theory.optimal_K` finds best for the measured alpha and costs.
+    """A schedule: draft the number of tokens that `theory.optimal_K` finds best for the measured alpha, c and v.
 
     Leviathan et al. 2023 suggest this as future work in section 3.5. alpha is the average of beta = sum min(p, q) over
     the verified positions. beta says more than whether the token was accepted, so the average settles sooner.
@@ -151,7 +153,9 @@ def adaptive(K, costs, memory=32):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        if (found := costs(K)) is None:  # 2 times a draft step, because the first step reads the prompt; 0 a plain step
+        if (found := costs(K)) is None:
+            # Nothing was timed yet. The first of 2 draft steps reads the prompt, and the second one is timed. Then a
+            # round that drafts nothing times a plain step.
             return min(2, K) if n_rounds % 2 else 0
         k = int(theory.optimal_K(alpha, *found, K_max=K))
         # alpha is only measured if k > 0. So without one more token now and then, k would stay 0 forever.

@@ -71,7 +71,9 @@ def load(prefix, data_path=None):
     try:
         found = os.path.getsize(data_path)
         if found != expected or found == 0:
-            raise CheckpointError(f"{data_path} has {found:,} bytes, not {expected:,}; remove it and download it again")
+            raise CheckpointError(
+                f"{data_path} has {found:,} bytes, not {expected:,}; restore it, or remove it to download it again"
+            )
         data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     except OSError as error:
         raise CheckpointError(f"cannot read the {expected:,} bytes of {data_path}: {error.strerror}") from None
@@ -88,7 +90,7 @@ def check_tensors(prefix, data_path=None, on_bytes=None):
     for name, tensor in load(prefix, data_path).items():
         if crc32c(tensor) != entries[name].crc32c:
             raise CheckpointError(
-                f"tensor {name!r} of {prefix} does not match its crc32c; remove the data file and download it again"
+                f"tensor {name!r} of {prefix} does not match its crc32c; restore the data, or remove it and run again"
             )
         if on_bytes is not None:
             on_bytes(tensor.nbytes)

@@ -55,7 +55,7 @@ def _fold_all(data):
 def _fold(data, unit):
     """Shorten uint8 [n] to at most FAR * unit bytes with the same remainder. Overwrites data."""
     end = len(data) - FAR * unit  # how many bytes have to go
-    step = min(SHIFTS) * unit  # bytes that can move at once, without landing on bytes that are still to move
+    step = min(SHIFTS) * unit  # bytes that can move at once, without landing on each other
     for start in range(0, end, step):
         front = data[start : min(start + step, end)]
         for shift in SHIFTS:

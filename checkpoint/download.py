@@ -53,8 +53,8 @@ def check(model_dir, data_path=None):
 def download_gpt2_files(model_size, model_dir, models_url=None):
     """Download those of a model's seven files that are not in model_dir yet.
 
-    A file is written as `<name>.part`, and renamed after its length and its MD5 have been compared with those that the
-    server announced. The tensors are also compared with the checksums in the index. If the index or the data was
+    A file is written as `<name>.part`, and renamed after its length, and its MD5 if the server announced one, have been
+    checked. The tensors are also compared with the checksums in the index. If the index or the data was
     interrupted, the next call resumes it. The other files are small, and are downloaded again.
 
     Parameters
@@ -78,7 +78,7 @@ def download_gpt2_files(model_size, model_dir, models_url=None):
     url = (models_url or os.environ.get("GPT2_MODELS_URL") or MODELS_URL).rstrip("/")
     os.makedirs(model_dir, exist_ok=True)
     with lock(model_dir), requests.Session() as session:
-        again = (408, 429, 500, 502, 503, 504)  # Retry waits as long as the header Retry-After says
+        again = (408, 429, 500, 502, 503, 504)  # statuses to try again after; Retry obeys the header Retry-After
         retry = Retry(RETRIES, backoff_factor=BACKOFF, status_forcelist=again, raise_on_status=False)
         session.mount("http://", HTTPAdapter(max_retries=retry))
         session.mount("https://", HTTPAdapter(max_retries=retry))
@@ -124,7 +124,7 @@ def fetch(session, url, path, check_part=None):
                 if idle > RETRIES:
                     raise OSError("the connection breaks off every time")
                 if check_part is None and "etag" not in known:
-                    part.unlink(missing_ok=True)  # the next answer could be about another file
+                    part.unlink(missing_ok=True)  # without an ETag, nobody would notice that the file has changed since
         except OSError as error:  # includes the errors of requests
             offline = isinstance(error, requests.ConnectionError | requests.Timeout)
             why = f"no connection ({type(error).__name__})" if offline else error.strerror or error
@@ -147,7 +147,7 @@ def fetch(session, url, path, check_part=None):
 
 
 def transfer(session, url, part, bar, known):
-    """Download what is missing from part. Returns False if the connection broke off, so that another call is needed."""
+    """Download what is missing from part. False: call again, because the connection broke off or part did not fit."""
     have = size_of(part)
     headers = {"Accept-Encoding": "identity"}  # without compression, so that lengths and ranges are those of the file
     if have:
@@ -177,7 +177,7 @@ def transfer(session, url, part, bar, known):
 
 
 def announced(answer, have, known):
-    """Where in the file the answer starts and how long the file is, or (None, None) if it does not continue part."""
+    """Where in the file the answer starts, and the file's length. (None, None) if it does not fit our part."""
     status, headers = answer.status_code, answer.headers
     if status in (206, 416):  # 206 with "bytes 5-8/9" continues after 5 of 9 bytes; 416 with "bytes */9" is after all 9
         span = re.fullmatch(r"bytes (?:(\d{1,18})-\d+|\*)/([1-9]\d{,17})", headers.get("Content-Range", ""))

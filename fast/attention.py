@@ -1,8 +1,8 @@
 """The keys and values of one layer, and attention over them.
 
 Positions are stored in blocks of 64, and a block of keys is multiplied just like a tile of weights (see
-fast/product.py). So every product has the same shape, however long the text is and however many positions are new.
-That keeps the result the same to the last bit: a block beyond the end of the text only adds zeros to a sum.
+fast/product.py). So the shape of a product does not depend on the length of the text, and there are only one or two
+shapes. That keeps the result the same to the last bit: a block beyond the end of the text only adds zeros to a sum.
 """
 
 import math
@@ -14,7 +14,7 @@ from fast.product import GROUP, group_size, whole_groups
 from fast.threads import in_parallel
 
 BLOCK = 64  # positions
-LANES = 16  # float32 numbers in an AVX-512 register: the small-matrix kernel treats other widths differently
+LANES = 16  # float32 numbers in an AVX-512 register: the small-matrix kernel is different if columns do not fill them
 
 
 class KeysAndValues:
@@ -29,8 +29,9 @@ class KeysAndValues:
 
     def __init__(self, n_ctx, n_head, d):
         n_blocks = -(-(n_ctx + GROUP - 1) // BLOCK)  # the last position may be followed by padding
-        self.keys = np.zeros((n_blocks, n_head, 1, BLOCK, d), dtype=np.float32)
-        self.values = np.zeros((n_blocks, n_head, 1, BLOCK, d + 1 + -(d + 1) % LANES), dtype=np.float32)
+        n_columns = d + 1 + -(d + 1) % LANES  # of the values: column d is all ones, and the rest is padding
+        self.keys = np.zeros((n_blocks, n_head, 1, BLOCK, d), dtype=np.float32)  # (1 is for the groups of queries)
+        self.values = np.zeros((n_blocks, n_head, 1, BLOCK, n_columns), dtype=np.float32)
 
     def write(self, n_past, k, v):  # k and v: [n_head, n_new, d]
         """Store the keys and values of positions n_past, n_past + 1, ..."""
@@ -39,7 +40,7 @@ class KeysAndValues:
         n = min(n_new, BLOCK - first)
         self.keys[block, :, 0, first : first + n] = k[:, :n]
         self.values[block, :, 0, first : first + n, :d] = v[:, :n]
-        self.values[block, :, 0, first : first + n, d] = 1  # the weighted sum of this column is the sum of the weights
+        self.values[block, :, 0, first : first + n, d] = 1  # so its weighted sum is the softmax's denominator
         if n < n_new:
             self.write(n_past + n, k[:, n:], v[:, n:])
 
@@ -69,9 +70,9 @@ class KeysAndValues:
 
 @lru_cache(maxsize=256)
 def mask(n_past, n_rows, group):
-    """0 where a query may look and -inf where it may not, for the blocks from the one that position n_past is in.
+    """0 where a query may look and -inf where it may not, for the block of position n_past and all later blocks.
 
-    The query of row i is at position n_past + i, counted from the beginning of the first of these blocks.
+    The query of row i is at position n_past + i. Positions are counted from the beginning of the first of these blocks.
     """
     n_blocks = -(-(n_past + n_rows) // BLOCK)
     later = np.arange(n_blocks * BLOCK) > n_past + np.arange(n_rows)[:, None]  # [n_rows, n_blocks * BLOCK]

@@ -15,12 +15,12 @@ after the other in memory. One call of np.matmul then runs over all tiles:
 The two kernels differ in how many rows make a group.
 
 - 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. It exists for
-  CPUs with AVX-512 only. It is fastest when x is stored column by column, and takes 6 rows at a time; 5 rows are
-  padded to 6, and a single row to 2.
+  CPUs with AVX-512 only. It is fastest when x is stored column by column, and with groups of 6 rows. Rows of zeros
+  fill up the last group. One or two rows are a group of 2.
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
-`rows_per_product` tries both once and takes the faster one. The tile is the same for every row, and so is the order
+`rows_per_product` tries both once on this machine. The tile is the same for every row, and so is the order
 in which the kernel adds up the products. So a row of the result is the same to the last bit, whatever rows are
 computed beside it. That is why greedy decoding gives the same text with and without speculation.
 """
@@ -35,7 +35,10 @@ from fast.threads import in_parallel
 
 TILE = 64  # columns of a tile
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time
-DEPTH = {1: 128, GROUP: 1600}  # rows of a tile, at most: 32 KB for gemv; 6 * 64 * 1600 < 10^6 for the other kernel
+DEPTH = {
+    1: 128,
+    GROUP: 1600,
+}  # rows of a tile, at most: 32 KB for gemv; for the other kernel 1558M's n_embd, so that 6 * 64 * 1600 < 10^6
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
@@ -51,7 +54,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     def multiply(some):  # a slice of the tiles
         if n_chunks == 1 and len(out) <= 2:
             np.matmul(x[0], w[some], out=by_tile[some])
-        else:  # a detour, because writing many rows that are far apart, 64 numbers at a time, is slow
+        else:  # add up the chunks; and if there are many rows, first write them side by side, which is faster
             (x @ w[some, :, None]).sum(axis=1, out=by_tile[some])
 
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
@@ -73,8 +76,8 @@ def group_size(n_rows):
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is laid out for `linear`.
 
-    All matrices share one array. NumPy asks the system for huge pages for arrays of 4 MB and more, and with huge pages
-    a model whose matrices are smaller than that becomes up to 20 % faster.
+    All matrices share one array. NumPy asks the system for huge pages for arrays of 4 MB and more. In one array,
+    smaller matrices get huge pages too, which makes small models up to 20 % faster.
     """
     layers = []
 
@@ -118,9 +121,9 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, TILE]
 def rows_per_product():
     """How many rows to multiply by a tile at a time on this machine: 6 or 1.
 
-    6 if this BLAS has a fast kernel for small matrices, which is tried: six rows at a time must come out the same to
-    the last bit as two at a time, and take at most half the time of six single rows. Measured on AVX-512 it is a third;
-    without AVX-512, BLAS packs every tile, and it is more than twice.
+    6 if this BLAS has a fast kernel for small matrices. That is tried: six rows at a time must come out the same to the
+    last bit as two at a time, and take at most half the time of six single rows. On a CPU with AVX-512 they take a
+    third. Without AVX-512, BLAS packs every tile, and they take more than twice the time.
     """
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((GROUP, 768), (768, TILE)))
@@ -140,7 +143,7 @@ def rows_per_product():
 
 
 def rows_are_independent():
-    """Whether rows do come out the same to the last bit, whatever rows are beside them. It was so wherever we tried."""
+    """Whether rows do come out the same to the last bit, whatever rows are beside them."""
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((2 * GROUP, 800), np.float32), rng.standard_normal((800, TILE + 1), np.float32)
     layer = lay_out({"w": w, "b": np.zeros(TILE + 1)})

@@ -24,7 +24,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     found = [
         ("models", f"{drafter} drafts for {target}", "The draft guesses tokens. The text is the target's."),
         ("matrix kernel", f"{kernel} (see fast/product.py)",
-         "How a product of positions with weights is computed on this computer."),
+         "How many positions are multiplied by the weights at a time. A short test on this computer decides it."),
     ]  # fmt: skip
     if fast.n_new == 0:
         return [*found, ("tokens per second", "nothing was decoded, so there is nothing to compare", "")]
@@ -38,22 +38,25 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     if temperature > 0:
         verdict += ", and it need not be: two samples from one distribution"
     elif not same:
-        verdict = "NO: a bug, or a BLAS with a near-tie"
+        verdict = (
+            "NO: a bug, or two tokens almost equally probable and a BLAS that rounds differently (try --bit_identical)"
+        )
     return [
         *found,
         ("tokens per second", f"{plain.tokens_per_second:.1f} autoregressive, {fast.tokens_per_second:.1f} speculative",
          "Decoded tokens, divided by the time that it took to decode them."),
         ("speedup", f"{fast.tokens_per_second / plain.tokens_per_second:.2f}, {by}",
-         "Speculative tokens per second, divided by autoregressive ones. The prediction is the tokens per round that "
-         "are expected for alpha, divided by K c + v + r. alpha is the probability that a drafted token is accepted. "
-         "The costs are in plain steps: c of a draft step, v of a target pass over K + 1 rows, r of all else."),
+         "Speculative tokens per second, divided by autoregressive ones. The prediction divides the tokens per round, "
+         "expected from how often each drafted position is accepted, by the cost of a round, K c + v + r, and adds the "
+         "time to read the prompt. alpha is the probability that a drafted token is accepted. The costs are in plain "
+         "steps: c of a draft step, v of a pass of the target over K + 1 rows, r of the rest."),
         ("time", f"{draft:.0f} % draft, {target:.0f} % target, {100 - draft - target:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {fast.drafted.sum()} drafted tokens",
-         "The share of the drafted tokens that is in the text. It is lower than alpha, because the tokens after a "
-         "rejection count too, although nobody looked at them."),
+         "The share of the drafted tokens that is in the text. It is usually lower than alpha, because all tokens "
+         "after a rejection count as not accepted."),
         ("tokens per round", f"{fast.tokens_per_round:.2f}, with K = {K}, {schedule}",
-         "How many tokens the target adds with one pass. The plain loop adds one."),
+         "Tokens added per pass of the target, on average. The plain loop adds one."),
         ("same text", verdict,
          "At temperature 0 the two loops must decode the same tokens. At others, their distribution is the same."),
     ]  # fmt: skip
@@ -61,5 +64,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
 
 def best_K(K, speedups):
     """The figure that --K auto adds. K and speedups are as from `pair.Pair.best_K`."""
+    if np.isnan(speedups).any():
+        return "best K", f"{K}, but the pilot run was too short to tell", "Found by a short pilot run."
     predictions = ", ".join(f"{speedup:.2f}" for speedup in speedups)
     return "best K", f"{K}; predicted speedups for K = 0, 1, ...: {predictions}", "Found by a short pilot run."

@@ -7,14 +7,14 @@ from pathlib import Path
 from show.terminal import LEGEND
 
 HERE = Path(__file__).parent
-SHOWN = {" ": "·", "\n": "⏎", "\t": "⇥"}  # how a token is written where it stands alone
+SHOWN = {" ": "·", "\n": "⏎", "\t": "⇥"}  # how white space is written in a token that stands alone
 RULES = {  # by whether it is block verification
     False: "p is the probability that the draft gives a token, and q the probability that the target gives it. A "
     "token is accepted if a number drawn between 0 and 1 is below min(1, q/p).",
     True: "p is the probability that the draft gives a token, and q the probability that the target gives it. Block "
     "verification begins at the last token: if a number drawn between 0 and 1 is below its h, this token and all "
-    "before it are accepted. Otherwise the token before it is tried. w is the probability that at least the tokens "
-    "up to this one are accepted.",
+    "before it are accepted. Otherwise the token before it is tried. w is how likely it should be that at least this "
+    "much is accepted, averaged over what the draft may say afterwards. h makes that come true.",
 }
 
 
@@ -91,7 +91,7 @@ def shown(text, marks=SHOWN):
 
 
 def text(encoder, rounds):
-    """The decoded tokens, each a link to its round. Where a character ends in a later token, ◦ stands for the start."""
+    """The decoded tokens, each a link to its round. A token with only the beginning of a character is shown as ◦."""
     characters, links = codecs.getincrementaldecoder("utf-8")(errors="replace"), []
     for number, r in enumerate(rounds, start=1):
         for token, origin in zip(r.emitted, r.origins):
@@ -106,7 +106,7 @@ def alone(encoder, token):
 
 
 def number(x):
-    return f"{x:.3f}" if x >= 0.0005 or x == 0 else f"{x:.0e}"
+    return f"{x:.3f}" if x >= 0.01 or x == 0 else f"{x:.1e}"
 
 
 def card(encoder, i, r):
@@ -136,7 +136,7 @@ def card(encoder, i, r):
 
 
 def drafted_row(encoder, d, is_block):
-    """One drafted token: probabilities, the number that was drawn as a tick on the bar of `keep`, and the verdict."""
+    """One drafted token: probabilities, a bar for `keep` with a tick at the number that was drawn, and the verdict."""
     coin, tick = "–", ""
     if d.coin is not None:
         coin, tick = f"{number(d.coin)} {'<' if d.coin < d.keep else '≥'}", f'<i style="left:{100 * d.coin:.0f}%"></i>'

@@ -1,5 +1,7 @@
 """A picture of one round, as an SVG: what the draft guessed, what the target thought of it, and what was emitted."""
 
+from html import escape
+
 from show.page import number, shown
 
 STYLE = """<style>
@@ -29,7 +31,7 @@ def svg(width, height, parts):
 
 
 def typical_round(rounds):
-    """The first round that accepted two tokens or more and then rejected one, or else the longest text of a round."""
+    """The first round that accepted two tokens or more and then rejected one. Otherwise, the longest round."""
     for r in rounds:
         if r.origins.count("accepted") >= 2 and "residual" in r.origins:
             return r
@@ -56,10 +58,10 @@ def picture(encoder, ids, r):
     rows += [("w", lambda d: number(d.w)), ("h", lambda d: number(d.keep))] if is_block else []
     rows += [] if is_block else [("min(1, q / p)", lambda d: number(d.keep))]
     rows += [("number drawn", lambda d: "–" if d.coin is None else number(d.coin))]
-    names = ["drafted", *(name for name, _ in rows), "is it below?", "emitted"]
+    names = ["drafted", *(name for name, _ in rows), f"drawn < {'h' if is_block else 'min(1, q / p)'}?", "emitted"]
     before = shown(encoder.decode(ids[-14:]), {"\n": "⏎"})
     parts = [text(10, 24, "text so far", "soft"), text(LEFT, 24, f"… {before}")]
-    parts += [text(10, 62 + 24 * i, name, "soft") for i, name in enumerate(names)]
+    parts += [text(10, 62 + 24 * i, escape(name), "soft") for i, name in enumerate(names)]
     below = 62 + 24 * (len(names) - 2)  # the row of bars; the emitted tokens are in the row after it
     for i, d in enumerate(r.drafted):
         x, seen, kept = LEFT + WIDTH * i, i < n_seen, i < r.origins.count("accepted")
@@ -77,11 +79,7 @@ def picture(encoder, ids, r):
     for i, (token, origin) in enumerate(zip(r.emitted, r.origins)):
         parts.append(box(encoder, LEFT + WIDTH * i, below + 24, token, origin))
     if r.origins[-1] != "accepted":
-        why = (
-            f"a draw from max_fn({'w q' if is_block else 'q'} − p)"
-            if r.origins[-1] == "residual"
-            else "a draw from the target"
-        )
+        why = "a draw from the residual" if r.origins[-1] == "residual" else "a draw from the target"
         parts.append(text(LEFT + WIDTH * (len(r.emitted) - 1), below + 48, why, "soft"))
     return svg(LEFT + WIDTH * (len(r.drafted) + 1) + 60, below + 60, parts)
 

@@ -16,13 +16,13 @@ class Drafted(NamedTuple):
     p: float  # the draft's probability of the token
     q: float  # the target's
     keep: float  # the probability to keep the token: min(1, q/p), or h of block verification
-    w: float | None  # block verification: the probability that this token and all before it are kept
+    w: float | None  # block verification: see speculative.block_probabilities
     coin: float | None  # the random number that was compared with `keep`, or None if this token needed no decision
-    kept: bool  # (if an earlier token ended the text, even a token that was kept is not in it)
+    kept: bool  # (tokens that were kept after an eos are not in the text)
 
 
 class Seen(NamedTuple):
-    """A round."""
+    """A `speculative.Round` with the numbers that were drawn, in plain lists."""
 
     first: int  # how many tokens had been decoded before this round
     drafted: list  # of Drafted
@@ -45,7 +45,7 @@ class Recorder:
     """Keeps the rounds of a run. To be used both as the `rng` of the run and as its `on_round`.
 
     The coins that `verify` tosses are known to nobody but the rng. So the recorder stands between the two, and writes
-    down each number that the real rng returns. `verify` does not notice.
+    down each number that random() returns. `verify` does not notice.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ class Recorder:
 
     def __init__(self, rng, verify):
         self.rng, self.is_block = rng, verify is verify_block
-        self.coins, self.rounds = [], []  # of this round; so far
+        self.coins = []  # of this round
+        self.rounds = []  # all rounds so far
 
     def random(self):
         self.coins.append(self.rng.random())

@@ -9,7 +9,7 @@ COLOURS = {"accepted": "\x1b[32m", "residual": "\x1b[31;4m", "extra": "\x1b[35m"
 LEGEND = {
     "accepted": "drafted and accepted",
     "residual": "from the residual, after a rejection",
-    "extra": "added by the target",
+    "extra": "added by the target, after no rejection",
 }
 
 
@@ -47,7 +47,7 @@ def legend():
 
 
 def wants_colour(choice, out=sys.stdout, environment=os.environ):
-    """Whether to write colours: "always", "never", or for "auto" if out is a terminal that can show them.
+    """Whether to write colours. "always": yes. "never": no. "auto": if out is a terminal that can show them.
 
     The variable NO_COLOR (https://no-color.org) turns "auto" off.
     """

@@ -1,12 +1,12 @@
 """A gallery of ways to get speculative sampling wrong, each with the exact distance of its output from the target's.
 
-Every variant looks right, runs, and writes fluent text. `PYTHONPATH=. python tests/test_broken_variants.py` prints the
-table of the README. Most variants are `verify` with one change, so only the change is written down. A variant that
-names an issue shows a mistake that was reported there in public. The code here is ours, and only shows the idea. (Most
-of these projects call the draft q and the target p.)
+Every variant looks right, runs, and writes fluent text. docs/exactness.md shows the table that
+`PYTHONPATH=. python tests/test_broken_variants.py` prints. Most variants are `verify` with one change, so only the
+change is written down. A variant that names an issue shows a mistake that was reported there in public. The code here
+is ours, and only shows the idea. (Most of these projects call the draft q and the target p.)
 
 The distance is the total variation distance, which is the largest error in the probability of any event. enumeration.py
-computes it from every way that the random choices can fall, so a distance of 0.0001 is found as reliably as one of 0.7.
+computes it from all paths that the random choices can take, so a distance of 0.0001 is found as reliably as one of 0.7.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from enumeration import output_distribution, total_variation
 from sampling import sample
 from speculative import acceptance, autoregressive_sampling, block_probabilities, max_fn, residual, verify, verify_block
 
-# The rows of a draft and of a target over three tokens, which look at the last token only. They differ a little.
+# P[t] and Q[t] are the rows of the draft and of the target after token t.
 P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])
 Q = np.array([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])
 PROMPT, N, K = [0], 3, 2
@@ -40,26 +40,37 @@ def add(name, summary, distance, variant, part="verify"):
     GALLERY.append((name, summary, distance, variant, part))
 
 
-def variant(name, summary, distance, part="verify"):
-    return lambda function: add(name, summary, distance, function, part) or function
+def in_gallery(name, summary, distance, part="verify"):
+    """A decorator that adds a function to the gallery."""
+
+    def decorate(function):
+        add(name, summary, distance, function, part)
+        return function
+
+    return decorate
 
 
 # ---- `verify` with one change ----
 
 
-def changed(accept=None, correct=None, bonus=None):
+def changed(
+    accept=lambda p, q, i, token: acceptance(q[i, token], p[i, token]),
+    replacement=lambda p, q, i, token: residual(q[i], p[i]),
+    bonus=lambda p, q: q[-1],
+):
     """`verify` with up to three changes.
 
-    accept(p, q, i, token) is the probability to accept drafted token i. correct(p, q, i, token) is the row that its
+    accept(p, q, i, token) is the probability to accept drafted token i. replacement(p, q, i, token) is the row that its
     replacement is drawn from. bonus(p, q) is the row of the token that is added if all are accepted.
     """
 
     def variant(drafted, p, q, rng):
         for i, token in enumerate(drafted):
-            a = accept(p, q, i, token) if accept else acceptance(q[i, token], p[i, token])
-            if not rng.random() < a:
-                return np.append(drafted[:i], sample(correct(p, q, i, token) if correct else residual(q[i], p[i]), rng))
-        return np.append(drafted, sample(bonus(p, q) if bonus and len(p) else q[-1], rng))
+            if not rng.random() < accept(p, q, i, token):
+                row = replacement(p, q, i, token)
+                return np.append(drafted[:i], sample(row, rng))
+        row = bonus(p, q) if len(drafted) else q[-1]  # (without a drafted token, only q[-1] exists)
+        return np.append(drafted, sample(row, rng))
 
     return variant
 
@@ -67,18 +78,18 @@ def changed(accept=None, correct=None, bonus=None):
 add("draws the replacement from the target",
     "After a rejection, the token is drawn from q, not from the residual. But the accepted tokens already have their "
     "share of q.",
-    0.1292, changed(correct=lambda p, q, i, token: q[i]))  # fmt: skip
+    0.1292, changed(replacement=lambda p, q, i, token: q[i]))  # fmt: skip
 add("draws the replacement from the draft", "After a rejection, the token is drawn from p again.",
-    0.2253, changed(correct=lambda p, q, i, token: p[i]))  # fmt: skip
+    0.2253, changed(replacement=lambda p, q, i, token: p[i]))  # fmt: skip
 add("absolute residual",
     "The residual is abs(q - p), normalised. So it contains tokens that the draft already proposes too often.",
-    0.1500, changed(correct=lambda p, q, i, token: max_fn(np.abs(q[i] - p[i]))))  # fmt: skip
+    0.1500, changed(replacement=lambda p, q, i, token: max_fn(np.abs(q[i] - p[i]))))  # fmt: skip
 add("removes the rejected token from q",
     "The residual is q without the rejected token: SafeAILab/EAGLE #20, before its fix. That is right only if the "
     "draft's row gives its token probability 1.",
-    0.0788, changed(correct=lambda p, q, i, token: without(q[i], token)))  # fmt: skip
+    0.0788, changed(replacement=lambda p, q, i, token: without(q[i], token)))  # fmt: skip
 add("residual of the first row", "The residual is that of the first position of the round, wherever the rejection was.",
-    0.0800, changed(correct=lambda p, q, i, token: residual(q[0], p[0])))  # fmt: skip
+    0.0800, changed(replacement=lambda p, q, i, token: residual(q[0], p[0])))  # fmt: skip
 add("accepts with probability q", "A token is accepted with probability q, whatever p is.",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. No random number is drawn.",
@@ -97,19 +108,20 @@ add("first token not checked",
     "decoding).",
     0.3000, changed(accept=lambda p, q, i, token: acceptance(q[i, token], p[i, token]) if i else 1.0))  # fmt: skip
 add("row off by one", "Drafted token i is compared with the target's row after it, instead of the row before it.",
-    0.1700, changed(lambda p, q, i, token: acceptance(q[i + 1, token], p[i, token]),
-                    lambda p, q, i, token: residual(q[i + 1], p[i])))  # fmt: skip
+    0.1700, changed(accept=lambda p, q, i, token: acceptance(q[i + 1, token], p[i, token]),
+                    replacement=lambda p, q, i, token: residual(q[i + 1], p[i])))  # fmt: skip
 add("bonus from the row before",
     "If all are accepted, the added token comes from the row that the last drafted token was checked with.",
     0.1140, changed(bonus=lambda p, q: q[-2]))  # fmt: skip
-add("bonus from a residual", "If all are accepted, the added token comes from the residual of the last two rows.",
+add("bonus from a residual",
+    "If all are accepted, the added token comes from max_fn(q - p) of the last rows. They belong to two positions.",
     0.3345, changed(bonus=lambda p, q: residual(q[-1], p[-1])))  # fmt: skip
 
 
 # ---- Other rules for accepting ----
 
 
-@variant("continues after a rejection",
+@in_gallery("continues after a rejection",
          "A rejected token is replaced, but the tokens that were drafted after it are still considered. The output in "
          "openvinotoolkit/openvino.genai #4190 looks like this: one word changes, and the words after it stay.",
          0.0620)  # fmt: skip
@@ -121,9 +133,9 @@ def continues_after_a_rejection(drafted, p, q, rng):
     return np.append(emitted, sample(q[-1], rng))
 
 
-@variant("one random number for all",
-         "One random number decides about all drafted tokens of a round. Each token alone has the right distribution, "
-         "but all together do not.",
+@in_gallery("one random number for all",
+         "One random number decides about all drafted tokens of a round. Each one is accepted with the right "
+         "probability, but not independently: after one acceptance, the next one is too likely.",
          0.0900)  # fmt: skip
 def one_random_number_for_all(drafted, p, q, rng):
     u = rng.random()
@@ -133,7 +145,7 @@ def one_random_number_for_all(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
-@variant("withdraws an unsure token",
+@in_gallery("withdraws an unsure token",
          "The first drafted token whose p is below 0.4 is thrown away unchecked, with all tokens after it. To stop "
          "drafting after that token, and to check it, would be exact.",
          0.2175)  # fmt: skip
@@ -143,11 +155,15 @@ def withdraws_an_unsure_token(drafted, p, q, rng):
     return verify(drafted[:k], p[:k], q[: k + 1], rng)
 
 
-@variant("block verification with w instead of h", "The first i tokens are kept with probability w[i] instead of h[i].",
-         0.1530)  # fmt: skip
+@in_gallery("block verification with w instead of h",
+            "Each prefix is tried with w[i], how likely it should be kept in all, instead of h[i], the probability that "
+            "remains after the longer prefixes were refused.",
+            0.1530)  # fmt: skip
 def block_with_w(drafted, p, q, rng):
     w, _ = block_probabilities(drafted, p, q)
-    i = next(i for i in range(len(drafted), -1, -1) if i == 0 or rng.random() < w[i])
+    i = len(drafted)
+    while i > 0 and not rng.random() < w[i]:
+        i -= 1
     return np.append(drafted[:i], sample(residual(w[i] * q[i], p[i]) if i < len(p) else q[-1], rng))
 
 
@@ -180,24 +196,27 @@ add("warm draft with a cold p", "The draft draws at temperature 1, but reports i
     0.1484, changed_draft(reported=lambda row: row**2 / (row**2).sum()), "propose")  # fmt: skip
 
 
-@variant("draft that forgets its own tokens",
-         "All k tokens are drawn after the prompt alone, but the reported rows are those after each drafted token.",
+@in_gallery("draft that forgets its own tokens",
+         "All k tokens are drawn after the text before the round, but the reported rows follow each drafted token.",
          0.1080, "propose")  # fmt: skip
 def draft_that_forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
-    n, prompt = len(x), x
+    n, before = len(x), x
     for _ in range(k):
-        x = np.append(x, sample(draft_model(prompt)[-1], rng))
+        x = np.append(x, sample(draft_model(before)[-1], rng))
     return x[n:], draft_model(x[:-1], k) if k else np.empty((0, 3))
 
 
 # ---- Rules that are exact, although the first two look wrong ----
 
-ACCEPT_WITH_Q = changed(lambda p, q, i, token: q[i, token], lambda p, q, i, token: without(q[i], token))
+ACCEPT_WITH_Q = changed(
+    accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token)
+)
 
 
 def accept_what_the_target_draws_too(drafted, p, q, rng):
     for i, token in enumerate(drafted):
-        if (own := sample(q[i], rng)) != token:
+        own = sample(q[i], rng)
+        if own != token:
             return np.append(drafted[:i], own)
     return np.append(drafted, sample(q[-1], rng))
 
@@ -245,8 +264,8 @@ def test_without_a_change_the_two_templates_are_exact():
 
 def table():
     lines = ["| variant | what it looks like | total variation distance |", "| --- | --- | ---: |"]
-    for name, summary, _, variant, part in sorted(GALLERY, key=lambda v: -distance(v[3], v[4])):
-        lines.append(f"| {name} | {summary} | {distance(variant, part):.4f} |")
+    found = [(distance(variant, part), name, summary) for name, summary, _, variant, part in GALLERY]
+    lines += [f"| {name} | {summary} | {wrong:.4f} |" for wrong, name, summary in sorted(found, reverse=True)]
     lines += [f"| {name} (exact) | {summary} | {distance(exact):.0e} |" for name, summary, exact in EXACT_RULES]
     return "\n".join(lines)
 

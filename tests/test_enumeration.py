@@ -163,7 +163,7 @@ def test_a_loop_without_end_is_an_error_with_the_mass_covered():
             pass
         return 0
 
-    with pytest.raises(TooManyPaths, match=r"more than max_paths = 5 ways.*probability of 0\.96875") as error:
+    with pytest.raises(TooManyPaths, match=r"more than max_paths = 5 paths.*probability of 0\.96875") as error:
         output_distribution(lambda rng: draw_until(rng, below=True), max_paths=5)
     assert error.value.covered == 1 - 2**-5
     with pytest.raises(TooManyPaths, match=r"more than 10,000 choices along one way.*probability of 0\. "):

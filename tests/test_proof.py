@@ -1,4 +1,4 @@
-"""The proof that speculative sampling is lossless, with one test for each step.
+"""The proof that speculative sampling is exact: its output has the target's distribution. Each step has a test.
 
 The proof is in Chen et al. 2023, Theorem 1, and in Leviathan et al. 2023, A.1. The draft's distribution of the next
 token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3, .6, .1):
@@ -8,8 +8,10 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
              acceptance min(1, q/p)  .6     1    .5
     step 2   drafted and accepted    .3    .3    .1    = min(p, q)
     step 3   some token is accepted: .3 + .3 + .1 = .7, so one is rejected with probability .3
-    step 4   residual (q - p)+        0    .3     0    normalised: (0, 1, 0)
-    step 5   accepted, or added      .3  .3+.3   .1    = q
+    step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
+    step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
+    step 6   the same for each later token of a round, given the tokens before it
+    step 7   the same for each later round, given the text before it
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. hypothesis draws p and q,
@@ -20,7 +22,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_lossless, models, pairs, product_of_conditionals
+from support import EXACT, Table, assert_lossless, models, pairs, product_of_conditionals  # EXACT is for rounding
 
 from enumeration import output_distribution, total_variation
 from speculative import autoregressive_sampling, max_fn, propose, verify, verify_block
@@ -35,7 +37,8 @@ def one_draft(p, q):
 
     def one_round(rng):
         drafted, p_rows = propose(np.array([0]), Table([p]), 1, rng)
-        emitted = verify(drafted, p_rows, np.array([q, np.eye(len(q))[0]]), rng)
+        certain = np.eye(len(q))[0]  # so that the extra token after an acceptance needs no draw
+        emitted = verify(drafted, p_rows, np.array([q, certain]), rng)
         return drafted[0], len(emitted) - 1, emitted[0]
 
     mass = np.zeros((len(p), 2, len(p)))
@@ -98,7 +101,11 @@ def test_step_5_the_accepted_and_the_added_tokens_together_have_the_distribution
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
 @given(drawn=models())
 def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(verifier, drawn, K):
-    """By induction: after i accepted tokens, steps 1 to 5 hold for the next one, with row i of p and q."""
+    """A round emits 1 to K + 1 tokens. Filled up to K + 1 by plain sampling, they can be compared with the target's.
+
+    For `verify`, this follows by induction: after i accepted tokens, steps 1 to 5 hold for the next one, with row i of
+    p and q. For `verify_block`, the proof is in Sun et al. 2024.
+    """
     draft, target, x = drawn
 
     def completed_round(rng):
@@ -123,5 +130,5 @@ def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_condition
 @pytest.mark.parametrize("N", [1, 2, 3, 4])
 @pytest.mark.parametrize("K", [0, 1, 2, 3, 4])
 @given(drawn=models())
-def test_step_7b_speculative_sampling_has_the_same_distribution_q_e_d(verifier, drawn, N, K):
+def test_step_7b_speculative_sampling_has_the_same_distribution(verifier, drawn, N, K):
     assert_lossless(drawn, N, K, verify=verifier)

@@ -18,7 +18,7 @@ from show.page import page, shown
 from show.picture import picture, typical_round
 from show.rounds import Recorder, origins
 from show.terminal import COLOURS, RESET, Writer, wants_colour
-from speculative import verify, verify_block
+from speculative import block_probabilities, max_fn, verify, verify_block
 from utils import MODELS_DIR
 
 ENCODER = get_encoder("target", MODELS_DIR)
@@ -46,7 +46,7 @@ def decoded(K=4, N=40, rule=verify, temperature=1.0, seed=0, eos=None, **options
 
 
 def page_of(plain, fast, seen, prompt=PROMPT, settings="python main.py"):
-    found = figures(plain, fast, "draft", "target", 4, "fixed", 1.0)
+    found = figures(plain, fast, "draft & <target>", "target", 4, "fixed", 1.0)
     return page(ENCODER, prompt, plain, fast, seen, found, settings)
 
 
@@ -85,6 +85,9 @@ def test_the_page_shows_every_token_and_every_round_once(options):
     articles = tree.findall(".//article")
     assert [a.get("id") for a in articles] == [f"round-{i}" for i in range(1, len(rounds) + 1)]
     assert len(tree.findall(".//svg/g")) == len(rounds)
+    for svg, lasted in zip(tree.findall(".//svg"), (plain.lasted, fast.lasted)):
+        ends = [float(e.get("x")) + float(e.get("width")) for e in svg.findall(".//rect[@class='rest']")]
+        np.testing.assert_allclose(ends, 1000 * np.cumsum(lasted) / max(plain.seconds, fast.seconds, 1e-9), atol=0.02)
     assert len(tree.findall(".//rect[@class='draft']")) == fast.drafted.sum()
     for article, r in zip(articles, rounds):
         drafted = article.findall(".//table/tr/td[1]") + article.findall(".//s")
@@ -105,7 +108,9 @@ def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
             assert (d.p, d.q) == (r.p[i, d.token], r.q[i, d.token])
         if s.top:
             assert s.emitted[-1] in np.flatnonzero(r.q[r.n_accepted]) and len(s.top["q"]) == 5
-            assert s.top["residual"][0][1] > 0
+            w = block_probabilities(r.drafted, r.p, r.q)[0] if rule is verify_block else np.ones(len(r.q))
+            row = max_fn(w[r.n_accepted] * r.q[r.n_accepted] - r.p[r.n_accepted])
+            assert s.top["residual"][0] == (row.argmax(), row.max())
 
 
 def test_recording_does_not_change_the_text():
@@ -156,6 +161,7 @@ def test_text_without_colour_is_the_text(text, cuts):
             writer.add([token], [origin])
         writer.close()
     assert "".join(pieces) == text and "\ufffd" not in set(pieces) - set(text)
+    assert all(piece.endswith(RESET) for piece in coloured if piece.startswith("\x1b[3"))
     for code in RESET, *COLOURS.values():
         coloured = [piece.replace(code, "") for piece in coloured]
     assert "".join(coloured) == text.replace(RESET, "")
@@ -195,6 +201,8 @@ def test_a_picture_of_one_round(options):
     drawing = xml.fromstring(picture(ENCODER, fast.ids[: len(PROMPT) + r.first], r))
     boxes = [e for e in drawing.iter() if e.get("class", "").startswith("box ")]
     assert len(boxes) == len(r.drafted) + len(r.emitted)
+    seen = [d for d in r.drafted if d.kept or d.coin is not None]
+    assert sum(e.get("class") == "bar" for e in drawing.iter()) == len(seen)
 
 
 def test_trace_and_colour_on_the_command_line(tmp_path):
