@@ -7,12 +7,13 @@
     python benchmarks/audit.py --gpt-fast gpt-fast --gpt-fast-version COMMIT --out docs/audit.json
     python benchmarks/audit.py --table docs/audit.json
 
-The code of each library runs unmodified, once for each way that its random choices can go (see enumeration.py and
-torch_enumeration.py). A library that is not installed is skipped. transformers generates with whole models, so it gets
-tiny random networks with 3 tokens. The other libraries get fixed rows of probabilities for 3 tokens, the same rows that
-tests/test_broken_variants.py uses.
+The code of each library runs once for each way that its random choices can go (see enumeration.py and
+torch_enumeration.py). Only the functions that draw random numbers are replaced. A library that is not installed is
+skipped.
 
-transformers and mlx-lm compute with float32, whose rounding causes distances of about 1e-7.
+generate of transformers needs whole models, so it gets tiny random networks with 3 tokens. Everything else gets fixed
+rows of probabilities for 3 tokens, the same rows that tests/test_broken_variants.py uses. transformers and mlx-lm
+compute with float32, whose rounding causes distances of about 1e-7.
 """
 
 import argparse
