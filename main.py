@@ -66,6 +66,10 @@ def make_parser():
         return parse
 
     count = number(int, lambda n: n >= 0, "0 or more")
+
+    def K(text):
+        return text if text == "auto" else count(text)
+
     add("--prompt", "the text to continue; an empty one starts from <|endoftext|> (%(default)r)", default=PROMPT)
     add("--n_tokens_to_generate", "how many tokens to decode (%(default)s)", type=count, default=154, metavar="N")
     add("--draft_model_size", f"the small model that guesses: {sizes} (draft; 124M if the target is one of OpenAI's)",
@@ -82,7 +86,7 @@ def make_parser():
     add("--draft_corpus", "a text to fit unigram, bigram or ngram on (the bundled pair has its own n-grams)",
         metavar="FILE")  # fmt: skip
     add("--K", "how many tokens to draft per round, at most; auto: what is best by a short pilot run (%(default)s)",
-        type=lambda text: text if text == "auto" else count(text), default=4)  # fmt: skip
+        type=K, default=4)  # fmt: skip
     add("--schedule", "how many tokens to draft in each round. fixed: always K. target-confidence: none after an "
         "unsure token. draft-confidence: stop at an unsure one. heuristic: 2 more or 1 fewer. adaptive: the best by "
         "measured alpha and costs (%(default)s)",
@@ -138,7 +142,7 @@ def trace_file(path):
 
 def draft_name(name):
     if name not in DRAFTS and not re.fullmatch(r"early-exit:[0-9]+", name):
-        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(DRAFTS)}")
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(DRAFTS)}, early-exit:1")
     return name
 
 

@@ -156,8 +156,8 @@ def withdraws_an_unsure_token(drafted, p, q, rng):
 
 
 @in_gallery("block verification with w instead of h",
-            "Each prefix is tried with w[i], how likely it should be kept in all, instead of h[i], the probability that "
-            "remains after the longer prefixes were refused.",
+            "Each prefix is tried with w[i], how likely it should be kept in all, instead of h[i], the probability "
+            "that remains after the longer prefixes were refused.",
             0.1530)  # fmt: skip
 def block_with_w(drafted, p, q, rng):
     w, _ = block_probabilities(drafted, p, q)

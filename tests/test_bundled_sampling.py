@@ -83,7 +83,7 @@ def test_no_alarm(raises_alarm):
 
 
 def test_alarm_if_the_replacement_is_drawn_from_the_target(raises_alarm):
-    assert raises_alarm(changed(correct=lambda p, q, i, token: q[i]))
+    assert raises_alarm(changed(replacement=lambda p, q, i, token: q[i]))
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="/proc/self/statm would show the memory in use")

@@ -166,7 +166,7 @@ def test_a_loop_without_end_is_an_error_with_the_mass_covered():
     with pytest.raises(TooManyPaths, match=r"more than max_paths = 5 paths.*probability of 0\.96875") as error:
         output_distribution(lambda rng: draw_until(rng, below=True), max_paths=5)
     assert error.value.covered == 1 - 2**-5
-    with pytest.raises(TooManyPaths, match=r"more than 10,000 choices along one way.*probability of 0\. "):
+    with pytest.raises(TooManyPaths, match=r"more than 10,000 choices along one path.*probability of 0\. "):
         output_distribution(lambda rng: draw_until(rng, below=False))
     assert output_distribution(lambda rng: rng.choice(5), max_paths=5) == {(i,): 0.2 for i in range(5)}
 

@@ -154,7 +154,7 @@ def test_bad_arguments(micro, ids, n_rows, message):
 
 @pytest.mark.parametrize("n_layer", [0, 4])
 def test_a_wrong_number_of_layers(micro, n_layer):
-    with pytest.raises(UserError, match=f"first {n_layer} layers were asked for; there must be 1 to 3"):
+    with pytest.raises(UserError, match=f"early exit after {n_layer} layers was asked for; it needs 1 to 3"):
         micro.first_layers(n_layer)
 
 

@@ -171,7 +171,7 @@ def test_released_models_are_downloaded_and_decoded(served, tmp_path):
     ("args", "complaint"),
     [
         (["--K", -1], "main.py: error: argument --K: -1 is not 0 or more"),
-        (["--K", "four"], "argument --K: invalid int value: 'four'"),
+        (["--K", "four"], "argument --K: invalid K value: 'four'"),
         (["--n_tokens_to_generate", -5], "--n_tokens_to_generate: -5 is not 0 or more"),
         (["--temperature", -0.1], "--temperature: -0.1 is not a number from 0 up"),
         (["--top_p", 0], "--top_p: 0 is not above 0 and at most 1"),
@@ -186,7 +186,8 @@ def test_released_models_are_downloaded_and_decoded(served, tmp_path):
         (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate 0 there are none"),
         (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
-        (["--draft", "early-exit:7"], "the first 7 layers were asked for; there must be 1 to 6"),
+        (["--draft", "early-exit:L"], "'early-exit:L' is not one of model, unigram"),
+        (["--draft", "early-exit:7"], "early exit after 7 layers was asked for; it needs 1 to 6"),
         (["--draft", "bigram", "--draft_corpus", "nowhere.txt"], "nowhere.txt"),
         (["--draft", "lookup", "--draft_corpus", "corpus.txt"], "--draft_corpus is for --draft unigram, bigram, ngram"),
         (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),

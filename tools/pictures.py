@@ -6,6 +6,7 @@
 The tree is that of the README's worked example: a draft with p = (.5, .3, .2), a target with q = (.3, .6, .1), K = 1.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -57,4 +58,5 @@ def tree():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print(tree(), end="")
