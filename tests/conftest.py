@@ -4,7 +4,7 @@ from hypothesis import settings
 
 import fast
 
-settings.register_profile("ci", max_examples=40, derandomize=True, deadline=None, database=None)
+settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("ci")
 
