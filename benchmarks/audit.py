@@ -7,7 +7,7 @@
     python benchmarks/audit.py --gpt-fast gpt-fast --gpt-fast-version COMMIT --out docs/audit.json
     python benchmarks/audit.py --table docs/audit.json
 
-The code of each library runs once for each way that its random choices can go (see enumeration.py and
+The code of each library runs once for each path that its random choices can take (see enumeration.py and
 torch_enumeration.py). Only the functions that draw random numbers are replaced. A library that is not installed is
 skipped.
 
@@ -351,16 +351,16 @@ def audit(package, version, settings, only_setting="", n_samples=0):
     for setting, fast, slow in settings:
         if only_setting not in setting:
             continue
-        n_ways = 0
+        n_paths = 0
 
         def counted(rng, fast=fast):
-            nonlocal n_ways
-            n_ways += 1
+            nonlocal n_paths
+            n_paths += 1
             return fast(rng)
 
         try:
             found, wanted = output_distribution(counted, max_paths=100_000), output_distribution(slow)
-            row = {"ways": n_ways, "distance": total_variation(found, wanted)}
+            row = {"paths": n_paths, "distance": total_variation(found, wanted)}
             if n_samples and row["distance"] > ROUNDING:
                 drawn = sampled_distribution(fast, n_samples, setting)
                 row["samples"] = n_samples
@@ -394,18 +394,18 @@ def distance_by_chance(distribution, n_samples):
 
 def table(rows):
     """The results in Markdown."""
-    header = "package", "version", "setting", "ways", "distance", "samples"
+    header = "package", "version", "setting", "paths", "distance", "samples"
     lines = [f"| {' | '.join(header)} |", "| --- | --- | --- | ---: | ---: | --- |"]
     for row in rows:
-        ways, distance, samples = "", row.get("error"), ""
+        paths, distance, samples = "", row.get("error"), ""
         if "distance" in row:
-            ways = f"{row['ways']:,}"
+            paths = f"{row['paths']:,}"
             exact = row["distance"] < ROUNDING
             distance = f"{row['distance']:.0e} (rounding)" if exact else f"**{row['distance']:.4f}**"
         if "samples" in row:
             chance = f"{row['samples_to_computed_by_chance']:.4f} by chance"
             samples = f"{row['samples_to_computed']:.4f} ({chance}, n = {row['samples']:,})"
-        cells = row["package"], row["version"], row["setting"], ways, distance, samples
+        cells = row["package"], row["version"], row["setting"], paths, distance, samples
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

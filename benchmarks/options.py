@@ -98,7 +98,7 @@ def check(draft, schedule_name):
 def main():
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     begun, pairs = time.time(), list(itertools.product(drafts(random_gpt2(0, 2)), SCHEDULES))
-    print("| draft | schedule | combinations of the other options | ways walked | largest distance |")
+    print("| draft | schedule | combinations of the other options | paths walked | largest distance |")
     print("| --- | --- | ---: | ---: | ---: |")
     totals = [0, 0, 0.0]
     with ProcessPoolExecutor() as pool:

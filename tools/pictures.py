@@ -1,4 +1,4 @@
-"""Draw the pictures of the README: a round of a real run, and every way that a round can go.
+"""Draw the pictures of the README: a round of a real run, and every path that a round can take.
 
     python main.py --temperature 1 --seed 5 --trace docs/round.svg
     python tools/pictures.py > docs/tree.svg
@@ -21,7 +21,7 @@ COLUMNS = 10, 150, 370, 560  # where the root, the drafted tokens, the verdicts 
 
 
 def branches():
-    """Every way: (drafted token, its probability, verdict, its probability, emitted token, its probability)."""
+    """Every path: (drafted token, its probability, verdict, its probability, emitted token, its probability)."""
     for token in range(3):
         keep = acceptance(Q[token], P[token])
         yield token, P[token], "accepted", keep, token, 1.0
@@ -32,20 +32,20 @@ def branches():
 
 
 def tree():
-    ways, parts, total = list(branches()), [], np.zeros(3)
+    paths, parts, total = list(branches()), [], np.zeros(3)
     for x, name in zip(COLUMNS, ["", "drafted from p", "min(1, q/p)", "emitted", ""]):
         parts.append(text(x, 18, name, "soft"))
-    y_of = {i: 50 + 34 * i for i in range(len(ways))}
-    middle = sum(y_of.values()) / len(ways)
+    y_of = {i: 50 + 34 * i for i in range(len(paths))}
+    middle = sum(y_of.values()) / len(paths)
     parts.append(text(COLUMNS[0], middle + 5, "one round"))
     for token in range(3):
-        own = [y_of[i] for i, way in enumerate(ways) if way[0] == token]
+        own = [y_of[i] for i, path in enumerate(paths) if path[0] == token]
         y = sum(own) / len(own)
         parts.append(f'<line x1="90" y1="{middle}" x2="{COLUMNS[1] - 8}" y2="{y}"/>')
         parts.append(text(COLUMNS[1], y + 5, f"{TOKENS[token]}, {P[token]:.1f}", "bold"))
         for y_leaf in own:
             parts.append(f'<line x1="{COLUMNS[1] + 50}" y1="{y}" x2="{COLUMNS[2] - 8}" y2="{y_leaf}"/>')
-    for i, (_, p, verdict, keep, emitted, residual_mass) in enumerate(ways):
+    for i, (_, p, verdict, keep, emitted, residual_mass) in enumerate(paths):
         mass, y = p * keep * residual_mass, y_of[i] + 5
         total[emitted] += mass
         parts.append(text(COLUMNS[2], y, f"{verdict}, {keep:.1f}"))
@@ -53,8 +53,8 @@ def tree():
         parts.append(text(COLUMNS[3], y, f"{TOKENS[emitted]}, {mass:.2f}", "bold"))
     assert np.allclose(total, Q)
     sums = "; ".join(f"{TOKENS[i]}: {total[i]:.1f}" for i in range(3))
-    parts.append(text(COLUMNS[0], 50 + 34 * len(ways) + 12, f"Sums of the emitted: {sums}. These are q."))
-    return svg(660, 50 + 34 * len(ways) + 24, parts)
+    parts.append(text(COLUMNS[0], 50 + 34 * len(paths) + 12, f"Sums of the emitted: {sums}. These are q."))
+    return svg(660, 50 + 34 * len(paths) + 24, parts)
 
 
 if __name__ == "__main__":
