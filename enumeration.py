@@ -45,8 +45,8 @@ sampling:
     slow = output_distribution(lambda rng: my_sampling(prompt, target, rng))
     assert total_variation(fast, slow) < 1e-12
 
-Use models with 2 to 4 tokens, because the number of paths grows like a power of the vocabulary. Let their rows
-depend on the text so far, and let some probabilities be 0.
+Use a vocabulary of 2 to 4 tokens, because the number of paths grows like a power of its size. Let the rows depend on
+the text so far, or else a row from the wrong position goes unnoticed. Let some probabilities be 0, so that 0 / 0 shows.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with other numbers, also elementwise, and it can be looked up with `np.searchsorted`.
@@ -237,7 +237,7 @@ class Uniform:
         self.state = [0.0, 1.0] if state is None else state  # [lower, upper], shared by all numbers with the same u
 
     def is_below(self, a):
-        """Whether this number is below a. (It equals a with probability 0.)"""
+        """Whether this number is below a. (A plain number a is equal to it with probability 0.)"""
         if np.ndim(a):
             return np.array([self.is_below(one) for one in np.ravel(a)], dtype=bool).reshape(np.shape(a))
         if isinstance(a, Uniform):
@@ -245,7 +245,7 @@ class Uniform:
                 raise TypeError(
                     "found two random numbers that are compared; compare a random number only with a plain number"
                 )
-            return False
+            return False  # np.searchsorted asks whether the number is below itself
         cut = (float(a) - self.shift) / self.scale
         if math.isnan(cut):
             raise ValueError("a random number was compared with NaN; check the probabilities for 0 / 0")

@@ -14,6 +14,7 @@ import itertools
 import os
 import time
 from collections import defaultdict, deque
+from statistics import median  # of few numbers, np.median would take 15 times as long
 from typing import NamedTuple
 
 import numpy as np
@@ -84,10 +85,11 @@ def measured(draft, target):
     def costs(K):
         if 1 not in draft.recent or 1 not in target.recent:
             return None
-        timed = sorted(target.recent)
-        n_rows = [timed[np.searchsorted(timed, n, side="right") - 1] for n in range(1, K + 2)]
-        seconds = np.array([np.median(target.recent[n]) for n in n_rows])  # [K+1]
-        return np.median(draft.recent[1]) / seconds[0], seconds / seconds[0]
+        seconds = []
+        for n_rows in range(1, K + 2):
+            seconds.append(median(target.recent[n_rows]) if n_rows in target.recent else seconds[-1])
+        seconds = np.array(seconds)  # [K+1]
+        return median(draft.recent[1]) / seconds[0], seconds / seconds[0]
 
     return costs
 
@@ -229,7 +231,7 @@ class Pair:
         if costs is None:  # the pilot run was too short
             return K_max, np.full(K_max + 1, np.nan)
         c, v = costs
-        r = rest_of(pilot) / np.median(pilot.target.recent[1])
+        r = rest_of(pilot) / median(pilot.target.recent[1])
         speed = pilot.expected_tokens(K_max) / (np.arange(K_max + 1) * c + v + r)  # tokens per plain pass
         return int(np.argmax(speed)), speed / speed[0]
 

@@ -26,7 +26,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
         Keep only the top_k most probable tokens, the lower ids on ties. 0 keeps all.
     top_p : float in (0, 1]
         Nucleus sampling (Holtzman et al. 2020, arXiv 1904.09751, section 3.1): keep the smallest set of most probable
-        tokens whose probability, after top_k, adds up to top_p. The token that crosses the line is kept.
+        tokens whose probability, after top_k, adds up to at least top_p. So the token that reaches top_p is kept.
 
     Returns
     -------
@@ -60,8 +60,8 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
 def penalised(logits, ids, penalty):
     """Make tokens that have occurred less likely: CTRL's repetition penalty (Keskar et al. 2019, section 4.1).
 
-    CTRL divides all logits. Negative logits are multiplied here, as in Hugging Face's Transformers, because division
-    would make their tokens more likely.
+    CTRL divides the logits of these tokens by the penalty, whatever their sign. Here negative logits are multiplied
+    instead, as in Hugging Face's Transformers, because division would make their tokens more likely.
 
     Parameters
     ----------

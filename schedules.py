@@ -2,7 +2,8 @@
 
 A *schedule* chooses k, the number of tokens to draft, before a round. It may use everything that happened in earlier
 rounds: emitted tokens, rejected tokens, rows, even how long they took. The output keeps the target's distribution,
-because each round adds tokens with this distribution, whatever k is and whatever happened before.
+because k is fixed before the round draws anything, and the round draws fresh random numbers. Given the text so far, the
+tokens that it adds do not depend on what was rejected earlier, and they have the target's distribution for every k.
 
 A *stop* ends the drafting of a round early. It may look at the token that was just drafted, because that token is
 verified in any case. The tokens after it are never drawn, so stopping cannot favour any of them.
@@ -17,7 +18,7 @@ from sampling import logits_to_probs
 # The names for --schedule. "fixed" always drafts K tokens. "draft-confidence" is a stop.
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 GUESS, GUESSED = 0.7, 4  # `adaptive` begins as if it had verified 4 positions with a mean beta of 0.7 (see theory.py)
-EVERY = 16  # in each 16th round, `adaptive` drafts one token more than seems best
+EVERY = 32  # in each 32nd round, `adaptive` drafts one token more than seems best
 
 
 def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=None, sure=0.0):
@@ -127,7 +128,7 @@ def heuristic(K):
     return schedule
 
 
-def adaptive(K, costs, memory=32):
+def adaptive(K, costs, memory=128):
     """A schedule: draft the number of tokens that `theory.optimal_K` finds best for the measured alpha, c and v.
 
     Leviathan et al. 2023 suggest this as future work in section 3.5. alpha is the average of beta = sum min(p, q) over

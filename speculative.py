@@ -63,8 +63,8 @@ def max_fn(x):
 def propose(x, draft_model, k_max, rng, stop=None):
     """Draft up to k_max tokens after x. A stop ends this after the first token for which stop(row of p, token) is true.
 
-    The token at which it stopped is proposed like the others. If it were withdrawn, unlikely tokens would be missing
-    among the proposed ones, and these would no longer be draws from p.
+    The token at which it stopped is proposed like the others. If it were withdrawn, the tokens that trigger a stop
+    would be missing among the proposed ones, and the proposed ones would no longer be draws from p.
 
     Returns
     -------
@@ -84,8 +84,8 @@ def verify(drafted, p, q, rng):
     """Accept drafted tokens from the left, each with probability min(1, q / p), and then add one token.
 
     Chen et al. 2023, Algorithm 2; Leviathan et al. 2023, Algorithm 1. After a rejection, the added token comes from
-    the residual max_fn(q - p), which holds the tokens that p proposes too rarely, each as often as it is missing. If
-    all drafted tokens are accepted, the added token comes from the last row of q.
+    the residual max_fn(q - p). It holds only the tokens that p proposes too rarely, in proportion to what each lacks.
+    If all drafted tokens are accepted, the added token comes from the last row of q.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Round(NamedTuple):
     drafted: np.ndarray  # int [k]
     p: np.ndarray  # float64 [k, n_vocab]: the rows that drafted was drawn from
     q: np.ndarray  # float64 [k+1, n_vocab]: the target's rows, at the same positions and one more
-    emitted: np.ndarray  # int [n_accepted+1]: what was added to the text (if it contains eos, eos is the last)
+    emitted: np.ndarray  # int [n_accepted+1]: what was added to the text (or [n_accepted], if an accepted eos ended it)
     n_accepted: int  # how many drafted tokens are in the text
 
 
@@ -149,8 +149,8 @@ def speculative_sampling(
     verify : callable
         `verify` or `verify_block`.
     schedule : callable, optional
-        `schedule(last_round) -> k`, the number of tokens to draft in the next round; if it is more than K, K are
-        drafted. It is called with None before the first round. Without a schedule, k is K.
+        `schedule(last_round) -> k`, the number of tokens to draft in the next round, which may be 0. If it is more than
+        K, K are drafted. last_round is the `Round` before, and None at first. Without a schedule, k is K.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -162,7 +162,7 @@ def speculative_sampling(
     x = np.array(x, dtype=np.int64)
     end, last = len(x) + N, None
     while len(x) < end:
-        k_max = min(K, end - len(x) - 1)  # a round may add one more, and no more than N are wanted
+        k_max = min(K, end - len(x) - 1)  # a round adds up to k_max + 1 tokens; end - len(x) are wanted
         if schedule is not None:
             k_max = min(k_max, schedule(last))
         # Step 1: the draft proposes k tokens, one after the other.
@@ -193,8 +193,9 @@ def verify_block(drafted, p, q, rng):
 
     `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token.
     A token that the target likes twice as much as the draft does counts as 1 there, and the excess is lost. Block
-    verification carries the excess along: a ratio above 1 may make up for a smaller ratio before it. So a token that
-    the target likes too little may be kept, because the tokens after it make up for it.
+    verification uses the excess to make up for a shortfall before it: after a ratio below 1, a ratio above 1 brings the
+    product up again. So a token that the target likes too little may be kept because of the tokens after it. (An
+    excess without a shortfall before it is lost here too.)
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
@@ -216,8 +217,8 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is how likely it should be that at least i tokens are kept, given the first i drafted tokens and averaged
-        over those that the draft says after them. It is q/p of the first i tokens, cut off at 1 after each factor.
+        w[i] is the probability that at least i tokens are kept, if only the first i drafted tokens are known. It is
+        built up token by token: multiply by q/p, and cut off at 1.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
     """
@@ -226,10 +227,11 @@ def block_probabilities(drafted, p, q):
         w.append(acceptance(w[i] * q[i, token], p[i, token]))  # min(1, w q / p)
     h = []
     for i in range(len(drafted)):
-        # The next token is kept too with probability sum p * min(1, w q / p) = sum min(p, w q) = w[i] - surplus. So
-        # exactly i tokens must be kept with probability surplus, out of the 1 - (w[i] - surplus) that remain. Then
-        # the residual max_fn(w q - p) adds exactly what the target has more, as in `verify`.
+        # At least i tokens are kept with probability w[i], and at least i + 1 with probability
+        # sum p min(1, w q / p) = sum min(p, w q) = w[i] - surplus. The difference, surplus, is for exactly i tokens.
+        # More than i were refused with probability 1 - (w[i] - surplus), so h[i] is surplus divided by this. Then the
+        # residual max_fn(w q - p) adds exactly what is missing, as in `verify`.
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
         h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)
-    h.append(w[-1])  # there is nothing longer to be tried before
+    h.append(w[-1])  # all k tokens are tried first, so nothing was refused before
     return w, h

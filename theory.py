@@ -34,8 +34,9 @@ def betas(rounds):
     found = []
     for r in rounds:
         if len(r.drafted):
-            n_verified = len(r.emitted)  # the accepted tokens, and one that replaces the rejected one
-            found.extend(beta(r.p, r.q[:-1])[:n_verified])  # (none was rejected: then there are only k positions)
+            # One position per emitted token. If all k were accepted, the last emitted token has no drafted one: the
+            # slice then ends at k.
+            found.extend(beta(r.p, r.q[:-1])[: len(r.emitted)])
     return np.array(found)
 
 
@@ -54,9 +55,10 @@ def tokens_by_position(alphas):
 
     Here a2 is the mean of beta at the second drafted token, over the rounds that accepted the first one, and so on.
     This does not assume that betas are independent. They are not, because easy and hard passages of a text alternate.
-    A round in an easy passage verifies up to K positions, and a round in a hard passage often only one. So the mean of
-    beta over all verified positions is too high for `expected_tokens`. (Kaplan and Meier 1958 estimate survival in the
-    same way: at each step, by the share that survives among those that got there.)
+    A round in an easy passage verifies up to K positions, and a round in a hard passage often only one. So easy
+    passages count more in the mean over positions than in the mean over rounds, and `expected_tokens` of the mean over
+    positions is too high. (Kaplan and Meier 1958 estimate survival in the same way: at each step, by the share that
+    survives among those that got there.)
 
     Parameters
     ----------
@@ -131,9 +133,9 @@ def operations(alpha, K, c_hat):
 def speedup(share, K, t_draft, t_target):
     """The speedup r (K+1) t_target / (K t_draft + t_target) of J. Mody's blog post, from the seconds per step.
 
-    r, here `share`, is the share of the K + 1 tokens that a round can emit which it emits on average (Chen et al. 2023,
-    section 2). So share = expected_tokens(alpha, K) / (K + 1), and the result is `improvement` with c = t_draft /
-    t_target and v = 1.
+    share is the r of the blog post, which is not the r above. It is the mean number of tokens per round divided by
+    K + 1, the most that is possible: expected_tokens(alpha, K) / (K + 1). (Chen et al. 2023 report it in section 2.)
+    So the result is `improvement` with c = t_draft / t_target and v = 1.
     """
     share, K = np.asarray(share), np.asarray(K)
     return share * (K + 1) * t_target / (K * t_draft + t_target)

@@ -76,8 +76,8 @@ def changed(
 
 
 add("draws the replacement from the target",
-    "After a rejection, the token is drawn from q, not from the residual. But the accepted tokens already have their "
-    "share of q.",
+    "After a rejection, the token is drawn from q, not from the residual. But accepted tokens already give each token "
+    "the probability min(p, q), and only the rest is missing.",
     0.1292, changed(replacement=lambda p, q, i, token: q[i]))  # fmt: skip
 add("draws the replacement from the draft", "After a rejection, the token is drawn from p again.",
     0.2253, changed(replacement=lambda p, q, i, token: p[i]))  # fmt: skip
@@ -86,11 +86,11 @@ add("absolute residual",
     0.1500, changed(replacement=lambda p, q, i, token: max_fn(np.abs(q[i] - p[i]))))  # fmt: skip
 add("removes the rejected token from q",
     "The residual is q without the rejected token: SafeAILab/EAGLE #20, before its fix. That is right only if the "
-    "draft's row gives its token probability 1.",
+    "draft gave the drafted token probability 1 (a greedy draft).",
     0.0788, changed(replacement=lambda p, q, i, token: without(q[i], token)))  # fmt: skip
 add("residual of the first row", "The residual is that of the first position of the round, wherever the rejection was.",
     0.0800, changed(replacement=lambda p, q, i, token: residual(q[0], p[0])))  # fmt: skip
-add("accepts with probability q", "A token is accepted with probability q, whatever p is.",
+add("accepts with probability q", "A token is accepted with probability q, whatever p is, and replaced from the residual.",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. No random number is drawn.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
@@ -114,7 +114,8 @@ add("bonus from the row before",
     "If all are accepted, the added token comes from the row that the last drafted token was checked with.",
     0.1140, changed(bonus=lambda p, q: q[-2]))  # fmt: skip
 add("bonus from a residual",
-    "If all are accepted, the added token comes from max_fn(q - p) of the last rows. They belong to two positions.",
+    "If all are accepted, the added token comes from max_fn(q - p) of the last rows. But the last row of q "
+    "is for the position after the last row of p.",
     0.3345, changed(bonus=lambda p, q: residual(q[-1], p[-1])))  # fmt: skip
 
 
@@ -156,8 +157,8 @@ def withdraws_an_unsure_token(drafted, p, q, rng):
 
 
 @in_gallery("block verification with w instead of h",
-            "Each prefix is tried with w[i], how likely it should be kept in all, instead of h[i], the probability "
-            "that remains after the longer prefixes were refused.",
+            "Each prefix is kept with w[i], the probability that it should have in total. But a part of this was used up "
+            "when longer prefixes were tried. h[i] takes that into account.",
             0.1530)  # fmt: skip
 def block_with_w(drafted, p, q, rng):
     w, _ = block_probabilities(drafted, p, q)
@@ -197,7 +198,8 @@ add("warm draft with a cold p", "The draft draws at temperature 1, but reports i
 
 
 @in_gallery("draft that forgets its own tokens",
-         "All k tokens are drawn after the text before the round, but the reported rows follow each drafted token.",
+         "All k tokens are drawn from the row after the text before the round. But the reported row i is the one after "
+         "the first i drafted tokens.",
          0.1080, "propose")  # fmt: skip
 def draft_that_forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
     n, before = len(x), x

@@ -14,15 +14,19 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 7   the same for each later round, given the text before it
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
-exact probability of each result, and compares these probabilities with the claim of the step. hypothesis draws p and q,
-including rows with zeros, equal rows, and rows with a single token.
+exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
+makes up p and q, among them rows with zeros, equal rows, one-hot rows, and a vocabulary of one token.
+
+From support.py: `Table` is a model with fixed rows. `pairs` and `models` make up rows and models. `EXACT` is the limit
+for rounding. `product_of_conditionals` is the target's own distribution of N tokens, and `assert_lossless` checks that
+`speculative_sampling` has it.
 """
 
 import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_lossless, models, pairs, product_of_conditionals  # EXACT is for rounding
+from support import EXACT, Table, assert_lossless, models, pairs, product_of_conditionals
 
 from enumeration import output_distribution, total_variation
 from speculative import autoregressive_sampling, max_fn, propose, verify, verify_block

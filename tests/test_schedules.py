@@ -124,12 +124,12 @@ def test_adaptive_counts_verified_positions_only():
 def test_adaptive_forgets_old_rounds():
     schedule = adaptive(6, lambda K: (0.1, 1.0), memory=4)
     off = round_of(1, 0, p=(1, 0), q=(0, 1))
-    found = decisions(schedule, round_of(4, 4), *[off] * 15)
+    found = decisions(schedule, round_of(4, 4), *[off] * 30)
     alpha = 0.7 + 0.3 * (1 - 0.75**4)  # each beta counts 1/4
-    expected = best(0.1, 0.7, *(alpha * 0.75**i for i in range(16)))
+    expected = best(0.1, 0.7, *(alpha * 0.75**i for i in range(31)))
     assert expected[-1] == 0 and max(expected) > 2
-    expected[15] += 1  # every 16th round tries one more than the best
-    assert found == expected[: len(found)]
+    expected[31] += 1  # every 32nd round tries one more than the best
+    assert found == expected
 
 
 def test_adaptive_obeys_the_costs():
