@@ -90,7 +90,8 @@ add("removes the rejected token from q",
     0.0788, changed(replacement=lambda p, q, i, token: without(q[i], token)))  # fmt: skip
 add("residual of the first row", "The residual is that of the first position of the round, wherever the rejection was.",
     0.0800, changed(replacement=lambda p, q, i, token: residual(q[0], p[0])))  # fmt: skip
-add("accepts with probability q", "A token is accepted with probability q, whatever p is, and replaced from the residual.",
+add("accepts with probability q",
+    "A token is accepted with probability q, whatever p is, and replaced from the residual.",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. No random number is drawn.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
@@ -157,7 +158,7 @@ def withdraws_an_unsure_token(drafted, p, q, rng):
 
 
 @in_gallery("block verification with w instead of h",
-            "Each prefix is kept with w[i], the probability that it should have in total. But a part of this was used up "
+            "Each prefix is kept with w[i], the probability that it should have in total. But a part of it was used up "
             "when longer prefixes were tried. h[i] takes that into account.",
             0.1530)  # fmt: skip
 def block_with_w(drafted, p, q, rng):
