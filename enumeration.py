@@ -49,7 +49,7 @@ Use a vocabulary of 2 to 4 tokens, because the number of paths grows like a powe
 the text so far, or else a row from the wrong position goes unnoticed. Let some probabilities be 0, so that 0 / 0 shows.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
-number can be compared with other numbers, also elementwise, and it can be looked up with `np.searchsorted`.
+number can be compared with plain numbers, also elementwise, and it can be looked up with `np.searchsorted`.
 
 Three kinds of function cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has
 infinitely many paths. Continuous output has infinitely many values. A function that depends on more than its random
@@ -99,7 +99,7 @@ def output_distribution(function, max_paths=1_000_000):
     TooManyPaths
         If there are more paths than max_paths, or if one path has more than MAX_CHOICES choices.
     RuntimeError
-        If the function does something else in another run, although its choices had the same outcomes.
+        If the next choices of two runs differ although all choices before had the same outcomes.
     """
     rng, outputs, n_paths = EveryBranch(), {}, 0
     while True:
@@ -127,8 +127,8 @@ def total_variation(a, b):
     -------
     float
         Half the sum of |a(output) - b(output)|, from 0 (equal) to 1 (no output in common). The event with the largest
-        difference is "an output that a gives more probability than b". All outputs that b gives more make up the other
-        half of the sum.
+        difference consists of all outputs to which a gives more than b. They make up one half of the sum. The outputs
+        to which b gives more make up the other half.
     """
     return sum(abs(a.get(output, 0.0) - b.get(output, 0.0)) for output in {*a, *b}) / 2
 
@@ -172,11 +172,11 @@ class EveryBranch:
         return np.array([counts() for _ in range(np.prod(size))]).reshape(*np.atleast_1d(size), -1)
 
     def random(self, size=None):
-        """A number that is uniform in [0, 1). It can only be compared with other numbers."""
+        """A number that is uniform in [0, 1). It can be shifted, scaled and compared with plain numbers."""
         return self._several(size, lambda: Uniform(self))
 
     def uniform(self, low=0.0, high=1.0, size=None):
-        """A number that is uniform in [low, high). It can only be compared with other numbers."""
+        """A number that is uniform in [low, high). It can be shifted, scaled and compared with plain numbers."""
         return low + (high - low) * self.random(size)
 
     def __getattr__(self, name):

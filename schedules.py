@@ -3,13 +3,15 @@
 A *schedule* chooses k, the number of tokens to draft, before a round. It may use everything that happened in earlier
 rounds: emitted tokens, rejected tokens, rows, even how long they took. The output keeps the target's distribution,
 because k is fixed before the round draws anything, and the round draws fresh random numbers. Given the text so far, the
-tokens that it adds do not depend on what was rejected earlier, and they have the target's distribution for every k.
+next tokens have the target's distribution, whatever was rejected before and whatever k is. k decides only how many
+tokens this round adds.
 
 A *stop* ends the drafting of a round early. It may look at the token that was just drafted, because that token is
 verified in any case. The tokens after it are never drawn, so stopping cannot favour any of them.
 
 One thing is forbidden: to look at a drafted token and then withdraw it. A token that survives such a look is no longer
-a draw from p, because unlikely tokens are missing among the survivors. But `verify` divides by p as if it were one.
+a draw from p, because unlikely tokens are missing among the survivors. But `verify` divides by p, which is right only
+for a draw from p.
 """
 
 import theory

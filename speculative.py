@@ -61,7 +61,7 @@ def max_fn(x):
 
 
 def propose(x, draft_model, k_max, rng, stop=None):
-    """Draft up to k_max tokens after x. A stop ends this after the first token for which stop(row of p, token) is true.
+    """Draft up to k_max tokens after x, or up to the first token for which the function stop(row of p, token) is true.
 
     The token at which it stopped is proposed like the others. If it were withdrawn, the tokens that trigger a stop
     would be missing among the proposed ones, and the proposed ones would no longer be draws from p.
@@ -207,7 +207,7 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
+    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])  # (if w q <= p everywhere, h[i] is 0)
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -217,8 +217,9 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is the probability that at least i tokens are kept, if only the first i drafted tokens are known. It is
-        built up token by token: multiply by q/p, and cut off at 1.
+        w[i] is the probability that at least i tokens are kept, given the first i drafted tokens and averaged over what
+        the draft may say after them. It is built up token by token: multiply by q/p, and cut off at 1. In the example
+        w is 1, 1/2, 1. w[1] = 1/2 is the average of w[2] = 1/4 after "a a" and w[2] = 1 after "a b".
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
     """
@@ -227,10 +228,11 @@ def block_probabilities(drafted, p, q):
         w.append(acceptance(w[i] * q[i, token], p[i, token]))  # min(1, w q / p)
     h = []
     for i in range(len(drafted)):
-        # At least i tokens are kept with probability w[i], and at least i + 1 with probability
-        # sum p min(1, w q / p) = sum min(p, w q) = w[i] - surplus. The difference, surplus, is for exactly i tokens.
-        # More than i were refused with probability 1 - (w[i] - surplus), so h[i] is surplus divided by this. Then the
-        # residual max_fn(w q - p) adds exactly what is missing, as in `verify`.
+        # Given the first i drafted tokens, at least i are kept with probability w[i]. Averaged over the next drafted
+        # token, at least i + 1 are kept with probability sum p min(1, w q / p) = sum min(p, w q) = w[i] - surplus. The
+        # difference, surplus, is for exactly i tokens. More than i were refused with probability 1 - (w[i] - surplus),
+        # so h[i] is surplus divided by this. The next token t must be emitted with probability w q(t): the kept tokens
+        # give min(p, w q), and the residual max_fn(w q - p), which is drawn with probability surplus, gives the rest.
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
         h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)
     h.append(w[-1])  # all k tokens are tried first, so nothing was refused before

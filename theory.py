@@ -10,8 +10,9 @@ swap p and q, and write gamma for K. All numbers of theorems, equations and sect
     r       the cost of the rest of a round: drawing tokens and accepting them
 
 The unit of cost is a plain step, which adds one token without speculation. The papers assume that v is 1 and r is 0.
-This is true if a pass only waits for the weights to be read, as on a GPU. On a CPU, more rows take more time, so v is
-above 1. The papers also assume that the betas of different positions are independent and have the same distribution.
+v is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, more rows take more time, so v is above
+1. r is almost 0 if the models are large. The papers also assume that the betas of different positions are independent
+and have the same distribution.
 
 The formulas take numbers or arrays, and arrays are broadcast.
 """
@@ -34,8 +35,8 @@ def betas(rounds):
     found = []
     for r in rounds:
         if len(r.drafted):
-            # One position per emitted token. If all k were accepted, the last emitted token has no drafted one: the
-            # slice then ends at k.
+            # Each emitted token stands at one verified position, except for a token that was added after k acceptances.
+            # It needs no exception here, because there are only k betas.
             found.extend(beta(r.p, r.q[:-1])[: len(r.emitted)])
     return np.array(found)
 
@@ -55,10 +56,10 @@ def tokens_by_position(alphas):
 
     Here a2 is the mean of beta at the second drafted token, over the rounds that accepted the first one, and so on.
     This does not assume that betas are independent. They are not, because easy and hard passages of a text alternate.
-    A round in an easy passage verifies up to K positions, and a round in a hard passage often only one. So easy
-    passages count more in the mean over positions than in the mean over rounds, and `expected_tokens` of the mean over
-    positions is too high. (Kaplan and Meier 1958 estimate survival in the same way: at each step, by the share that
-    survives among those that got there.)
+    For example, let beta be 1 in half of the rounds and 0 in the others, and K = 4. The mean number of tokens is
+    (5 + 1) / 2 = 3. But an easy round verifies 4 positions and a hard one only 1, so alpha is 4/5, and
+    expected_tokens(4/5, 4) = 3.36 is too high. (Kaplan and Meier 1958 estimate survival in the same way: at each step,
+    by the share that survives among those that got there.)
 
     Parameters
     ----------

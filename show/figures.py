@@ -31,7 +31,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     forecast = predicted(plain, fast)
     by = "no prediction: too few steps were timed"
     if forecast:
-        by = f"{forecast.speedup:.2f} predicted by {forecast}"
+        by = f"{forecast.speedup:.2f} predicted ({forecast})"
     draft, target = (100 * model.seconds / fast.seconds for model in (fast.draft, fast.target))
     same = np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"

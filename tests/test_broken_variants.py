@@ -108,7 +108,7 @@ add("first token not checked",
     "The first drafted token is always accepted: ohdearquant/lattice #243 (there for n-gram drafts and greedy "
     "decoding).",
     0.3000, changed(accept=lambda p, q, i, token: acceptance(q[i, token], p[i, token]) if i else 1.0))  # fmt: skip
-add("row off by one", "Drafted token i is compared with the target's row after it, instead of the row before it.",
+add("row off by one", "Drafted token i is checked with q[i + 1], the row for the token after it, instead of q[i].",
     0.1700, changed(accept=lambda p, q, i, token: acceptance(q[i + 1, token], p[i, token]),
                     replacement=lambda p, q, i, token: residual(q[i + 1], p[i])))  # fmt: skip
 add("bonus from the row before",
@@ -199,8 +199,8 @@ add("warm draft with a cold p", "The draft draws at temperature 1, but reports i
 
 
 @in_gallery("draft that forgets its own tokens",
-         "All k tokens are drawn from the row after the text before the round. But the reported row i is the one after "
-         "the first i drafted tokens.",
+         "All k tokens are drawn from the same row, the draft's row at the start of the round. But the reported "
+         "row i is the one after the first i drafted tokens.",
          0.1080, "propose")  # fmt: skip
 def draft_that_forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
     n, before = len(x), x

@@ -11,15 +11,15 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
     step 6   the same for each later token of a round, given the tokens before it
-    step 7   the same for each later round, given the text before it
+    step 7   replace the plain sampling that completed the round in step 6 by another round, and so on up to N tokens
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
 makes up p and q, among them rows with zeros, equal rows, one-hot rows, and a vocabulary of one token.
 
-From support.py: `Table` is a model with fixed rows. `pairs` and `models` make up rows and models. `EXACT` is the limit
-for rounding. `product_of_conditionals` is the target's own distribution of N tokens, and `assert_lossless` checks that
-`speculative_sampling` has it.
+From support.py: `Table` is a model that has a few rows and gives each prefix one of them. `pairs` and `models` make up
+rows and models. `EXACT` is the limit for rounding. `product_of_conditionals` is the target's own distribution of N
+tokens, and `assert_lossless` checks that `speculative_sampling` has it.
 """
 
 import numpy as np
