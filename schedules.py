@@ -7,7 +7,8 @@ next tokens have the target's distribution, whatever was rejected before and wha
 tokens this round adds.
 
 A *stop* ends the drafting of a round early. It may look at the token that was just drafted, because that token is
-verified in any case. The tokens after it are never drawn, so stopping cannot favour any of them.
+proposed like the others, whatever the stop decides. The tokens after it are never drawn, so stopping cannot favour any
+of them.
 
 One thing is forbidden: to look at a drafted token and then withdraw it. A token that survives such a look is no longer
 a draw from p, because unlikely tokens are missing among the survivors. But `verify` divides by p, which is right only

@@ -69,7 +69,7 @@ def propose(x, draft_model, k_max, rng, stop=None):
     Returns
     -------
     drafted : int [k]
-    p : float64 [k, n_vocab], the rows that the tokens were drawn from ([0] if k is 0, because n_vocab is not known yet)
+    p : float64 [k, n_vocab], the rows that the tokens were drawn from (if k is 0, an empty array of shape [0])
     """
     n, p = len(x), []
     for _ in range(k_max):
@@ -199,7 +199,8 @@ def verify_block(drafted, p, q, rng):
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
-    "a b" just as often as the draft does: 1/3 * 2/3 = 2/3 * 1/3. So block verification always keeps both.
+    "a b" just as often as the draft does. Block verification multiplies 1/2 by 2, which is 1, so it always keeps both.
+    (For "b a" it gains nothing: the excess comes first and is cut off, so both are kept with probability 1/2.)
 
     It tries to keep all tokens first, then all but the last, and so on, because the longest prefix saves most.
     """
@@ -207,7 +208,7 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])  # (if w q <= p everywhere, h[i] is 0)
+    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])  # (some w q > p, because h[i] > 0)
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -219,7 +220,8 @@ def block_probabilities(drafted, p, q):
     w : list of k + 1 floats
         w[i] is the probability that at least i tokens are kept, given the first i drafted tokens and averaged over what
         the draft may say after them. It is built up token by token: multiply by q/p, and cut off at 1. In the example
-        w is 1, 1/2, 1. w[1] = 1/2 is the average of w[2] = 1/4 after "a a" and w[2] = 1 after "a b".
+        w is 1, 1/2, 1. w[2] can be larger than w[1], because it knows the second token. After a, the draft says a with
+        probability 2/3, and then w[2] = 1/4. It says b with probability 1/3, and then w[2] = 1. The average is 1/2.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
     """
@@ -231,8 +233,10 @@ def block_probabilities(drafted, p, q):
         # Given the first i drafted tokens, at least i are kept with probability w[i]. Averaged over the next drafted
         # token, at least i + 1 are kept with probability sum p min(1, w q / p) = sum min(p, w q) = w[i] - surplus. The
         # difference, surplus, is for exactly i tokens. More than i were refused with probability 1 - (w[i] - surplus),
-        # so h[i] is surplus divided by this. The next token t must be emitted with probability w q(t): the kept tokens
-        # give min(p, w q), and the residual max_fn(w q - p), which is drawn with probability surplus, gives the rest.
+        # so h[i] is surplus divided by this.
+        # Why this is exact: "at least i are kept, and the next token is t" must have probability w q(t). If t is
+        # drafted and kept, that gives min(p, w q). If exactly i are kept, which has probability surplus, t is drawn
+        # from max_fn(w q - p), and that gives the rest, max(w q - p, 0).
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
         h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)
     h.append(w[-1])  # all k tokens are tried first, so nothing was refused before
