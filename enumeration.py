@@ -9,7 +9,8 @@ The result is exact up to rounding.
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
 `EveryBranch` answers each draw with the first possible outcome. The second run gets the same answers, except that the
 last draw gets its next outcome. If a draw has no next outcome, the draw before it gets its next one. This continues
-until all paths have been run.
+until all paths have been run. A number from `rng.random()` gets no value. Instead, each comparison with it is a choice:
+`rng.random() < 0.3` is True with probability 0.3.
 
 For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
 from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the
@@ -144,7 +145,7 @@ class EveryBranch:
         """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, that many."""
         items = range(a) if np.ndim(a) == 0 else a
         p = np.full(len(items), 1 / len(items)) if p is None else np.asarray(p, dtype=np.float64)
-        if p.shape != (len(items),) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-8:  # NumPy's own tolerance
+        if p.shape != (len(items),) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-6:
             raise ValueError(f"choice needs {len(items)} probabilities that sum to 1, found {p}; normalise p")
         if not replace and size is not None and np.prod(size) > 1:
             raise AttributeError(

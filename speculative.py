@@ -208,7 +208,7 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])  # (some w q > p, because h[i] > 0)
+    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -230,14 +230,14 @@ def block_probabilities(drafted, p, q):
         w.append(acceptance(w[i] * q[i, token], p[i, token]))  # min(1, w q / p)
     h = []
     for i in range(len(drafted)):
-        # Given the first i drafted tokens, at least i are kept with probability w[i]. Averaged over the next drafted
-        # token, at least i + 1 are kept with probability sum p min(1, w q / p) = sum min(p, w q) = w[i] - surplus. The
-        # difference, surplus, is for exactly i tokens. More than i were refused with probability 1 - (w[i] - surplus),
-        # so h[i] is surplus divided by this.
-        # Why this is exact: "at least i are kept, and the next token is t" must have probability w q(t). If t is
-        # drafted and kept, that gives min(p, w q). If exactly i are kept, which has probability surplus, t is drawn
-        # from max_fn(w q - p), and that gives the rest, max(w q - p, 0).
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
+        # Given the first i drafted tokens, at least i are kept with probability w = w[i]. Averaged over the next
+        # drafted token, i + 1 or more are kept with probability sum p min(1, w q / p) = sum min(p, w q): w - surplus,
+        # because min(p, w q) + max(w q - p, 0) = w q, which sums to w. So exactly i are kept with probability surplus.
+        # More than i were refused with probability 1 - (w - surplus), and h[i] is surplus divided by this.
+        # Why this is exact: at least i tokens are kept with probability w, and then the next one must be a draw from q.
+        # So both together must give token t the probability w q(t). If t is drafted and kept, that gives min(p, w q).
+        # If exactly i are kept, t is drawn from max_fn(w q - p), and that gives the rest, max(w q - p, 0).
         h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)
     h.append(w[-1])  # all k tokens are tried first, so nothing was refused before
     return w, h

@@ -106,7 +106,7 @@ def alone(encoder, token):
 
 
 def number(x):
-    return f"{x:.3f}" if x >= 0.01 or x == 0 else f"{x:.2g}"
+    return f"{x:.3f}" if x >= 0.01 or x == 0 else f"{x:.3g}"
 
 
 def card(encoder, i, r):

@@ -10,8 +10,9 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 3   some token is accepted: .3 + .3 + .1 = .7, so one is rejected with probability .3
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
-    step 6   the same for each later token of a round, given the tokens before it. So a round that is filled up to K + 1
-             tokens by plain sampling has the target's distribution.
+    step 6   the same for each later token of a round, given the tokens before it. Rounds differ in length. To compare
+             them with the target, fill each up to K + 1 tokens by plain sampling: the result is distributed like the
+             target's.
     step 7   instead of plain sampling, another round may follow, and so on up to N tokens
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
