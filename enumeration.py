@@ -238,7 +238,7 @@ class Uniform:
         self.state = [0.0, 1.0] if state is None else state  # [lower, upper], shared by all numbers with the same u
 
     def is_below(self, a):
-        """Whether this number is below a. (A plain number a is equal to it with probability 0.)"""
+        """Whether this number is below a. It equals a plain number with probability 0, so `<=` is the same as `<`."""
         if np.ndim(a):
             return np.array([self.is_below(one) for one in np.ravel(a)], dtype=bool).reshape(np.shape(a))
         if isinstance(a, Uniform):

@@ -208,7 +208,7 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
+    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])  # (w q > p somewhere, or else h[i] is 0)
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -218,12 +218,22 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is the probability that at least i tokens are kept, given the first i drafted tokens and averaged over what
-        the draft may say after them. It is built up token by token: multiply by q/p, and cut off at 1. In the example
-        w is 1, 1/2, 1. w[2] can be larger than w[1], because it knows the second token. After a, the draft says a with
-        probability 2/3, and then w[2] = 1/4. It says b with probability 1/3, and then w[2] = 1. The average is 1/2.
+        w[i] is the probability with which at least i tokens shall be kept, given the first i drafted tokens and
+        averaged over what the draft may say after them: multiply by q/p for each token, and cut off at 1. (w[i+1] may
+        be larger than w[i], because it is for one particular next token. Its average is not larger.)
     h : list of k + 1 floats
-        h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
+        h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. It makes the w come true.
+        h[0] is not used.
+
+    For the formula of h, suppose that w[i+1] comes true. On average over the next drafted token, i + 1 tokens or more
+    are then kept with probability sum p min(1, w q / p) = sum min(p, w q), where w is w[i]. This is w - surplus with
+    surplus = sum max(w q - p, 0), because min(p, w q) + max(w q - p, 0) = w q. So exactly i tokens must be kept with
+    probability surplus. The loop comes to i with probability 1 - (w - surplus), and h[i] is the quotient of the two.
+
+    The output is exact for this reason. With probability w, at least i tokens are kept, and the next token of the text
+    must then be a draw from q. So token t must come next with probability w q(t) in all. It is drafted and kept with
+    probability min(p, w q). It is drawn from the residual max_fn(w q - p), when exactly i are kept, with probability
+    max(w q - p, 0). The sum is w q.
     """
     w = [1.0]
     for i, token in enumerate(drafted):
@@ -231,13 +241,6 @@ def block_probabilities(drafted, p, q):
     h = []
     for i in range(len(drafted)):
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
-        # Given the first i drafted tokens, at least i are kept with probability w = w[i]. Averaged over the next
-        # drafted token, i + 1 or more are kept with probability sum p min(1, w q / p) = sum min(p, w q): w - surplus,
-        # because min(p, w q) + max(w q - p, 0) = w q, which sums to w. So exactly i are kept with probability surplus.
-        # More than i were refused with probability 1 - (w - surplus), and h[i] is surplus divided by this.
-        # Why this is exact: at least i tokens are kept with probability w, and then the next one must be a draw from q.
-        # So both together must give token t the probability w q(t). If t is drafted and kept, that gives min(p, w q).
-        # If exactly i are kept, t is drawn from max_fn(w q - p), and that gives the rest, max(w q - p, 0).
         h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)
     h.append(w[-1])  # all k tokens are tried first, so nothing was refused before
     return w, h

@@ -6,7 +6,7 @@ swap p and q, and write gamma for K. All numbers of theorems, equations and sect
     beta    the probability that a token drafted after one given prefix is accepted
     alpha   the mean of beta over the prefixes at which a drafted token is verified
     c       the cost of a draft step
-    v       the cost of the target's pass over K + 1 rows
+    v       the cost of the target's pass over K + 1 positions
     r       the cost of the rest of a round: drawing tokens and accepting them
 
 The unit of cost is a plain step, which adds one token without speculation. The papers assume that v is 1 and r is 0.
@@ -81,7 +81,7 @@ def improvement(alpha, K, c, v=1.0, r=0.0):
     alpha : float, 0 to 1
     K : int
     c, v, r : float
-        Costs of a draft step, of the target's pass over K + 1 rows and of the rest of a round, in plain steps.
+        Costs of a draft step, of the target's pass over K + 1 positions and of the rest of a round, in plain steps.
     """
     return expected_tokens(alpha, K) / (np.asarray(K) * c + v + r)
 
@@ -132,9 +132,9 @@ def operations(alpha, K, c_hat):
 
 
 def speedup(share, K, t_draft, t_target):
-    """The speedup r (K+1) t_target / (K t_draft + t_target) of J. Mody's blog post, from the seconds per step.
+    """The speedup share (K+1) t_target / (K t_draft + t_target) of J. Mody's blog post, from the seconds per step.
 
-    share is the r of the blog post, which is not the r above. It is the mean number of tokens per round divided by
+    See https://jaykmody.com/blog/speculative-sampling/. share is the r of the blog post, which is not the r above. It is the mean number of tokens per round divided by
     K + 1, the most that is possible: expected_tokens(alpha, K) / (K + 1). (Chen et al. 2023 report it in section 2.)
     So the result is `improvement` with c = t_draft / t_target and v = 1.
     """

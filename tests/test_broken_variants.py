@@ -93,7 +93,7 @@ add("residual of the first row", "The residual is that of the first position of 
 add("accepts with probability q",
     "A token is accepted with probability q, whatever p is, and replaced from the residual.",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
-add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. No random number is drawn.",
+add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",

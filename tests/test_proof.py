@@ -13,7 +13,8 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 6   the same for each later token of a round, given the tokens before it. Rounds differ in length. To compare
              them with the target, fill each up to K + 1 tokens by plain sampling: the result is distributed like the
              target's.
-    step 7   instead of plain sampling, another round may follow, and so on up to N tokens
+    step 7   by step 6, the plain sampling after a round may be replaced by another round, which is filled up in the same
+             way, without a change of the distribution, and so on up to N tokens
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
@@ -83,7 +84,8 @@ def test_step_2_it_is_drafted_and_accepted_with_probability_min_p_q(pair):
 def test_step_3_some_token_is_accepted_with_probability_sum_min_p_q(pair):
     p, q = pair
     beta = one_draft(p, q)[:, 1].sum()  # Leviathan et al., Theorem 3.5
-    assert equal(beta, np.minimum(p, q).sum()) and equal(beta, 1 - np.abs(p - q).sum() / 2)
+    assert equal(beta, np.minimum(p, q).sum())
+    assert equal(beta, 1 - np.abs(p - q).sum() / 2)  # 1 minus the total variation distance of p and q
     assert equal(1 - beta, np.maximum(q - p, 0).sum())  # max_fn divides by this sum in the next step
 
 
