@@ -134,9 +134,10 @@ def operations(alpha, K, c_hat):
 def speedup(share, K, t_draft, t_target):
     """The speedup share (K+1) t_target / (K t_draft + t_target) of J. Mody's blog post, from the seconds per step.
 
-    See https://jaykmody.com/blog/speculative-sampling/. share is the r of the blog post, which is not the r above. It is the mean number of tokens per round divided by
-    K + 1, the most that is possible: expected_tokens(alpha, K) / (K + 1). (Chen et al. 2023 report it in section 2.)
-    So the result is `improvement` with c = t_draft / t_target and v = 1.
+    See https://jaykmody.com/blog/speculative-sampling/. share is the r of the blog post, which is not the r above. It
+    is the mean number of tokens per round divided by K + 1, the most that is possible: expected_tokens(alpha, K) /
+    (K + 1). (Chen et al. 2023 report it in section 2.) So the result is `improvement` with c = t_draft / t_target and
+    v = 1.
     """
     share, K = np.asarray(share), np.asarray(K)
     return share * (K + 1) * t_target / (K * t_draft + t_target)

@@ -13,8 +13,8 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 6   the same for each later token of a round, given the tokens before it. Rounds differ in length. To compare
              them with the target, fill each up to K + 1 tokens by plain sampling: the result is distributed like the
              target's.
-    step 7   by step 6, the plain sampling after a round may be replaced by another round, which is filled up in the same
-             way, without a change of the distribution, and so on up to N tokens
+    step 7   by step 6, the plain sampling after a round may be replaced by another round, which is filled up likewise,
+             without a change of the distribution, and so on up to N tokens
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
