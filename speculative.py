@@ -208,7 +208,7 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])  # (w q > p somewhere, or else h[i] is 0)
+    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])  # (the loop stops only where some w q > p)
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -218,17 +218,18 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is the probability with which at least i tokens shall be kept, given the first i drafted tokens and
-        averaged over what the draft may say after them: multiply by q/p for each token, and cut off at 1. (w[i+1] may
-        be larger than w[i], because it is for one particular next token. Its average is not larger.)
+        w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. It
+        is the wanted probability that at least i tokens are kept, when the first i drafted tokens are known. (The next
+        token may raise or lower this probability to w[i+1].)
     h : list of k + 1 floats
-        h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. It makes the w come true.
-        h[0] is not used.
+        h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
-    For the formula of h, suppose that w[i+1] comes true. On average over the next drafted token, i + 1 tokens or more
-    are then kept with probability sum p min(1, w q / p) = sum min(p, w q), where w is w[i]. This is w - surplus with
-    surplus = sum max(w q - p, 0), because min(p, w q) + max(w q - p, 0) = w q. So exactly i tokens must be kept with
-    probability surplus. The loop comes to i with probability 1 - (w - surplus), and h[i] is the quotient of the two.
+    h is chosen so that at least i tokens are really kept with probability w[i]. For i = k that is so because h[k] is
+    w[k]. Going down from there, suppose that it is so for i + 1. On average over the next drafted token, i + 1 tokens
+    or more are then kept with probability sum p min(1, w q / p) = sum min(p, w q), where w is w[i]. This is w - surplus
+    with surplus = sum max(w q - p, 0), because min(p, w q) + max(w q - p, 0) = w q. So exactly i tokens must be kept
+    with probability surplus. The loop comes to i with probability 1 - (w - surplus), and h[i] is the quotient of the
+    two.
 
     The output is exact for this reason. With probability w, at least i tokens are kept, and the next token of the text
     must then be a draw from q. So token t must come next with probability w q(t) in all. It is drafted and kept with

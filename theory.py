@@ -35,8 +35,7 @@ def betas(rounds):
     found = []
     for r in rounds:
         if len(r.drafted):
-            # Each emitted token stands at one verified position, except for a token that was added after k acceptances.
-            # It needs no exception here, because there are only k betas.
+            # One beta for each emitted token. After k acceptances there is one more token than betas: all k are taken.
             found.extend(beta(r.p, r.q[:-1])[: len(r.emitted)])
     return np.array(found)
 
@@ -132,7 +131,7 @@ def operations(alpha, K, c_hat):
 
 
 def speedup(share, K, t_draft, t_target):
-    """The speedup share (K+1) t_target / (K t_draft + t_target) of J. Mody's blog post, from the seconds per step.
+    """The speedup by the formula of J. Mody's blog post: share * (K+1) * t_target / (K * t_draft + t_target).
 
     See https://jaykmody.com/blog/speculative-sampling/. share is the r of the blog post, which is not the r above. It
     is the mean number of tokens per round divided by K + 1, the most that is possible: expected_tokens(alpha, K) /

@@ -17,7 +17,8 @@ from enumeration import output_distribution, total_variation
 from sampling import sample
 from speculative import acceptance, autoregressive_sampling, block_probabilities, max_fn, residual, verify, verify_block
 
-# P[t] and Q[t] are the rows of the draft and of the target after token t.
+# P[t] and Q[t] are the rows of the draft and of the target after token t. In each row, only one token has q > p. So the
+# variant "ratio upside down", which rejects only this token, replaces it by itself, like "accepts everything".
 P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])
 Q = np.array([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])
 PROMPT, N, K = [0], 3, 2
@@ -102,7 +103,7 @@ add("lenient acceptance",
     "A token is accepted with probability min(1, q / (0.8 p)). Leviathan et al. 2023, appendix A.5, offer this as a "
     "trade of exactness for speed.",
     0.1150, changed(accept=lambda p, q, i, token: acceptance(q[i, token], 0.8 * p[i, token])))  # fmt: skip
-add("accepts everything", "The comparison never fails: huggingface/transformers #28508, which fixes it.",
+add("accepts everything", "The comparison never fails: fixed in huggingface/transformers by #28508.",
     0.3400, changed(accept=lambda p, q, i, token: 1.0))  # fmt: skip
 add("first token not checked",
     "The first drafted token is always accepted: ohdearquant/lattice #243 (there for n-gram drafts and greedy "
@@ -187,7 +188,7 @@ def changed_draft(draw=sample, reported=lambda row: row):
 
 add("argmax weighed with softmax",
     "The draft takes its most probable token, but reports its probabilities as if it had drawn from them: "
-    "jaymody/speculative-sampling #3; huggingface/transformers #33534, which fixes it.",
+    "reported in jaymody/speculative-sampling #3, and fixed in huggingface/transformers by #33534.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
 add("top-k draft with the p of all tokens",
     "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "

@@ -7,14 +7,15 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 1   drafted: p              .5    .3    .2
              acceptance min(1, q/p)  .6     1    .5
     step 2   drafted and accepted    .3    .3    .1    = min(p, q)
-    step 3   some token is accepted: .3 + .3 + .1 = .7, so one is rejected with probability .3
+    step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
     step 6   the same for each later token of a round, given the tokens before it. Rounds differ in length. To compare
              them with the target, fill each up to K + 1 tokens by plain sampling: the result is distributed like the
              target's.
-    step 7   by step 6, the plain sampling after a round may be replaced by another round, which is filled up likewise,
-             without a change of the distribution, and so on up to N tokens
+    step 7   so tokens of the target may be drawn by a round and then by plain sampling. This plain sampling again draws
+             tokens of the target, after a longer text. So it may also be replaced by a round and plain sampling, and
+             so on until there are N tokens.
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
