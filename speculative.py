@@ -208,7 +208,7 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])  # (the loop stops only where some w q > p)
+    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])  # (if no w q > p, h[i] is 0)
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -219,8 +219,8 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. It
-        is the wanted probability that at least i tokens are kept, when the first i drafted tokens are known. (The next
-        token may raise or lower this probability to w[i+1].)
+        is the wanted probability that at least i tokens are kept, given the first i drafted tokens. (w[i+1] can be
+        larger, because it is for one particular next token, and w[i] is for all of them on average.)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

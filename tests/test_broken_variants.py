@@ -17,8 +17,7 @@ from enumeration import output_distribution, total_variation
 from sampling import sample
 from speculative import acceptance, autoregressive_sampling, block_probabilities, max_fn, residual, verify, verify_block
 
-# P[t] and Q[t] are the rows of the draft and of the target after token t. In each row, only one token has q > p. So the
-# variant "ratio upside down", which rejects only this token, replaces it by itself, like "accepts everything".
+# P[t] and Q[t] are the rows of the draft and of the target after token t.
 P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])
 Q = np.array([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])
 PROMPT, N, K = [0], 3, 2
@@ -96,6 +95,8 @@ add("accepts with probability q",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
+# The next variant rejects only tokens with q > p. In each of these rows that is a single token, so the residual holds
+# only that token, and it replaces itself. The output is therefore the same as that of "accepts everything".
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip

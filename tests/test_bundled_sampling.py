@@ -1,4 +1,4 @@
-"""Both loops with the bundled models and NumPy's generator: 20,000 samples of each, whose counts are compared.
+"""Both loops with the bundled models and NumPy's generator: 15,000 samples of each, whose counts are compared.
 
 test_proof.py has the exact proof. This test runs networks, temperature, top-p and real random numbers, as users do.
 
@@ -27,7 +27,7 @@ from sampling import sampler
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import MODELS_DIR
 
-N_SAMPLES = 20_000
+N_SAMPLES = 15_000
 FALSE_ALARM = 1e-7
 
 
