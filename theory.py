@@ -35,8 +35,8 @@ def betas(rounds):
     found = []
     for r in rounds:
         if len(r.drafted):
-            # An accepted token has a beta, and so has the rejected one, in whose place the last token was emitted. After
-            # k acceptances one token more was emitted, and the slice ends at k.
+            # An accepted token has a beta, and so has the rejected one, in whose place the last token was emitted.
+            # After k acceptances one token more was emitted, and the slice ends at k.
             found.extend(beta(r.p, r.q[:-1])[: len(r.emitted)])
     return np.array(found)
 

@@ -1,6 +1,8 @@
 """The README and the pages of docs hold what the scripts print, and their code runs as it stands."""
 
 import doctest
+import importlib.util
+import json
 import re
 
 import numpy as np
@@ -11,6 +13,7 @@ from test_broken_variants import table
 import speculative
 from tools.pictures import tree
 
+RESULTS = json.loads((ROOT / "docs" / "acceptance.json").read_text(encoding="utf-8"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
 
 
@@ -45,6 +48,26 @@ def test_the_tables_of_broken_variants():
     shown = shown[: shown.index("")]
     assert set(shown) <= set(lines) and len(shown) == 10
     assert sum("(exact)" in line for line in shown) == 2
+
+
+def test_the_page_on_acceptance_is_drawn_from_its_results(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("acceptance", ROOT / "benchmarks" / "acceptance.py")
+    acceptance = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(acceptance)
+    monkeypatch.setattr(acceptance, "figures", lambda *args: None)  # they need matplotlib
+    acceptance.draw(RESULTS, tmp_path)
+    assert (tmp_path / "acceptance.md").read_text(encoding="utf-8") == PAGES[1].read_text(encoding="utf-8")
+
+
+def test_the_drafts_of_the_readme_are_those_of_the_results():
+    results, readme = RESULTS["results"], PAGES[0].read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (model|ngram|lookup|early-exit:2) \|.*$", readme, re.MULTILINE)
+    assert len(rows) == 4
+    for name in rows:
+        greedy, sampled = (results[T]["ways"][f"{name}, K = 4"] for T in ("0", "1"))
+        figures = sampled["c"], *(results[T]["alpha"][name] for T in ("0", "1")), greedy["speedup"], sampled["speedup"]
+        cells = " | ".join(f"{figure:.2f}" for figure in figures)
+        assert re.search(rf"^\| {name} \|.* \| {re.escape(cells)} \|$", readme, re.MULTILINE), cells
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
