@@ -198,13 +198,14 @@ def decode(args, pair, x, title, options):
 
     Returns
     -------
-    pair.Run, and its rounds as a list of show.rounds.Seen
+    pair.Run, and with --trace its rounds, as a list of show.rounds.Seen
     """
     live, held_back = sys.stdout.isatty(), []
     write = partial(print, end="", flush=True) if live else held_back.append
     coloured = "K" in options and wants_colour(args.color)
     writer = Writer(pair.encoder, write, coloured)
-    recorder = Recorder(np.random.default_rng(args.seed), options.get("verify"))
+    rng = np.random.default_rng(args.seed)
+    recorder = Recorder(rng, options.get("verify")) if args.trace else None
     eos = pair.encoder.ids[EOT] if args.eos else None
     head = f"\n{title}\n{'-' * len(title)}\n" + f"({legend()})\n" * coloured
     if live:
@@ -213,15 +214,16 @@ def decode(args, pair, x, title, options):
     with tqdm(total=args.n_tokens_to_generate, desc=title, unit="token", leave=False, disable=live) as bar:
 
         def on_round(r):  # the clock of the run does not count the time that this takes
-            recorder(r)
+            if recorder:
+                recorder(r)
             writer.add(r.emitted, origins(r))
             bar.update(len(r.emitted))
 
-        done = pair.decode(x, args.n_tokens_to_generate, rng=recorder, eos=eos, on_round=on_round, **options)
+        done = pair.decode(x, args.n_tokens_to_generate, rng=recorder or rng, eos=eos, on_round=on_round, **options)
     writer.close()
     time = f"Time = {done.seconds:.2f}s"
     print(f"\n{time}" if live else f"{head}{time}\nText = {''.join(held_back)}", flush=True)
-    return done, recorder.rounds
+    return done, recorder and recorder.rounds
 
 
 if __name__ == "__main__":
