@@ -96,7 +96,8 @@ def with_prompt(speedup, N, prompt_plain, prompt_fast):
     N : int
         How many tokens are decoded.
     prompt_plain, prompt_fast : float
-        How much more the first round costs because it reads the prompt, without and with speculation, in plain steps.
+        How much more the first step of the plain loop and the first round cost because they read the prompt, in plain
+        steps. prompt_fast is larger, because the draft reads the prompt too.
     """
     return (N + prompt_plain) / (N / speedup + prompt_fast)
 
