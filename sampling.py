@@ -60,8 +60,9 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
 def penalised(logits, ids, penalty):
     """Lower the probability of tokens that are already in the text, by CTRL's repetition penalty.
 
-    See Keskar et al. 2019, section 4.1. CTRL divides the logits of these tokens by the penalty, whatever their sign. Here negative logits are multiplied
-    instead, as in Hugging Face's Transformers, because division would make their tokens more likely.
+    See Keskar et al. 2019, section 4.1. CTRL divides the logits of these tokens by the penalty, whatever their sign.
+    Here negative logits are multiplied instead, as in Hugging Face's Transformers, because division would make their
+    tokens more likely.
 
     Parameters
     ----------
