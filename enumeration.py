@@ -289,7 +289,7 @@ class Uniform:
         return self * (1 / number)
 
     def __array__(self, dtype=None, copy=None):
-        array = np.empty((), dtype=object)  # an array of objects, so that np.searchsorted calls __lt__ below
+        array = np.empty((), dtype=object)  # an array of objects, so that np.searchsorted calls __lt__ above
         array[()] = self
         return array
 

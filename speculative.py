@@ -211,7 +211,7 @@ def verify_block(drafted, p, q, rng):
     if i == len(drafted):
         row = q[i]
     else:
-        row = residual(w[i] * q[i], p[i])  # some w q > p, because otherwise h[i] is 0 (and for i = 0, w is 1)
+        row = residual(w[i] * q[i], p[i])  # (some w q > p, or else h[i] would be 0)
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -221,19 +221,20 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. It
-        is the probability that we want for keeping at least i tokens, once the first i drafted tokens are known and
-        the later ones are not. (w[i+1] may be larger, because it also knows token i + 1, which can be a good one. Only
-        its average over that token is not larger.)
+        w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
+        aim: given the first i drafted tokens, and averaged over the later ones, at least i tokens are kept with
+        probability w[i]. (w[i+1] may be larger, because it is for one particular token i + 1, perhaps a good one.
+        Averaged over that token, it is at most w[i].)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
-    h is chosen so that at least i tokens are really kept with probability w[i]. For i = k that is so because h[k] is
-    w[k]. Going down from there, suppose that it is so for i + 1. On average over the next drafted token, i + 1 tokens
-    or more are then kept with probability sum p min(1, w q / p) = sum min(p, w q), where w is w[i]. Let surplus be
-    sum max(w q - p, 0). The two sums add up to the sum of w q, which is w, so the first one is w - surplus. At least i
-    tokens are to be kept with probability w, so exactly i with w - (w - surplus) = surplus. The loop comes down to i
-    with probability 1 - (w - surplus), so h[i] = surplus / (surplus + 1 - w).
+    h is chosen so that this aim is reached. For i = k it is, because h[k] is w[k]. Going down from there, suppose that
+    it is reached for i + 1. In what follows, w is w[i], and p and q are the rows p[i] and q[i]. All sums are over the
+    next token. On average over the next drafted token, i + 1 tokens or more are kept with probability
+    sum p min(1, w q / p) = sum min(p, w q). Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q,
+    which is w, so the first one is w - surplus. At least i tokens are to be kept with probability w, so exactly i with
+    w - (w - surplus) = surplus. The loop comes down to i with probability 1 - (w - surplus), so h[i] is
+    surplus / (surplus + 1 - w).
 
     The output is exact for this reason. With probability w, at least i tokens are kept, and the next token of the text
     must then be a draw from q. So token t must come next with probability w q(t) in all. It is drafted and kept with

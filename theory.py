@@ -35,8 +35,8 @@ def betas(rounds):
     found = []
     for r in rounds:
         if len(r.drafted):
-            # An accepted token has a beta, and so has the rejected one, in whose place the last token was emitted.
-            # After k acceptances one token more was emitted, and the slice ends at k.
+            # The verified positions are those of the accepted tokens and of the rejected one, which the last emitted
+            # token replaced. So there are len(emitted). If all k tokens were accepted, the slice takes all k betas.
             found.extend(beta(r.p, r.q[:-1])[: len(r.emitted)])
     return np.array(found)
 

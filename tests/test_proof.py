@@ -13,9 +13,9 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 6   the same for each later token of a round, given the tokens before it. Rounds differ in length. To compare
              them with the target, fill each up to K + 1 tokens by plain sampling: the result is distributed like the
              target's.
-    step 7   by step 6, a round and plain sampling after it may take the place of plain sampling. The plain sampling
-             after the round may in turn be replaced by a round and plain sampling, starting from the longer text, and
-             so on until there are N tokens. (Test 7a is about plain sampling, and 7b about the speculative loop.)
+    step 7   begin with N tokens of plain sampling. By step 6, the distribution stays the same if a round decodes the
+             first of them, and plain sampling the rest. That rest is again plain sampling, after a longer text, so a
+             round may decode the first of it too, and so on. (Test 7a is about plain sampling, 7b about all rounds.)
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
