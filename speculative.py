@@ -211,7 +211,7 @@ def verify_block(drafted, p, q, rng):
     if i == len(drafted):
         row = q[i]
     else:
-        row = residual(w[i] * q[i], p[i])  # (some w q > p, or else h[i] would be 0)
+        row = residual(w[i] * q[i], p[i])  # (some w q > p; if not, h[i] is 0, and the loop goes on)
     return np.append(drafted[:i], sample(row, rng))
 
 

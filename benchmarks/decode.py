@@ -3,9 +3,9 @@
     python benchmarks/decode.py models/draft models/target
     python benchmarks/decode.py models/124M models/1558M --N 40 --K 4
 
-The formula gets alpha and the times of the draft and target steps as measured in the same runs. Each repetition runs
-both loops in sequence, because the speed of a shared machine changes from minute to minute. Times, costs, speedups and
-formula are medians over the repetitions.
+The formula gets the betas and the times of the draft and target steps as measured in the same runs. Both loops take
+turns, because the speed of a shared machine changes from minute to minute. All figures are over all repetitions
+together. "expected" is the number of tokens per round by the betas. It has less noise than the number that was counted.
 """
 
 import argparse
@@ -36,22 +36,20 @@ def main():
     pair.decode(prompt, min(args.N, 20), K=4)  # so that no timed run is the first to use the weights
     print(f"T = {args.temperature}, N = {args.N}, {args.draft} drafts for {args.target}\n")
     print(
-        "| K | alpha | tokens per round | target, ms | c (draft step) | v (K + 1 rows) | r (rest) | speedup | formula |"
+        "| K | alpha | tokens per round | expected | target, ms | c (draft step) | v (K + 1 rows) | r (rest) | speedup | formula |"
     )
-    print("| --- " * 9 + "|")
+    print("| --- " * 10 + "|")
     for K in args.K:
-        runs, figures = [], []
+        runs = [], []  # without and with speculation, in turns
         for seed in range(args.repetitions):
-            plain, fast = (
-                pair.decode(prompt, args.N, rng=np.random.default_rng(seed), **options) for options in ({}, {"K": K})
-            )
-            runs.append(fast)
-            forecast, _, c, v, r = predicted(plain, fast) or [np.nan] * 5
-            figures.append([np.mean(plain.target.steps[1]) * 1e3, c, v, r, plain.seconds / fast.seconds, forecast])
-        run, (step, c, v, r, speedup, forecast) = pooled(runs), np.median(figures, axis=0)
+            for found, options in zip(runs, ({}, {"K": K})):
+                found.append(pair.decode(prompt, args.N, rng=np.random.default_rng(seed), **options))
+        plain, fast = map(pooled, runs)
+        forecast, alpha, c, v, r = predicted(plain, fast) or [np.nan] * 5
         print(
-            f"| {K} | {run.alpha:.3f} | {run.tokens_per_round:.2f} | {step:.2f} | {c:.3f} | {v:.2f} | {r:.2f} "
-            f"| {speedup:.2f} | {forecast:.2f} |",
+            f"| {K} | {alpha:.3f} | {fast.tokens_per_round:.2f} | {fast.expected_tokens(K)[-1]:.2f} "
+            f"| {np.mean(plain.target.steps[1]) * 1e3:.2f} | {c:.3f} | {v:.2f} | {r:.2f} "
+            f"| {plain.seconds / fast.seconds:.2f} | {forecast:.2f} |",
             flush=True,
         )
 

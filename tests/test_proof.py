@@ -14,8 +14,9 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
              them with the target, fill each up to K + 1 tokens by plain sampling: the result is distributed like the
              target's.
     step 7   begin with N tokens of plain sampling. By step 6, the distribution stays the same if a round decodes the
-             first of them, and plain sampling the rest. That rest is again plain sampling, after a longer text, so a
-             round may decode the first of it too, and so on. (Test 7a is about plain sampling, 7b about all rounds.)
+             first few of them (1 to K + 1), and plain sampling the rest. The rest is again plain sampling, after a
+             longer text, so a second round may decode its first few tokens, and so on until none are left. (Test 7a is
+             about plain sampling, and test 7b about rounds.)
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
