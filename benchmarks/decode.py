@@ -35,10 +35,9 @@ def main():
     prompt = np.random.default_rng(0).integers(networks[1].n_vocab, size=12)
     pair.decode(prompt, min(args.N, 20), K=4)  # so that no timed run is the first to use the weights
     print(f"T = {args.temperature}, N = {args.N}, {args.draft} drafts for {args.target}\n")
-    print(
-        "| K | alpha | tokens per round | expected | target, ms | c (draft step) | v (K + 1 rows) | r (rest) | speedup | formula |"
-    )
-    print("| --- " * 10 + "|")
+    columns = ["K", "alpha", "tokens per round", "expected", "target, ms", "c", "v", "r", "speedup", "formula"]
+    print("| " + " | ".join(columns) + " |")
+    print("| --- " * len(columns) + "|")
     for K in args.K:
         runs = [], []  # without and with speculation, in turns
         for seed in range(args.repetitions):
