@@ -211,7 +211,9 @@ def verify_block(drafted, p, q, rng):
     if i == len(drafted):
         row = q[i]
     else:
-        row = residual(w[i] * q[i], p[i])  # (some w q > p; if not, h[i] is 0, and the loop goes on)
+        row = residual(
+            w[i] * q[i], p[i]
+        )  # i > 0: w q exceeds p somewhere, because h[i] > 0. i = 0: w is 1, as in verify
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -236,10 +238,11 @@ def block_probabilities(drafted, p, q):
     w - (w - surplus) = surplus. The loop comes down to i with probability 1 - (w - surplus), so h[i] is
     surplus / (surplus + 1 - w).
 
-    The output is exact for this reason. With probability w, at least i tokens are kept, and the next token of the text
-    must then be a draw from q. So token t must come next with probability w q(t) in all. It is drafted and kept with
-    probability min(p, w q). It is drawn from the residual max_fn(w q - p), when exactly i are kept, with probability
-    max(w q - p, 0). The sum is w q.
+    The output is exact for this reason. Fix the first i drafted tokens, i < k. At least i of them are kept with
+    probability w. We want the next token of the text to be a draw from q then, so token t should come next with
+    probability w q(t). There are two ways. t is drafted and kept, with probability min(p, w q). Or exactly i tokens are
+    kept, with probability surplus, and t is drawn from the residual, with probability max(w q - p, 0) / surplus. The
+    product is max(w q - p, 0), and the sum of both ways is w q. (If all k are kept, the next token is a draw from q.)
     """
     w = [1.0]
     for i, token in enumerate(drafted):

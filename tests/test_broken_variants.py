@@ -95,9 +95,9 @@ add("accepts with probability q",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
-# The next variant rejects only tokens with q > p. In each of these rows that is a single token, so the residual holds
-# only that token, and it replaces itself. That ends the round, but the next round drafts from the same row. So the
-# output is the same as that of "accepts everything".
+# The next variant has the same distance as "accepts everything", because it rejects only tokens with q > p. In each of
+# these rows there is only one such token, so the residual holds only that token, and it replaces itself. (With an N
+# above K + 1 the distances would differ, because a rejection ends the round.)
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip
