@@ -211,9 +211,8 @@ def verify_block(drafted, p, q, rng):
     if i == len(drafted):
         row = q[i]
     else:
-        row = residual(
-            w[i] * q[i], p[i]
-        )  # i > 0: w q exceeds p somewhere, because h[i] > 0. i = 0: w is 1, as in verify
+        # For i > 0, w q exceeds p somewhere, because h[i] > 0. For i = 0, w is 1, so this is as in `verify`.
+        row = residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
 
