@@ -223,9 +223,9 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
-        aim: if the first i drafted tokens are given and the later ones are still random, all i are kept with
-        probability w[i]. (w[i+1] is for one particular next token, drafted[i]. For a good one it may be larger than
-        w[i]. Averaged over drafted[i], it is at most w[i].)
+        aim: if the first i drafted tokens are given and the later ones are still random, i tokens or more are kept with
+        probability w[i]. (w[i+1] may be larger, because it is for one particular next token, perhaps one that the
+        target likes more than the draft does. On average over the next token it is at most w[i].)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
@@ -237,11 +237,12 @@ def block_probabilities(drafted, p, q):
     w - (w - surplus) = surplus. The loop comes down to i with probability 1 - (w - surplus), so h[i] is
     surplus / (surplus + 1 - w).
 
-    The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are
-    kept with probability w. If they are, the next token of the text should be a draw from q. So with probability w q(t)
-    they are kept and token t comes next. There are two ways. t is drafted and kept, with probability min(p, w q). Or exactly i tokens are
-    kept, with probability surplus, and t is drawn from the residual, with probability max(w q - p, 0) / surplus. The
-    product is max(w q - p, 0), and the sum of both ways is w q. (If all k are kept, the next token is a draw from q.)
+    The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
+    with probability w. If they are, the next token of the text must be a draw from q. So this is to be shown: with
+    probability w q(t), they are kept and token t comes next. It happens in two ways. t is drafted and kept, with
+    probability min(p, w q). Or exactly i tokens are kept, with probability surplus, and t is drawn from the residual,
+    with probability max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (If all
+    k are kept, the next token is a draw from q.)
     """
     w = [1.0]
     for i, token in enumerate(drafted):

@@ -115,7 +115,7 @@ def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_tar
     """A round emits 1 to K + 1 tokens. Filled up to K + 1 by plain sampling, they can be compared with the target's.
 
     For `verify`, this follows by induction: after i accepted tokens, steps 1 to 5 hold for the next one, with row i of
-    p and q. For `verify_block`, the proof is in Sun et al. 2024.
+    p and q. For `verify_block`, see the docstring of `block_probabilities`, or Sun et al. 2024.
     """
     draft, target, x = drawn
 
