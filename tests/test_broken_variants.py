@@ -96,7 +96,7 @@ add("accepts with probability q",
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
 # The next variant rejects only tokens with q > p. In each row of P and Q above there is only one such token. So it is
-# also the only one in the residual, and replaces itself. That is why the distance is that of "accepts everything" below.
+# also the only one in the residual, and replaces itself. That is why the distance is that of "accepts everything".
 # (With an N above K + 1 the distances would differ, because a rejection ends the round.)
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
