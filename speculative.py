@@ -231,14 +231,16 @@ def block_probabilities(drafted, p, q):
 
     h is chosen so that this aim is reached. For i = k it is, because h[k] is w[k]. Going down from there, suppose that
     it is reached for i + 1. In what follows, w is w[i], and p and q are the rows p[i] and q[i]. All sums are over the
-    next token. On average over the next drafted token, i + 1 tokens or more are kept with probability
-    sum p min(1, w q / p) = sum min(p, w q). Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q,
-    which is w, so the first one is w - surplus. At least i tokens are to be kept with probability w, so exactly i with
-    w - (w - surplus) = surplus. The loop comes down to i with probability 1 - (w - surplus), so h[i] is
+    next token. If the next drafted token is t, i + 1 tokens or more are kept with probability
+    w[i+1] = min(1, w q(t) / p(t)). t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
+    Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q, which is w, so the first one is
+    w - surplus. At least i tokens are to be kept with probability w, so exactly i with w - (w - surplus) = surplus.
+    `verify_block` tries long prefixes first, and comes down to i with probability 1 - (w - surplus). So h[i] is
     surplus / (surplus + 1 - w).
 
     The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
-    with probability w. If they are, the next token of the text must be a draw from q. So this is to be shown: with
+    with probability w. If they are, the next token of the text must be a draw from q. (If fewer
+    are kept, a smaller i is concerned.) So this is to be shown: with
     probability w q(t), they are kept and token t comes next. It happens in two ways. t is drafted and kept, with
     probability min(p, w q). Or exactly i tokens are kept, with probability surplus, and t is drawn from the residual,
     with probability max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (If all
