@@ -239,12 +239,11 @@ def block_probabilities(drafted, p, q):
     surplus / (surplus + 1 - w).
 
     The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
-    with probability w. If they are, the next token of the text must be a draw from q. (If fewer
-    are kept, a smaller i is concerned.) So this is to be shown: with
-    probability w q(t), they are kept and token t comes next. It happens in two ways. t is drafted and kept, with
-    probability min(p, w q). Or exactly i tokens are kept, with probability surplus, and t is drawn from the residual,
-    with probability max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (If all
-    k are kept, the next token is a draw from q.)
+    with probability w. If they are, the next token of the text must be a draw from q. (If fewer are kept, a smaller i
+    is concerned.) So this is to be shown: with probability w q(t), they are kept and token t comes next. It happens in
+    two ways. t is drafted and kept, with probability min(p, w q). Or exactly i tokens are kept, with probability
+    surplus, and t is drawn from the residual, with probability max(w q - p, 0) / surplus. The product is
+    max(w q - p, 0), and the sum of both ways is w q. (If all k are kept, the next token is a draw from q.)
     """
     w = [1.0]
     for i, token in enumerate(drafted):
