@@ -124,7 +124,7 @@ def arguments(argv):
     if args.draft_model_size is not None and args.draft != "model":
         fail(f"--draft_model_size is for --draft model, and --draft is {args.draft}")
     if args.trace is not None and args.n_tokens_to_generate == 0:
-        fail("--trace shows rounds, and with --n_tokens_to_generate 0 there are none")
+        fail("--trace needs a round to show, so --n_tokens_to_generate must be above 0")
     args.command = shlex.join(["python", "main.py", *(sys.argv[1:] if argv is None else argv)])
     if args.K != "auto":
         args.K = min(args.K, args.n_tokens_to_generate)  # a larger K would make no difference
@@ -198,14 +198,15 @@ def decode(args, pair, x, title, options):
 
     Returns
     -------
-    pair.Run, and with --trace its rounds, as a list of show.rounds.Seen
+    pair.Run, and the rounds that --trace shows, as a list of show.rounds.Seen or None
     """
     live, held_back = sys.stdout.isatty(), []
     write = partial(print, end="", flush=True) if live else held_back.append
-    coloured = "K" in options and wants_colour(args.color)
+    is_fast = "K" in options
+    coloured = is_fast and wants_colour(args.color, sys.stdout)
     writer = Writer(pair.encoder, write, coloured)
     rng = np.random.default_rng(args.seed)
-    recorder = Recorder(rng, options.get("verify")) if args.trace else None
+    recorder = Recorder(rng, options["verify"]) if args.trace and is_fast else None
     eos = pair.encoder.ids[EOT] if args.eos else None
     head = f"\n{title}\n{'-' * len(title)}\n" + f"({legend()})\n" * coloured
     if live:

@@ -29,8 +29,8 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
 
     Parameters
     ----------
-    name : str
-        One of SCHEDULES.
+    name : str or callable
+        One of SCHEDULES, or a schedule, which is then returned as it is.
     K : int
         How many tokens to draft per round, at most.
     costs : callable
@@ -48,11 +48,12 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     schedule, stop : callable or None
     """
     threshold = {} if threshold is None else {"threshold": threshold}
-    schedule = {
+    known = {
         "target-confidence": lambda: target_confidence(K, **threshold, rows=target_rows),
         "heuristic": lambda: heuristic(K),
         "adaptive": lambda: adaptive(K, costs),
-    }.get(name, lambda: None)()
+    }
+    schedule = name if callable(name) else known.get(name, lambda: None)()
     if sure > 0:
         return schedule, draft_confidence(sure, draft_rows)
     return schedule, draft_confidence(**threshold, rows=draft_rows) if name == "draft-confidence" else None

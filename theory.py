@@ -97,7 +97,7 @@ def with_prompt(speedup, N, prompt_plain, prompt_fast):
         How many tokens are decoded.
     prompt_plain, prompt_fast : float
         How much more the first step of the plain loop and the first round cost because they read the prompt, in plain
-        steps. prompt_fast is larger, because the draft reads the prompt too.
+        steps. prompt_fast is usually larger, because the draft reads the prompt too.
     """
     return (N + prompt_plain) / (N / speedup + prompt_fast)
 

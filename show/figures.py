@@ -20,10 +20,10 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     -------
     list of (name, value, meaning), all str
     """
-    kernel = {1: "1 row at a time", 6: "6 rows at a time"}[rows_per_product()]
+    n_rows = rows_per_product()
     found = [
         ("models", f"{drafter} drafts for {target}", "The draft guesses tokens. The text is the target's."),
-        ("matrix kernel", f"{kernel} (see fast/product.py)",
+        ("matrix kernel", f"{n_rows} row{'s' * (n_rows > 1)} at a time (see fast/product.py)",
          "How many positions are multiplied by the weights at a time. A short test on this computer decides it."),
     ]  # fmt: skip
     if fast.n_new == 0:
@@ -32,7 +32,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     by = "no prediction: too few steps were timed"
     if forecast:
         by = f"{forecast.speedup:.2f} predicted ({forecast})"
-    draft, target = (100 * model.seconds / fast.seconds for model in (fast.draft, fast.target))
+    drafting, passes = (100 * model.seconds / fast.seconds for model in (fast.draft, fast.target))
     same = np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
     if temperature > 0:
@@ -50,7 +50,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
          "expected from how often each drafted position is accepted, by the cost of a round, K c + v + r, and adds the "
          "time to read the prompt. alpha is the probability that a drafted token is accepted. The costs are in plain "
          "steps: c of a draft step, v of a pass of the target over K + 1 rows, r of the rest."),
-        ("time", f"{draft:.0f} % draft, {target:.0f} % target, {100 - draft - target:.0f} % the rest",
+        ("time", f"{drafting:.0f} % draft, {passes:.0f} % target, {100 - drafting - passes:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {fast.drafted.sum()} drafted tokens",
          "The share of the drafted tokens that is in the text. It is usually lower than alpha, because all tokens "
@@ -58,7 +58,8 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
         ("tokens per round", f"{fast.tokens_per_round:.2f}, with K = {K}, {schedule}",
          "Tokens added per pass of the target, on average. The plain loop adds one."),
         ("same text", verdict,
-         "At temperature 0 the two loops must decode the same tokens. At others, their distribution is the same."),
+         "At temperature 0 the two loops must decode the same tokens. At higher temperatures, they draw two samples "
+         "from the same distribution."),
     ]  # fmt: skip
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from show.terminal import LEGEND
 
 HERE = Path(__file__).parent
-SHOWN = {" ": "·", "\n": "⏎", "\t": "⇥"}  # how white space is written in a token that stands alone
+SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # how white space is written in a token that stands alone
+PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
+PICTURES |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), 0xFFFE, 0xFFFF], 0xFFFD)
 RULES = {  # by whether it is block verification
     False: "p is the probability that the draft gives a token, and q the probability that the target gives it. A "
     "token is accepted if a number drawn between 0 and 1 is below min(1, q/p).",
@@ -55,7 +57,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, settings):
 <p class="settings">{shown(settings, {})}</p>
 <p>In each round, the draft guesses some tokens, and one pass of the target checks all of them.
 Point at a token, or use Tab or the arrow keys, to select its round.</p>
-<p>{RULES[any(d.w is not None for r in rounds for d in r.drafted)]}</p>
+<p>{RULES[any(r.is_block for r in rounds)]}</p>
 </header>
 <section class="time" aria-label="Time line">
 {timeline(plain, fast, rounds)}
@@ -82,12 +84,8 @@ Point at a token, or use Tab or the arrow keys, to select its round.</p>
 
 
 def shown(text, marks=SHOWN):
-    """A text as HTML. Control characters become their pictures, because HTML does not allow most of them."""
-    for mark in marks:
-        text = text.replace(mark, marks[mark])
-    pictures = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
-    pictures |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), 0xFFFE, 0xFFFF], 0xFFFD)
-    return escape(text.translate(pictures))
+    """A text as HTML, with these marks, and with pictures of the control characters that HTML does not allow."""
+    return escape(text.translate(PICTURES | marks))
 
 
 def text(encoder, rounds):
@@ -111,15 +109,14 @@ def number(x):
 
 def card(encoder, i, r):
     """A round: what was drafted, what became of it, and what was added."""
-    is_block = any(drafted.w is not None for drafted in r.drafted)
     n_accepted = r.origins.count("accepted")
     head = f"Round {i}: {n_accepted} of {len(r.drafted)} accepted" if r.drafted else f"Round {i}: nothing drafted"
     parts = [f'<article id="round-{i}" data-round="{i}" tabindex="0"><h3>{head}</h3>\n']
-    looked_at = [d for d in r.drafted if is_block or d.kept or d.coin is not None]
+    looked_at = r.looked_at
     if looked_at:
-        names = ["drafted", "p", "q", *(["w", "h"] if is_block else ["min(1, q/p)"]), "drawn", ""]
+        names = ["drafted", "p", "q", *(["w", "h"] if r.is_block else ["min(1, q/p)"]), "drawn", ""]
         parts.append(f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>\n")
-        parts += [drafted_row(encoder, d, is_block) for d in looked_at]
+        parts += [drafted_row(encoder, d) for d in looked_at]
         parts.append("</table>\n")
     if skipped := r.drafted[len(looked_at) :]:
         tokens = " ".join(f"<s>{alone(encoder, d.token)}</s>" for d in skipped)
@@ -135,14 +132,14 @@ def card(encoder, i, r):
     return "".join([*parts, "</article>\n"])
 
 
-def drafted_row(encoder, d, is_block):
+def drafted_row(encoder, d):
     """One drafted token: probabilities, a bar for `keep` with a tick at the number that was drawn, and the verdict."""
     coin, tick = "–", ""
     if d.coin is not None:
         coin, tick = f"{number(d.coin)} {'<' if d.coin < d.keep else '≥'}", f'<i style="left:{100 * d.coin:.0f}%"></i>'
     verdict = "accepted" if d.kept else "rejected"
     bar = f'<span class="bar"><b style="width:{100 * d.keep:.0f}%"></b>{tick}</span>'
-    numbers = [number(d.p), number(d.q), *([number(d.w)] if is_block else []), number(d.keep), escape(coin)]
+    numbers = [number(d.p), number(d.q), *([] if d.w is None else [number(d.w)]), number(d.keep), escape(coin)]
     cells = "".join(f"<td>{cell}</td>" for cell in [alone(encoder, d.token), *numbers, f"{bar} {verdict}"])
     return f'<tr class="{verdict}">{cells}</tr>\n'
 

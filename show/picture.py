@@ -35,7 +35,7 @@ def typical_round(rounds):
     for r in rounds:
         if r.origins.count("accepted") >= 2 and "residual" in r.origins:
             return r
-    return max(rounds, key=lambda r: len(r.emitted), default=None)
+    return max(rounds, key=lambda r: len(r.emitted))
 
 
 def picture(encoder, ids, r):
@@ -52,14 +52,12 @@ def picture(encoder, ids, r):
     -------
     str
     """
-    is_block = any(d.w is not None for d in r.drafted)
-    n_seen = sum(is_block or d.kept or d.coin is not None for d in r.drafted)  # those after a rejection are not seen
+    n_seen, keep = len(r.looked_at), "h" if r.is_block else "min(1, q / p)"
     rows = [("p, of the draft", lambda d: number(d.p)), ("q, of the target", lambda d: number(d.q))]
-    rows += [("w", lambda d: number(d.w)), ("h", lambda d: number(d.keep))] if is_block else []
-    rows += [] if is_block else [("min(1, q / p)", lambda d: number(d.keep))]
-    rows += [("number drawn", lambda d: "–" if d.coin is None else number(d.coin))]
-    names = ["drafted", *(name for name, _ in rows), f"drawn < {'h' if is_block else 'min(1, q / p)'}?", "emitted"]
-    before = shown(encoder.decode(ids[-14:]), {"\n": "⏎"})
+    rows += [("w", lambda d: number(d.w))] if r.is_block else []
+    rows += [(keep, lambda d: number(d.keep)), ("number drawn", lambda d: "–" if d.coin is None else number(d.coin))]
+    names = ["drafted", *(name for name, _ in rows), f"drawn < {keep}?", "emitted"]
+    before = shown(encoder.decode(ids[-14:]), {ord("\n"): "⏎"})
     parts = [text(10, 24, "text so far", "soft"), text(LEFT, 24, f"… {before}")]
     parts += [text(10, 62 + 24 * i, escape(name), "soft") for i, name in enumerate(names)]
     below = 62 + 24 * (len(names) - 2)  # the row of bars; the emitted tokens are in the row after it

@@ -30,6 +30,16 @@ class Seen(NamedTuple):
     emitted: list  # of int
     top: dict  # {name of a distribution: [(token, probability), ...]} at the position of the rejection, or empty
 
+    @property
+    def is_block(self):
+        """Whether block verification was used. (Without drafted tokens, both rules are the same.)"""
+        return any(d.w is not None for d in self.drafted)
+
+    @property
+    def looked_at(self):
+        """The drafted tokens that the verdict depends on: not those after a rejection, unless they were tried first."""
+        return [d for d in self.drafted if self.is_block or d.kept or d.coin is not None]
+
 
 def origins(r):
     """Where each emitted token of a `speculative.Round` comes from.

@@ -2,7 +2,6 @@
 
 import codecs
 import os
-import sys
 
 RESET = "\x1b[0m"
 COLOURS = {"accepted": "\x1b[32m", "residual": "\x1b[31;4m", "extra": "\x1b[35m"}  # green, red underlined, magenta
@@ -46,7 +45,7 @@ def legend():
     return ", ".join(COLOURS[origin] + meaning + RESET for origin, meaning in LEGEND.items())
 
 
-def wants_colour(choice, out=sys.stdout, environment=os.environ):
+def wants_colour(choice, out, environment=os.environ):
     """Whether to write colours. "always": yes. "never": no. "auto": if out is a terminal that can show them.
 
     The variable NO_COLOR (https://no-color.org) turns "auto" off.

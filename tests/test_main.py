@@ -184,7 +184,7 @@ def test_released_models_are_downloaded_and_decoded(served, tmp_path):
         (["--prompt", "half \udcd8"], "lone surrogate"),
         (["--trace", "trace.txt"], "'trace.txt' ends in neither .html nor .svg"),
         (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
-        (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate 0 there are none"),
+        (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
         (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
         (["--draft", "early-exit:L"], "'early-exit:L' is not one of model, unigram"),
         (["--draft", "early-exit:7"], "early exit after 7 layers was asked for; it needs 1 to 6"),

@@ -178,6 +178,17 @@ def test_best_K_tries_every_K_and_takes_the_best():
     assert K == 5 and np.isnan(speedups).all()  # one token is too short to time anything
 
 
+def test_best_K_compares_with_the_plain_loop(monkeypatch):
+    """And not with the plain steps of the pilot run, which take 4 seconds here instead of 2."""
+    both = Pair(bundled("draft"), bundled("target"))
+    plain = run_with({1: [1.5] * 6}, drafted=[0] * 7, rest=0.5, reading=(0, 1.5))
+    pilot = run_with({1: [4.0] * 6, 3: [6.0] * 6}, [0.5] * 24, [2] * 13, [[0.5, 0.5]] * 13, rest=0.25)
+    pilot.draft.recent, pilot.target.recent = {1: [0.5] * 9}, {1: [4.0] * 9, 2: [5.0] * 9, 3: [6.0] * 9}
+    monkeypatch.setattr(both, "decode", lambda x, N, K=None, **options: plain if K is None else pilot)
+    K, speedups = both.best_K([5], 9, K_max=2)
+    assert K == 0 and speedups == pytest.approx([1, 1.5 * 2 / (0.5 + 5 + 0.25), 1.75 * 2 / (1 + 6 + 0.25)])
+
+
 @pytest.mark.parametrize(
     ("n_plain", "n_draft", "n_fast", "betas"),
     [(4, 8, 6, [0.8]), (9, 4, 6, [0.8]), (9, 9, 4, [0.8]), (9, 9, 9, []), (0, 0, 0, [])],
