@@ -1,7 +1,7 @@
 """GPT-2's forward pass in NumPy, after picoGPT (https://github.com/jaymody/picoGPT), in float32.
 
-Two things are different from picoGPT. First, `linear` computes x @ w + b as fast as the weights can be read from
-memory; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
+Two things are different from picoGPT. First, `linear` computes x @ w + b almost as fast as the weights can be read
+from memory; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
 `KeysAndValues` per layer. A call computes only the positions after the `n_past` that are kept.
 """
 
@@ -69,7 +69,8 @@ class GPT2:
     Parameters
     ----------
     params, hparams : dict
-        As `utils.load_hparams_and_params` returns them. The matrices are copied, in float32; wte and wpe are not.
+        As `utils.load_hparams_and_params` returns them. The matrices are copied, in float32; wte and wpe are not (but
+        wte.T is also the matrix of the output layer, which is copied).
     bit_identical : bool
         Raise UserError if the logits depend on the grouping with this machine's BLAS.
     """

@@ -78,8 +78,8 @@ def measured(draft, target):
     callable
         costs(K) -> c, v [K+1] for 0 ... K drafted tokens, each the median of the last 9 calls. The unit is a pass of
         the target over one row. If a number of rows was not timed yet, v is that of the next lower number that was
-        timed. That is too low, so the number gets tried. The result is None until a plain step and a draft step were
-        timed.
+        timed. That is too low, so the number looks cheap, is tried soon, and is timed then. The result is None until a
+        plain step and a draft step were timed.
     """
 
     def costs(K):
@@ -280,7 +280,7 @@ def predicted(plain, fast):
 
     Returns
     -------
-    Forecast, or None if too few calls were timed
+    Forecast, or None if nothing was drafted or too few calls were timed
     """
     ks, timed = fast.drafted, {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
     n_rows = sorted(timed)

@@ -162,7 +162,8 @@ Each cell is the speedup, with the tokens per round in brackets. `verify` accept
         + with_rounds(("verify", "verify_block"), [(T, K) for T in TEMPERATURES[1:] for K in (2, 4, 8)]),
         f"""## Fixed K, measured and predicted
 
-The prediction is `theory.improvement`, given alpha, c and v as they were measured in the same runs. The best K is \
+The prediction is `pair.predicted`, which uses theory.py with beta by position, c, v, r and the time to read the \
+prompt, all measured in the same runs. The best K is \
 {", ".join(f"{K} at T = {T:g}" for T, K in best.items())}.
 
 ![measured and predicted speedup](measured_and_predicted.svg)

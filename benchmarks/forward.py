@@ -57,6 +57,9 @@ def measure(directory):
     cases = {f"{n} row{'s' * (n > 1)}": (net, ids[: CONTEXT + n], n) for n in (1, 2, 3, 4, 5, 9)}
     cases |= {f"prompt of {n}": (net, ids[:n], 1) for n in (64, 512) if n <= net.n_ctx}
     cases |= {f"1 row, after {n}": (net, ids[: n + 1], 1) for n in (10, 1000) if n < net.n_ctx}
+    for function, *args in cases.values():
+        function(*args)
+    taken = memory() - before
     if n_bytes < 1e9:  # a second copy of the matrices
         shapes = [layer["w"].shape for layer in [*layers, net.weights["head"]]]
         plain = [np.ones((n_chunks * depth, n_tiles * tile), np.float32) for n_tiles, n_chunks, depth, tile in shapes]
@@ -76,7 +79,7 @@ def measure(directory):
             net.forget()
         times[name].append(seconds(function, *args))  # the last n_rows positions are always computed
     roofline = matrix.nbytes / np.median(np.concatenate(list(sgemv.values())))
-    taken, size = memory() - before, os.path.getsize(os.path.join(directory, DATA))
+    size = os.path.getsize(os.path.join(directory, DATA))
     print(
         f"\n{directory}: {n_bytes / 1e9:.2f} GB, loaded in {load:.1f} s; matrix kernel: {rows_per_product()} row(s) at "
         f"a time; sgemv: {roofline / 1e9:.1f} GB/s; memory: {taken / 1e9:.2f} GB, {taken / size:.2f} of the data file\n"

@@ -1,4 +1,4 @@
-"""x @ w for a few rows of x, at the speed at which w can be read from memory.
+"""x @ w for a few rows of x, almost at the speed at which w can be read from memory.
 
 The problem. Speculation pays only if checking K + 1 positions takes little longer than computing one. It should: the
 weights w are the same, and reading them takes most of the time. But a plain `x @ w` does not behave like that. For one
