@@ -204,14 +204,14 @@ def verify_block(drafted, p, q, rng):
 
     It tries to keep all tokens first, then all but the last, and so on, because the longest prefix saves most.
     """
-    w, h = block_probabilities(drafted, p, q)
+    w, h = block_probabilities(drafted, p, q)  # two lists of k + 1 probabilities, explained below
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
     if i == len(drafted):
         row = q[i]
     else:
-        # For i > 0, w q exceeds p somewhere, because h[i] > 0. For i = 0, w is 1, so this is as in `verify`.
+        # What w q has more than p. If i > 0, it has more somewhere, because otherwise h[i] would be 0. w[0] is 1.
         row = residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -223,9 +223,9 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
-        aim: if the first i drafted tokens are given and the later ones are still random, i tokens or more are kept with
-        probability w[i]. (w[i+1] may be larger, because it is for one particular next token, perhaps one that the
-        target likes more than the draft does. On average over the next token it is at most w[i].)
+        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. This is an average over all
+        that the draft could have drafted after them. (w[i+1] may be larger than w[i], because it is for one particular
+        next token, perhaps one that the target likes more than the draft does. Its average is at most w[i].)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
@@ -239,11 +239,11 @@ def block_probabilities(drafted, p, q):
     surplus / (surplus + 1 - w).
 
     The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
-    with probability w. If they are, the next token of the text must be a draw from q. (If fewer are kept, a smaller i
-    is concerned.) So this is to be shown: with probability w q(t), they are kept and token t comes next. It happens in
-    two ways. t is drafted and kept, with probability min(p, w q). Or exactly i tokens are kept, with probability
-    surplus, and t is drawn from the residual, with probability max(w q - p, 0) / surplus. The product is
-    max(w q - p, 0), and the sum of both ways is w q. (If all k are kept, the next token is a draw from q.)
+    with probability w. If they are, the next token of the text must be a draw from q. So this is to be shown: with
+    probability w q(t), they are kept and token t comes next. It happens in two ways. t is drafted and kept, with
+    probability min(p, w q). Or exactly i tokens are kept, with probability surplus, and t is drawn from the residual,
+    with probability max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. So
+    after each kept token, the next one is a draw from q. (After all k, it is drawn from the last row of q.)
     """
     w = [1.0]
     for i, token in enumerate(drafted):

@@ -35,8 +35,8 @@ def betas(rounds):
     found = []
     for r in rounds:
         if len(r.drafted):
-            # The verified positions are those of the accepted tokens and of the rejected one, which the last emitted
-            # token replaced. So there are len(emitted). If all k tokens were accepted, the slice takes all k betas.
+            # Verified are the accepted tokens and the rejected one. The last emitted token replaced the rejected one,
+            # so there are len(emitted). (If all k were accepted, len(emitted) is k + 1, and all k betas are taken.)
             found.extend(beta(r.p, r.q[:-1])[: len(r.emitted)])
     return np.array(found)
 

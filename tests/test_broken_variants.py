@@ -86,7 +86,7 @@ add("absolute residual",
     0.1500, changed(replacement=lambda p, q, i, token: max_fn(np.abs(q[i] - p[i]))))  # fmt: skip
 add("removes the rejected token from q",
     "The residual is q without the rejected token: SafeAILab/EAGLE #20, before its fix. With min(1, q / p), "
-    "that is right only if the draft gave the drafted token probability 1 (a greedy draft).",
+    "that is right if the draft gave the drafted token probability 1 (a greedy draft), but not in general.",
     0.0788, changed(replacement=lambda p, q, i, token: without(q[i], token)))  # fmt: skip
 add("residual of the first row", "The residual is that of the first position of the round, wherever the rejection was.",
     0.0800, changed(replacement=lambda p, q, i, token: residual(q[0], p[0])))  # fmt: skip
@@ -96,8 +96,8 @@ add("accepts with probability q",
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
 # The next variant rejects only tokens with q > p. In each row of P and Q above there is only one such token. So it is
-# also the only one in the residual, and replaces itself. That is why the distance is that of "accepts everything".
-# (With an N above K + 1 the distances would differ, because a rejection ends the round.)
+# also the only one in the residual, and replaces itself. Whatever is rejected, two tokens are draws from p, and the
+# third is one from q. The variant "accepts everything" does the same, so both have the same distance for N = 3.
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip
@@ -231,7 +231,8 @@ EXACT_RULES = [
     ("accept with q, replace without",
      "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. If x was "
      "drafted, x is emitted with probability q(x), and any other y with (1 - q(x)) q(y) / (1 - q(x)) = q(y). The rule "
-     "accepts fewer tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.", ACCEPT_WITH_Q),
+     "never accepts more tokens than `verify`, and mostly fewer. SafeAILab/EAGLE #183 and #283 ask about it.",
+     ACCEPT_WITH_Q),
     ("accept what the target draws too",
      "Draw a token from the target at every position, and emit it. Continue as long as it equals the drafted token.",
      accept_what_the_target_draws_too),
