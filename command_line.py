@@ -1,0 +1,134 @@
+"""The options of main.py: their types, their help, and which of them fit together."""
+
+import argparse
+import math
+import re
+import shlex
+import sys
+
+from drafts import DRAFTS, ORDERS
+from encoder import EOT
+from schedules import SCHEDULES
+from utils import BUNDLED, MODELS_DIR, RELEASED
+
+PROMPT = "Once upon a time, long, long ago, there were two"
+THRESHOLDS = ("target-confidence", "draft-confidence")
+
+
+def fail(message):
+    print(f"main.py: error: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def number(type, is_good, what):
+    """A type for argparse: a number for which is_good holds. `what` describes such numbers in the error message."""
+
+    def parse(text):
+        value = type(text)
+        if not is_good(value):
+            raise argparse.ArgumentTypeError(f"{text} is not {what}")
+        return value
+
+    parse.__name__ = type.__name__  # for "invalid int value"
+    return parse
+
+
+count = number(int, lambda n: n >= 0, "0 or more")
+
+
+def K(text):
+    return text if text == "auto" else count(text)
+
+
+def draft_name(name):
+    if name not in DRAFTS and not re.fullmatch(r"early-exit:[0-9]+", name):
+        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(DRAFTS)}, early-exit:1")
+    return name
+
+
+def trace_file(path):
+    if not path.endswith((".html", ".svg")):
+        raise argparse.ArgumentTypeError(f"{path!r} ends in neither .html nor .svg")
+    return path
+
+
+# fmt: off
+def text_options(add):
+    add("--prompt", default=PROMPT, help="the text to continue; an empty one starts from <|endoftext|> (%(default)r)")
+    add("--n_tokens_to_generate", type=count, default=154, metavar="N", help="how many tokens to decode (%(default)s)")
+    add("--temperature", type=number(float, lambda T: 0 <= T < math.inf, "a number from 0 up"), default=0.0,
+        metavar="T", help="0: always the most probable token; 1: sample as the model says (%(default)s)")
+    add("--top_k", type=count, default=0, metavar="k",
+        help="sample among the k most probable tokens; 0: among all (%(default)s)")
+    add("--top_p", type=number(float, lambda p: 0 < p <= 1, "above 0 and at most 1"), default=1.0, metavar="p",
+        help="sample among the fewest tokens whose probability adds up to p (%(default)s)")
+    add("--repetition_penalty", type=number(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
+        default=1.0, metavar="r",
+        help="above 1, tokens that have occurred become less likely, as in CTRL (%(default)s)")
+    add("--eos", action="store_true", help=f"stop after {EOT}")
+    add("--seed", type=count, default=123, help="for the random numbers of both loops (%(default)s)")
+
+
+def model_options(add):
+    sizes = f"{', '.join(RELEASED)}, or the bundled {' or '.join(BUNDLED)}"
+    add("--target_model_size", metavar="SIZE",
+        help=f"the large model, whose text it is: {sizes} (target; 1558M if the draft is OpenAI's)")
+    add("--draft_model_size", metavar="SIZE",
+        help=f"the small model that guesses: {sizes} (draft; 124M if the target is one of OpenAI's)")
+    add("--models_dir", default=MODELS_DIR, metavar="DIR",
+        help="where models are, and where they are downloaded to (%(default)s)")
+    add("--models_url", metavar="URL", help="where to download from (OpenAI, or the variable GPT2_MODELS_URL)")
+    add("--bit_identical", action="store_true", help="refuse to run if NumPy rounds differently with speculation")
+
+
+def drafting_options(add):
+    add("--K", type=K, default=4,
+        help="how many tokens to draft per round, at most; auto: what is best by a short pilot run (%(default)s)")
+    add("--draft", type=draft_name, default="model",
+        help="what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts of 1, 2 and 3 "
+        "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
+        "the target's first L layers (%(default)s)")
+    add("--draft_corpus", metavar="FILE",
+        help="a text to fit unigram, bigram or ngram on (the bundled pair has its own n-grams)")
+    add("--schedule", choices=SCHEDULES, default="fixed",
+        help="how many tokens to draft in each round. fixed: always K. target-confidence: none after an unsure token. "
+        "draft-confidence: stop at an unsure one. heuristic: 2 more or 1 fewer. adaptive: the best by measured alpha "
+        "and costs (%(default)s)")
+    add("--threshold", type=number(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
+        help="a token is sure from this probability on (0.5 for target-confidence, 0.4 for draft-confidence)")
+    add("--verify", choices=("token", "block"), default="token",
+        help="accept drafted tokens one by one (Chen et al. 2023) or as a block (Sun et al. 2024) (%(default)s)")
+
+
+def output_options(add):
+    add("--color", choices=("auto", "always", "never"), default="auto",
+        help="colour the text by where each token comes from (%(default)s: on a terminal)")
+    add("--trace", type=trace_file, metavar="FILE",
+        help="write a page that shows every round of the speculative run (.html), or a picture of a typical round "
+        "(.svg)")
+# fmt: on
+
+
+def arguments(argv, description):
+    """The options, checked and completed. Those that do not fit together end the program."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.error = fail
+    groups = {"text": text_options, "models": model_options, "drafting": drafting_options, "output": output_options}
+    for title, add_options in groups.items():
+        add_options(parser.add_argument_group(title).add_argument)
+    args = parser.parse_args(argv)
+    if args.threshold is not None and args.schedule not in THRESHOLDS:
+        fail(f"--threshold is for {' and '.join(THRESHOLDS)}, and --schedule is {args.schedule}")
+    if args.draft_corpus is not None and args.draft not in ORDERS:
+        fail(f"--draft_corpus is for --draft {', '.join(ORDERS)}, and --draft is {args.draft}")
+    if args.draft_model_size is not None and args.draft != "model":
+        fail(f"--draft_model_size is for --draft model, and --draft is {args.draft}")
+    if args.trace is not None and args.n_tokens_to_generate == 0:
+        fail("--trace needs a round to show, so --n_tokens_to_generate must be above 0")
+    args.command = shlex.join(["python", "main.py", *(sys.argv[1:] if argv is None else argv)])
+    if args.K != "auto":
+        args.K = min(args.K, args.n_tokens_to_generate)  # a larger K would make no difference
+    released = args.draft_model_size in RELEASED or args.target_model_size in RELEASED
+    args.draft_model_size = args.draft_model_size or ("124M" if released else "draft")
+    args.target_model_size = args.target_model_size or ("1558M" if released else "target")
+    return args
