@@ -211,7 +211,8 @@ def verify_block(drafted, p, q, rng):
     if i == len(drafted):
         row = q[i]
     else:
-        # What w q has more than p. If i > 0, it has more somewhere, because otherwise h[i] would be 0. w[0] is 1.
+        # The part of w q that exceeds p. For i > 0 there is one, because h[i] would be 0 otherwise. (For i = 0, w is 1,
+        # and `residual` knows what to do if there is none.)
         row = residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 

@@ -103,7 +103,7 @@ def with_prompt(speedup, N, prompt_plain, prompt_fast):
 
 
 def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
-    """The K from 0 to K_max with the largest speedup, section 3.5. If several are equal, it is the smallest of them.
+    """The K from 0 to K_max with the largest speedup, section 3.5. (If several are equal, rounding decides.)
 
     The result is 0 if drafting does not pay. With v = 1 and r = 0 it pays if alpha > c (Corollary 3.9).
 

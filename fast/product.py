@@ -16,7 +16,8 @@ The two kernels differ in how many rows make a group.
 
 - 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. It exists for
   CPUs with AVX-512 only. It is fastest when x is stored column by column, and with groups of 6 rows. Rows of zeros
-  fill up the last group. One or two rows are a group of 2.
+  fill up the last group. One or two rows are a group of 2, and 7 to 12 rows are a group of 12 if the tile is not too
+  deep.
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
@@ -35,18 +36,16 @@ from fast.threads import in_parallel
 
 TILE = 64  # columns of a tile
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time
-DEPTH = {
-    1: 128,
-    GROUP: 1600,
-}  # rows of a tile, at most: 32 KB for gemv; for the other kernel 1558M's n_embd, so that 6 * 64 * 1600 < 10^6
+SMALL = 1_000_000  # multiplications of that kernel, at most
+DEPTH = {1: 128, GROUP: 1600}  # rows of a tile, at most: 32 KB for gemv; 1558M's n_embd for the other kernel
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     """x @ w + b, where w was laid out by `tiles`."""
     n_tiles, n_chunks, depth, _ = w.shape
-    n_seq, group = len(x), group_size(len(x))
+    n_seq, group = len(x), group_size(len(x), depth)
     x = whole_groups(x).reshape(-1, group, n_chunks, depth).transpose(2, 0, 1, 3)
-    if group == GROUP:  # store x by columns
+    if group >= GROUP:  # store x by columns
         x = np.ascontiguousarray(x.swapaxes(2, 3)).swapaxes(2, 3)  # [n_chunks, n_groups, group, depth]
     out = np.empty((x.shape[1], group, n_tiles, TILE), dtype=np.float32)
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, TILE]
@@ -69,8 +68,11 @@ def whole_groups(x):  # [n_seq, ...] -> [n_seq and up to 5 more, ...]
     return np.concatenate([x, np.zeros((n_more, *x.shape[1:]), dtype=x.dtype)]) if n_more else x
 
 
-def group_size(n_rows):
-    return min(rows_per_product(), 2 if n_rows <= 2 else GROUP)
+def group_size(n_rows, depth=1):
+    """How many of n_rows rows to multiply at a time by a tile of this depth."""
+    if rows_per_product() == 1 or n_rows <= 2:
+        return min(rows_per_product(), 2)
+    return 2 * GROUP if GROUP < n_rows <= 2 * GROUP and 2 * GROUP * depth * TILE <= SMALL else GROUP
 
 
 def lay_out(params):
@@ -121,12 +123,12 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, TILE]
 def rows_per_product():
     """How many rows to multiply by a tile at a time on this machine: 6 or 1.
 
-    6 if this BLAS has a fast kernel for small matrices. That is tried: six rows at a time must come out the same to the
-    last bit as two at a time, and take at most half the time of six single rows. On a CPU with AVX-512 they take a
-    third. Without AVX-512, BLAS packs every tile, and they take more than twice the time.
+    6 if this BLAS has a fast kernel for small matrices. That is tried with 12 rows. They must come out the same to the
+    last bit in groups of 2, 6 and 12. And in groups of 6 they must take at most half the time of single rows. On a CPU
+    with AVX-512 they take less than a third. Without AVX-512, BLAS packs every tile, and they take as long or longer.
     """
     rng = np.random.default_rng(0)
-    x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((GROUP, 768), (768, TILE)))
+    x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))
 
     def multiply(group):
         by_columns = np.ascontiguousarray(x.reshape(-1, group, 768).swapaxes(1, 2)).swapaxes(1, 2)
@@ -136,10 +138,11 @@ def rows_per_product():
             begun = time.perf_counter()
             np.matmul(by_columns, tile, out=out[0])
             seconds.append(time.perf_counter() - begun)
-        return out[0].reshape(GROUP, TILE), min(seconds)
+        return out[0].reshape(2 * GROUP, TILE), min(seconds)
 
-    (_, one_by_one), (by_two, _), (by_six, together) = map(multiply, (1, 2, GROUP))
-    return GROUP if np.array_equal(by_two, by_six) and together < one_by_one / 2 else 1
+    (_, one_by_one), (by_two, _), (by_six, in_sixes), (by_twelve, _) = map(multiply, (1, 2, GROUP, 2 * GROUP))
+    same_bits = np.array_equal(by_two, by_six) and np.array_equal(by_two, by_twelve)
+    return GROUP if same_bits and in_sixes < one_by_one / 2 else 1
 
 
 def rows_are_independent():

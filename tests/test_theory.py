@@ -57,7 +57,7 @@ def test_optimal_K_is_the_best_of_all(alpha, c, K_max, v):
     assert gains[theory.optimal_K(alpha, c, np.array(v[: K_max + 1]), K_max)] == pytest.approx(max(gains), rel=1e-12)
 
 
-@pytest.mark.parametrize("alpha", [0, 0.3, 0.31, 0.7])
+@pytest.mark.parametrize("alpha", [0, 0.29, 0.31, 0.7])
 def test_no_draft_is_best_unless_alpha_is_above_c(alpha):
     assert theory.optimal_K(alpha, 0.3) == 0 if alpha <= 0.3 else theory.optimal_K(alpha, 0.3) > 0
     assert theory.optimal_K(alpha, 0.05, v=2.0) == (0 if alpha < 0.7 else 7)  # v = 2: a pass costs two steps
