@@ -11,10 +11,10 @@
 """
 
 import itertools
+import math
 import os
 import time
-from collections import defaultdict, deque
-from statistics import median  # of 9 numbers, np.median takes about 50 times as long
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -40,15 +40,16 @@ class Timed:
     model : callable
     clock : callable
         Returns seconds. It is an argument so that a test can use a clock of its own.
-    recent : dict, optional
-        The latest times of earlier runs, {n_rows: [seconds]}, which this run continues.
+    fastest : dict, optional
+        The shortest times of earlier runs, {n_rows: seconds}, which this run continues. The first call with a number
+        of rows counts as infinitely long, because it is often slower than all others.
     """
 
-    def __init__(self, model, clock=time.perf_counter, recent=None):
+    def __init__(self, model, clock=time.perf_counter, fastest=None):
         self.model, self.clock = model, clock
         self.calls = []  # the seconds of each call, in order; the first one reads the prompt
         self.steps = defaultdict(list)  # {n_rows: the seconds of each call but the first}
-        self.recent = {} if recent is None else recent  # like steps, but of several runs, and only the last 9 calls
+        self.fastest = {} if fastest is None else fastest  # like steps, but of several runs, and only the fastest call
 
     def __call__(self, ids, n_rows=1):
         begun = self.clock()
@@ -56,7 +57,7 @@ class Timed:
         seconds = self.clock() - begun
         if self.calls:  # the call that reads the prompt does not show how long a step takes
             self.steps[n_rows].append(seconds)
-            self.recent.setdefault(n_rows, deque(maxlen=9)).append(seconds)
+            self.fastest[n_rows] = min(seconds, self.fastest[n_rows]) if n_rows in self.fastest else math.inf
         self.calls.append(seconds)
         return probs
 
@@ -76,20 +77,21 @@ def measured(draft, target):
     Returns
     -------
     callable
-        costs(K) -> c, v [K+1] for 0 ... K drafted tokens, each the median of the last 9 calls. The unit is a pass of
-        the target over one row. If a number of rows was not timed yet, v is that of the next lower number that was
-        timed. That is too low, so the number looks cheap, is tried soon, and is timed then. The result is None until a
-        plain step and a draft step were timed.
+        costs(K) -> c, v [K+1] for 0 ... K drafted tokens, from the fastest call of each kind, because whatever else
+        the machine does only makes a call slower. The unit is a pass of the target over one row. If a number of rows
+        was not timed yet, v is that of the next lower number. That is too low, so the number looks cheap, is tried
+        soon, and is timed then. The result is None until a plain step and a draft step were timed.
     """
 
     def costs(K):
-        if 1 not in draft.recent or 1 not in target.recent:
+        draft_step, plain_step = (model.fastest.get(1, math.inf) for model in (draft, target))
+        if math.inf in (draft_step, plain_step):
             return None
-        seconds = []
-        for n_rows in range(1, K + 2):
-            seconds.append(median(target.recent[n_rows]) if n_rows in target.recent else seconds[-1])
-        seconds = np.array(seconds)  # [K+1]
-        return median(draft.recent[1]) / seconds[0], seconds / seconds[0]
+        v = [1.0]
+        for n_rows in range(2, K + 2):
+            seconds = target.fastest.get(n_rows, math.inf)
+            v.append(seconds / plain_step if seconds < math.inf else v[-1])
+        return draft_step / plain_step, np.array(v)
 
     return costs
 
@@ -153,7 +155,7 @@ class Pair:
         self.encoder, self.greedy = encoder, settings["temperature"] == 0
         self.draft, self.target = Overheard(draft), Overheard(target)
         self.draft_model, self.target_model = sampler(self.draft, **settings), sampler(self.target, **settings)
-        self.recent = {}, {}  # how long the last calls of draft and target took, for `adaptive`
+        self.fastest = {}, {}  # how long the fastest calls of draft and target took, for `adaptive`
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 
     def decode(self, x, N, K=None, rng=None, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None):
@@ -178,8 +180,8 @@ class Pair:
         """
         self.draft.network.forget()
         self.target.network.forget()
-        models = zip((self.draft_model, self.target_model), self.recent)
-        draft, target = (Timed(model, recent=recent) for model, recent in models)
+        models = zip((self.draft_model, self.target_model), self.fastest)
+        draft, target = (Timed(model, fastest=fastest) for model, fastest in models)
         drafted, accepted, betas, begun, ended = [], [], [], [], []
 
         def record(r):
@@ -231,9 +233,8 @@ class Pair:
         if costs is None or plain.n_new < 2:
             return K_max, np.full(K_max + 1, np.nan)
         c, v = costs
-        rounds = (np.arange(K_max + 1) * c + v) * median(pilot.target.recent[1]) + rest_of(pilot)  # seconds, [K_max+1]
-        # A plain step of the pilot run is slower than one of the plain loop, because the draft has used the caches.
-        rounds[0] = median(plain.lasted[1:])
+        rounds = (np.arange(K_max + 1) * c + v) * pilot.target.fastest[1] + rest_of(pilot)  # seconds, [K_max+1]
+        rounds[0] = min(plain.lasted[1:])  # the plain loop is the baseline (its first step reads the prompt)
         speedups = pilot.expected_tokens(K_max) * rounds[0] / rounds
         return int(np.argmax(speedups)), speedups
 

@@ -21,7 +21,7 @@ from sampling import logits_to_probs
 # The names for --schedule. "fixed" always drafts K tokens. "draft-confidence" is a stop.
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 GUESS, GUESSED = 0.7, 4  # `adaptive` begins as if it had verified 4 positions with a mean beta of 0.7 (see theory.py)
-EVERY = 32  # in each 32nd round, `adaptive` drafts one token more than seems best
+EVERY = 16  # in each 16th round, `adaptive` tries a number of tokens that may not seem best
 
 
 def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=None, sure=0.0):
@@ -132,7 +132,7 @@ def heuristic(K):
     return schedule
 
 
-def adaptive(K, costs, memory=128):
+def adaptive(K, costs, memory=32):
     """A schedule: draft the number of tokens that `theory.optimal_K` finds best for the measured alpha, c and v.
 
     Leviathan et al. 2023 suggest this as future work in section 3.5. alpha is the average of beta = sum min(p, q) over
@@ -159,11 +159,11 @@ def adaptive(K, costs, memory=128):
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
         if (found := costs(K)) is None:
-            # Nothing was timed yet. The first of 2 draft steps reads the prompt, and the second one is timed. Then a
-            # round that drafts nothing times a plain step.
+            # Too little was timed. Rounds that draft 2 tokens time draft steps, and the others time plain steps.
             return min(2, K) if n_rounds % 2 else 0
         k = int(theory.optimal_K(alpha, *found, K_max=K))
-        # alpha is only measured if k > 0. So without one more token now and then, k would stay 0 forever.
-        return min(K, k + (n_rounds % EVERY == 0))
+        # alpha is only measured if k > 0, and a number of rows is only timed if it is tried. So now and then, the next
+        # number from 0 to K is tried, whatever seems best.
+        return k if n_rounds % EVERY else n_rounds // EVERY % (K + 1)
 
     return schedule

@@ -150,7 +150,8 @@ def speculative_sampling(
         `verify` or `verify_block`.
     schedule : callable, optional
         `schedule(last_round) -> k`, the number of tokens to draft in the next round, which may be 0. If it is more than
-        K, K are drafted. last_round is the `Round` before, and None at first. Without a schedule, k is K.
+        K, K are drafted. last_round is the `Round` before, and None at first. Without a schedule, k is K, or
+        less if fewer tokens are wanted.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -224,9 +225,9 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
-        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. This is an average over all
-        that the draft could have drafted after them. (w[i+1] may be larger than w[i], because it is for one particular
-        next token, perhaps one that the target likes more than the draft does. Its average is at most w[i].)
+        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. (Whether they are kept also
+        depends on the tokens that are drafted after them. w[i] is to be the average over these. So w[i+1] may be larger
+        than w[i] for some next token, one that the target likes more than the draft does, but not on average.)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
@@ -235,7 +236,7 @@ def block_probabilities(drafted, p, q):
     next token. If the next drafted token is t, i + 1 tokens or more are kept with probability
     w[i+1] = min(1, w q(t) / p(t)). t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
     Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q, which is w, so the first one is
-    w - surplus. At least i tokens are to be kept with probability w, so exactly i with w - (w - surplus) = surplus.
+    w - surplus. At least i are kept with probability w (the aim), so exactly i with w - (w - surplus) = surplus.
     `verify_block` tries long prefixes first, and comes down to i with probability 1 - (w - surplus). So h[i] is
     surplus / (surplus + 1 - w).
 

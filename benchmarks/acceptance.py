@@ -1,7 +1,7 @@
 """Measure acceptance and speedup with the bundled target, for each draft, schedule, verification and K.
 
     pip install -r benchmarks/requirements.txt
-    python benchmarks/acceptance.py              # takes an hour; writes docs/acceptance.json and draws it
+    python benchmarks/acceptance.py              # takes ten minutes; writes docs/acceptance.json and draws it
     python benchmarks/acceptance.py --draw       # only draws docs/acceptance.md and its figures again
 
 The prompts are the first 32 tokens of 20 tales that the bundled models and n-grams have not seen (openings.json). For

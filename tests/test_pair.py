@@ -86,29 +86,28 @@ def clocked(seconds, clock):
 def test_timed_and_measured():
     clock = [0.0]
     draft, target = clocked(lambda n, n_rows: 1.0, clock), clocked(lambda n, n_rows: 3.0 + n_rows, clock)
-    for n, n_rows in [(10, 1), (11, 1), (14, 3), (16, 5), (14, 3)]:
+    for n, n_rows in [(10, 1), (11, 1), (12, 1), (14, 3), (16, 5), (14, 3), (16, 4)]:
         assert target(np.zeros(n, dtype=int), n_rows).shape == (n_rows, 2)
-    for n in (1, 2):
+    for n in (1, 2, 3):
+        assert measured(draft, target)(5) is None  # no draft step was timed
         draft(np.zeros(n, dtype=int))
-    assert target.calls[0] == 4 and target.steps == {1: [4], 3: [6, 6], 5: [8]}
-    assert (target.seconds, draft.seconds) == (4 + 4 + 6 + 8 + 6, 2)
+    assert target.calls[0] == 4 and target.steps == {1: [4, 4], 3: [6, 6], 5: [8], 4: [7]}
+    assert (target.seconds, draft.seconds) == (4 + 4 + 4 + 6 + 8 + 6 + 7, 3)
     assert measured(draft, clocked(None, clock))(5) is None  # no target step was timed
     c, v = measured(draft, target)(5)
     assert c == 1 / 4
-    assert v.tolist() == [1, 1, 6 / 4, 6 / 4, 8 / 4, 8 / 4]  # where a number of rows was not timed, as the next lower
-    slow = clocked(lambda n, n_rows: n, clock)
-    for n in range(1, 13):
-        slow(np.zeros(n, dtype=int))
-    assert measured(slow, slow)(0) == (1, [1])
-    assert list(slow.recent[1]) == list(range(4, 13)) and slow.steps == {1: list(range(2, 13))}
-    assert slow.reading == 1
+    assert v.tolist() == [1, 1, 6 / 4, 6 / 4, 6 / 4, 6 / 4]  # a number of rows that was not timed twice: the next lower
+    uneven = clocked(lambda n, n_rows: n, clock)
+    for n in 1, 2, 5, 3, 4:
+        uneven(np.zeros(n, dtype=int))
+    assert uneven.fastest == {1: 3} and uneven.steps == {1: [2, 5, 3, 4]} and uneven.reading == 1
 
 
 def test_times_are_kept_from_run_to_run():
     """So that `adaptive` need not try every K in each run."""
     both = Pair(bundled("draft"), bundled("target"))
     first, second = (both.decode([5, 6, 7], 30, K=4, schedule="adaptive") for _ in range(2))
-    assert first.target.recent is second.target.recent and first.target.steps is not second.target.steps
+    assert first.target.fastest is second.target.fastest and first.target.steps is not second.target.steps
     assert set(first.drafted) >= {0, 2} and first.drafted[:2].tolist() == [2, 0]  # nothing was timed before
     assert 0 not in second.drafted[:3]
 
@@ -173,7 +172,7 @@ def test_best_K_tries_every_K_and_takes_the_best():
     both = Pair(bundled("draft"), bundled("target"), temperature=1)
     K, speedups = both.best_K([5, 6, 7], 80, K_max=5, rng=np.random.default_rng(0))
     assert K == np.argmax(speedups) and len(speedups) == 6 and speedups[0] == 1
-    assert set(both.recent[1]) == {1, 2, 3, 4, 5, 6}
+    assert set(both.fastest[1]) == {1, 2, 3, 4, 5, 6}
     K, speedups = Pair(bundled("draft"), bundled("target")).best_K([5, 6, 7], 1, K_max=5)
     assert K == 5 and np.isnan(speedups).all()  # one token is too short to time anything
 
@@ -183,7 +182,7 @@ def test_best_K_compares_with_the_plain_loop(monkeypatch):
     both = Pair(bundled("draft"), bundled("target"))
     plain = run_with({1: [1.5] * 6}, drafted=[0] * 7, rest=0.5, reading=(0, 1.5))
     pilot = run_with({1: [4.0] * 6, 3: [6.0] * 6}, [0.5] * 24, [2] * 13, [[0.5, 0.5]] * 13, rest=0.25)
-    pilot.draft.recent, pilot.target.recent = {1: [0.5] * 9}, {1: [4.0] * 9, 2: [5.0] * 9, 3: [6.0] * 9}
+    pilot.draft.fastest, pilot.target.fastest = {1: 0.5}, {1: 4.0, 2: 5.0, 3: 6.0}
     monkeypatch.setattr(both, "decode", lambda x, N, K=None, **options: plain if K is None else pilot)
     K, speedups = both.best_K([5], 9, K_max=2)
     assert K == 0 and speedups == pytest.approx([1, 1.5 * 2 / (0.5 + 5 + 0.25), 1.75 * 2 / (1 + 6 + 0.25)])
