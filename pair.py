@@ -40,16 +40,12 @@ class Timed:
     model : callable
     clock : callable
         Returns seconds. It is an argument so that a test can use a clock of its own.
-    fastest : dict, optional
-        The shortest times of earlier runs, {n_rows: seconds}, which this run continues. The first call with a number
-        of rows counts as infinitely long, because it is often slower than all others.
     """
 
-    def __init__(self, model, clock=time.perf_counter, fastest=None):
+    def __init__(self, model, clock=time.perf_counter):
         self.model, self.clock = model, clock
         self.calls = []  # the seconds of each call, in order; the first one reads the prompt
         self.steps = defaultdict(list)  # {n_rows: the seconds of each call but the first}
-        self.fastest = {} if fastest is None else fastest  # like steps, but of several runs, and only the fastest call
 
     def __call__(self, ids, n_rows=1):
         begun = self.clock()
@@ -57,7 +53,6 @@ class Timed:
         seconds = self.clock() - begun
         if self.calls:  # the call that reads the prompt does not show how long a step takes
             self.steps[n_rows].append(seconds)
-            self.fastest[n_rows] = min(seconds, self.fastest[n_rows]) if n_rows in self.fastest else math.inf
         self.calls.append(seconds)
         return probs
 
@@ -69,31 +64,6 @@ class Timed:
     def reading(self):
         """The seconds of the calls that read a prompt."""
         return self.seconds - sum(map(sum, self.steps.values()))
-
-
-def measured(draft, target):
-    """The costs that `schedules.adaptive` asks for, by the clocks of two `Timed` models.
-
-    Returns
-    -------
-    callable
-        costs(K) -> c, v [K+1] for 0 ... K drafted tokens, from the fastest call of each kind, because whatever else
-        the machine does only makes a call slower. The unit is a pass of the target over one row. If a number of rows
-        was not timed yet, v is that of the next lower number. That is too low, so the number looks cheap, is tried
-        soon, and is timed then. The result is None until a plain step and a draft step were timed.
-    """
-
-    def costs(K):
-        draft_step, plain_step = (model.fastest.get(1, math.inf) for model in (draft, target))
-        if math.inf in (draft_step, plain_step):
-            return None
-        v = [1.0]
-        for n_rows in range(2, K + 2):
-            seconds = target.fastest.get(n_rows, math.inf)
-            v.append(seconds / plain_step if seconds < math.inf else v[-1])
-        return draft_step / plain_step, np.array(v)
-
-    return costs
 
 
 class Run(NamedTuple):
@@ -155,7 +125,7 @@ class Pair:
         self.encoder, self.greedy = encoder, settings["temperature"] == 0
         self.draft, self.target = Overheard(draft), Overheard(target)
         self.draft_model, self.target_model = sampler(self.draft, **settings), sampler(self.target, **settings)
-        self.fastest = {}, {}  # how long the fastest calls of draft and target took, for `adaptive`
+        self.fastest = {}  # {k: the seconds of the fastest round so far that drafted k tokens}, see `costs`
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 
     def decode(self, x, N, K=None, rng=None, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None):
@@ -180,12 +150,13 @@ class Pair:
         """
         self.draft.network.forget()
         self.target.network.forget()
-        models = zip((self.draft_model, self.target_model), self.fastest)
-        draft, target = (Timed(model, fastest=fastest) for model, fastest in models)
+        draft, target = Timed(self.draft_model), Timed(self.target_model)
         drafted, accepted, betas, begun, ended = [], [], [], [], []
 
         def record(r):
             ended.append(time.perf_counter())
+            if drafted:  # the first round reads the prompt
+                self.count(len(r.drafted), ended[-1] - begun[-1])
             drafted.append(len(r.drafted))
             accepted.append(r.n_accepted)
             betas.append(theory.betas([r]))
@@ -198,7 +169,7 @@ class Pair:
             ids = autoregressive_sampling(x, target, N, rng, eos, record)
         else:
             schedule, stop = make_schedule(
-                schedule, K, measured(draft, target), threshold,
+                schedule, K, self.costs, threshold,
                 draft_rows=self.draft.rows if self.greedy else None,
                 target_rows=self.target.rows if self.greedy else None,
                 sure=getattr(self.draft.network, "sure", 0.0),
@@ -207,6 +178,33 @@ class Pair:
         drafted, accepted = np.array(drafted, dtype=int), np.array(accepted, dtype=int)
         lasted = np.subtract(ended, begun[:-1])
         return Run(ids, len(ids) - len(x), drafted, accepted, betas, lasted, draft, target)
+
+    def count(self, k, seconds):
+        """Remember the time of a round that drafted k tokens, if it is the fastest such round.
+
+        The first one counts as infinitely long, because it is often slower than all others.
+        """
+        self.fastest[k] = min(seconds, self.fastest[k]) if k in self.fastest else math.inf
+
+    def costs(self, K):
+        """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
+
+        They are the times of the fastest rounds, because whatever else the machine does only makes a round slower. If
+        k was not timed yet, it costs as much more than k - 1 as 1 does more than 0. That is rarely too much, so if k
+        could be the best, it is tried soon, and is timed then. The first two that are tried are 0 and 1.
+
+        Returns
+        -------
+        float64 [K+1], in rounds without a drafted token
+        """
+        timed = {k: seconds for k, seconds in self.fastest.items() if seconds < math.inf}
+        if 0 not in timed:
+            return np.where(np.arange(K + 1) == 0, 1.0, math.inf)
+        found = [timed[0], timed.get(1, timed[0])]
+        step = timed[1] - timed[0] if 1 in timed else math.inf
+        for k in range(2, K + 1):
+            found.append(timed.get(k, found[-1] + step))
+        return np.array(found[: K + 1]) / found[0]
 
     def best_K(self, x, N, K_max=8, **options):
         """Find the best K: decode N tokens plainly, and N more in a pilot run that drafts 0, 1, ..., K_max in turn.
@@ -222,20 +220,14 @@ class Pair:
         Returns
         -------
         K : int
-        speedups : float [K_max+1]
-            As theory.py predicts them from the betas and costs in the pilot run, for each K from 0 to K_max. If the
-            runs were too short to time anything, K is K_max, and all speedups are nan.
+        speedups : float64 [K_max+1]
+            The tokens per round that the betas of the pilot run predict, divided by the cost of a round (see `costs`),
+            for each K from 0 to K_max. If N is so small that nothing was timed, all but the first are 0.
         """
         ks = itertools.cycle(range(K_max + 1))
-        plain = self.decode(x, N, **options)
+        self.decode(x, N, **options)
         pilot = self.decode(x, N, K_max, schedule=lambda last: next(ks), **options)
-        costs = measured(pilot.draft, pilot.target)(K_max)
-        if costs is None or plain.n_new < 2:
-            return K_max, np.full(K_max + 1, np.nan)
-        c, v = costs
-        rounds = (np.arange(K_max + 1) * c + v) * pilot.target.fastest[1] + rest_of(pilot)  # seconds, [K_max+1]
-        rounds[0] = min(plain.lasted[1:])  # the plain loop is the baseline (its first step reads the prompt)
-        speedups = pilot.expected_tokens(K_max) * rounds[0] / rounds
+        speedups = pilot.expected_tokens(K_max) / self.costs(K_max)
         return int(np.argmax(speedups)), speedups
 
 

@@ -133,7 +133,7 @@ def heuristic(K):
 
 
 def adaptive(K, costs, memory=32):
-    """A schedule: draft the number of tokens that `theory.optimal_K` finds best for the measured alpha, c and v.
+    """A schedule: draft the number of tokens that `theory.optimal_K` finds best for the measured alpha and costs.
 
     Leviathan et al. 2023 suggest this as future work in section 3.5. alpha is the average of beta = sum min(p, q) over
     the verified positions. beta says more than whether the token was accepted, so the average settles sooner.
@@ -143,7 +143,7 @@ def adaptive(K, costs, memory=32):
     K : int
         How many tokens to draft, at most.
     costs : callable
-        `costs(K) -> c, v`, the arguments of `theory.optimal_K`, or None if nothing was timed yet.
+        `costs(K) -> float [K+1]`: the costs of rounds with 0 ... K drafted tokens, divided by the first of them.
     memory : int
         The average is over about this many positions. The weight of older positions fades.
     """
@@ -158,12 +158,10 @@ def adaptive(K, costs, memory=32):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        if (found := costs(K)) is None:
-            # Too little was timed. Rounds that draft 2 tokens time draft steps, and the others time plain steps.
-            return min(2, K) if n_rounds % 2 else 0
-        k = int(theory.optimal_K(alpha, *found, K_max=K))
-        # alpha is only measured if k > 0, and a number of rows is only timed if it is tried. So now and then, the next
-        # number from 0 to K is tried, whatever seems best.
-        return k if n_rounds % EVERY else n_rounds // EVERY % (K + 1)
+        # alpha is only measured if something is drafted, and the cost of a number of tokens only if it is tried. So now
+        # and then, the next number from 0 to K is tried, whatever seems best.
+        if n_rounds % EVERY == 0:
+            return n_rounds // EVERY % (K + 1)
+        return int(theory.optimal_K(alpha, c=0, v=costs(K), K_max=K))
 
     return schedule

@@ -36,7 +36,7 @@ OPTIONS = {
     "repetition_penalty": (1.0, 1.5),
     "eos": (None, 0),
 }
-COSTS = np.array([1.0, 1.0, 1.15])  # of passes over 1, 2, 3 rows: `adaptive` drafts 1 or 2 tokens as alpha changes
+COSTS = np.array([1.0, 1.2, 1.55])  # of rounds with 0, 1, 2 drafted tokens: `adaptive` drafts 1 or 2, as alpha changes
 
 
 def random_gpt2(seed, n_layer):
@@ -81,7 +81,7 @@ def check(draft, schedule_name):
         draft_model, target_model = (sampler(net, **options) for net in heard)
         gates = [net.rows for net in heard] if options["temperature"] == 0 else [None, None]
         sure = getattr(draft_network, "sure", 0.0)
-        schedule, stop = make_schedule(schedule_name, K, lambda K: (0.2, COSTS[: K + 1]), None, *gates, sure)
+        schedule, stop = make_schedule(schedule_name, K, lambda K: COSTS[: K + 1], None, *gates, sure)
         paths = []
 
         def fast(rng, paths=paths, models=(draft_model, target_model), options=(eos, None, verifier, schedule, stop)):

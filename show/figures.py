@@ -65,7 +65,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
 
 def best_K(K, speedups):
     """The figure that --K auto adds. K and speedups are as from `pair.Pair.best_K`."""
-    if np.isnan(speedups).any():
+    if not speedups.all():
         return "best K", f"{K}, but the pilot run was too short to tell", "Found by a short pilot run."
     predictions = ", ".join(f"{speedup:.2f}" for speedup in speedups)
     return "best K", f"{K}; predicted speedups for K = 0, 1, ...: {predictions}", "Found by a short pilot run."

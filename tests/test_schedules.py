@@ -32,7 +32,7 @@ def test_lossless(verifier, name, sure, drawn, N, K, threshold):
     """One schedule object serves many runs of the loop, so `schedule(None)` must reset it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "EVERY", 3)  # so that it matters within a few tokens
-        schedule, stop = make_schedule(name, K, lambda K: (threshold, 1.0), threshold, sure=sure)
+        schedule, stop = make_schedule(name, K, lambda K: 1 + threshold * np.arange(K + 1), threshold, sure=sure)
         assert_lossless(drawn, N, K, verify=verifier, schedule=schedule, stop=stop)
 
 
@@ -101,6 +101,11 @@ def decisions(schedule, *rounds):
     return [schedule(last) for last in (None, *rounds)]
 
 
+def linear(c):
+    """Costs as in theory.py, with v = 1."""
+    return lambda K: 1 + c * np.arange(K + 1)
+
+
 def best(c, *alphas):
     return [theory.optimal_K(alpha, c, K_max=6) for alpha in alphas]
 
@@ -109,7 +114,7 @@ def best(c, *alphas):
 def test_adaptive_takes_the_best_K_for_the_mean_of_beta(c):
     """It begins as if four positions with a mean of 0.7 had been verified."""
     half, sure = round_of(4, 4, q=(0.0, 1.0), token=1), round_of(4, 4)  # beta = 0.5 and beta = 1, at four positions
-    schedule = adaptive(6, lambda K: (c, 1.0))
+    schedule = adaptive(6, linear(c))
     assert decisions(schedule, half, sure) == best(c, 0.7, (2.8 + 2) / 8, (2.8 + 2 + 4) / 12)
     assert decisions(schedule, sure) == best(c, 0.7, 6.8 / 8)  # None makes it forget
 
@@ -117,12 +122,12 @@ def test_adaptive_takes_the_best_K_for_the_mean_of_beta(c):
 def test_adaptive_counts_verified_positions_only():
     p, q = np.array([[1, 0]] * 4), np.array([[1.0, 0]] * 2 + [[0, 1.0]] * 3)  # beta = 1, 1, 0, 0
     last = Round(np.array([0, 0, 0, 0]), p, q, np.array([0, 0, 1]), 2)  # the third token was rejected
-    found = decisions(adaptive(6, lambda K: (0.35, 1.0)), last)
+    found = decisions(adaptive(6, linear(0.35)), last)
     assert found == best(0.35, 0.7, (2.8 + 2) / 7) != best(0.35, 0.7, (2.8 + 2) / 8)
 
 
 def test_adaptive_forgets_old_rounds():
-    schedule = adaptive(6, lambda K: (0.1, 1.0), memory=4)
+    schedule = adaptive(6, linear(0.1), memory=4)
     off = round_of(1, 0, p=(1, 0), q=(0, 1))
     found = decisions(schedule, round_of(4, 4), *[off] * 30)
     alpha = 0.7 + 0.3 * (1 - 0.75**4)  # each beta counts 1/4
@@ -134,20 +139,14 @@ def test_adaptive_forgets_old_rounds():
 
 def test_adaptive_tries_each_number_of_tokens_in_turn():
     """Also 0 and K, so that each number of rows is timed, and alpha is measured, whatever seems best."""
-    found = decisions(adaptive(2, lambda K: (0.01, 8.0)), *[round_of(0, 0)] * 16 * 6)
+    found = decisions(adaptive(2, lambda K: np.array([1.0] + [8.0] * K)), *[round_of(0, 0)] * 16 * 6)
     assert [k for i, k in enumerate(found, start=1) if i % 16 == 0] == [1, 2, 0, 1, 2, 0]
 
 
 def test_adaptive_obeys_the_costs():
     def costs(K):
-        return 0.01, np.array([9.0, 5, 5, 1.5, 5, 5, 5])[: K + 1]
+        return np.array([1, 5, 5, 1.5, 5, 5, 5])[: K + 1]
 
     assert decisions(adaptive(6, costs)) == [3]
-    assert decisions(adaptive(6, lambda K: (0.01, 8.0)), round_of(4, 4)) == [0, 0]
-    assert decisions(adaptive(0, lambda K: (0.01, 1.0)), *[round_of(0, 0)] * 40) == [0] * 41
-
-
-def test_adaptive_times_a_draft_step_and_a_plain_step_first():
-    found = iter([None, None, None, (0.1, 1.0)])
-    assert decisions(adaptive(6, lambda K: next(found)), *[round_of(0, 0)] * 3) == [2, 0, 2, *best(0.1, 0.7)]
-    assert decisions(adaptive(1, lambda K: None), *[round_of(0, 0)] * 3) == [1, 0, 1, 0]
+    assert decisions(adaptive(6, lambda K: np.array([1.0] + [8.0] * K)), round_of(4, 4)) == [0, 0]
+    assert decisions(adaptive(0, linear(0.01)), *[round_of(0, 0)] * 40) == [0] * 41
