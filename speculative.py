@@ -225,9 +225,9 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
-        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. (Whether they are kept also
-        depends on the tokens that are drafted after them. w[i] is to be the average over these. So w[i+1] may be larger
-        than w[i] for some next token, one that the target likes more than the draft does, but not on average.)
+        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. (The tokens drafted after
+        them also decide whether they are kept, and w[i] is to be the average over these. w[i+1] is for one particular
+        next token. If the target likes that token more than the draft does, w[i+1] may be larger than w[i].)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

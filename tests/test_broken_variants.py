@@ -96,8 +96,9 @@ add("accepts with probability q",
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
 # The next variant rejects only tokens with q > p. In each row of P and Q above there is only one such token. So it is
-# also the only one in the residual, and replaces itself. Whatever is rejected, the first two tokens are draws from p,
-# and the third, which the last round adds, is one from q. "accepts everything" below has the same output for N = 3.
+# also the only one in the residual, and replaces itself. Whatever is rejected, the first two tokens are draws from p.
+# The third is one from q, because the last token that is wanted is never drafted. The same is true of "accepts
+# everything" below.
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip
