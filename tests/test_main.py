@@ -105,6 +105,13 @@ def test_each_draft_and_schedule(models_dir, options):
     assert re.search(r"time +\d+ % draft, \d+ % target, -?\d+ % the rest", result.stdout)
 
 
+def test_K_auto_takes_the_best_K_and_says_so():
+    output = run("--K", "auto").stdout
+    found = re.search(r"best K +(\d); predicted speedups for K = 0, 1, \.\.\.: 1\.00(, \d\.\d\d){8}\n", output)
+    assert f"with K = {found[1]}, fixed" in output
+    assert "too short to tell" in run("--K", "auto", "--n_tokens_to_generate", 2).stdout
+
+
 def test_sampling_differs_with_the_seed_only():
     args = ("--temperature", 1, "--n_tokens_to_generate", 20, "--prompt", "The", "--top_p", 0.9, "--verify", "block")
     one, again, other = (texts_of(run(*args, "--seed", seed))[1] for seed in (1, 1, 2))
@@ -148,8 +155,8 @@ def test_edge_lengths_and_an_empty_prompt(models_dir):
     assert not texts_of(run("--prompt", "", "--n_tokens_to_generate", 8))[0].startswith("<|endoftext|>")
     nothing = run("--n_tokens_to_generate", 0, "--prompt", "A king")
     assert texts_of(nothing) == ["A king"] * 2 and "nothing was decoded" in nothing.stdout
-    one = texts_of(run("--n_tokens_to_generate", 1, "--prompt", "A king", "--K", 9))
-    assert one[0] == one[1] and len(one[0]) > len("A king")
+    one = run("--n_tokens_to_generate", 1, "--prompt", "A king", "--K", 10**12)
+    assert texts_of(one)[0] == texts_of(one)[1] != "A king" and "with K = 1, fixed" in one.stdout
     all_of_n_ctx = run("--models_dir", models_dir, "--n_tokens_to_generate", 63, "--prompt", "A", "--temperature", 1)
     assert all_of_n_ctx.returncode == 0, all_of_n_ctx.stderr
 

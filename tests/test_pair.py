@@ -161,12 +161,13 @@ def test_best_K_tries_every_K_and_takes_the_best():
 
 
 def test_best_K_divides_tokens_by_costs(monkeypatch):
-    both = Pair(bundled("draft"), bundled("target"))
+    both, Ks = Pair(bundled("draft"), bundled("target")), []
     pilot = run_with(PLAIN, drafted=[2] * 13, betas=[[0.5, 0.5]] * 13)
     both.fastest = {0: 2.0, 1: 5.0, 2: 6.0}
-    monkeypatch.setattr(both, "decode", lambda x, N, K=None, **options: pilot)
+    monkeypatch.setattr(both, "decode", lambda x, N, K=None, **options: Ks.append(K) or pilot)
     K, speedups = both.best_K([5], 9, K_max=2)
     assert K == 0 and speedups == pytest.approx([1, 1.5 * 2 / 5, 1.75 * 2 / 6])
+    assert Ks == [None, 2]  # the baseline is the plain loop
 
 
 @pytest.mark.parametrize(
