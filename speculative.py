@@ -225,9 +225,9 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
-        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. (The tokens drafted after
-        them also decide whether they are kept, and w[i] is to be the average over these. w[i+1] is for one particular
-        next token. If the target likes that token more than the draft does, w[i+1] may be larger than w[i].)
+        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. This is an average over the
+        tokens that may be drafted after them, whereas w[i+1] is for one particular next token. So w[i+1] may be larger
+        than w[i], if the target likes that token more than the draft does. Other next tokens make up for it.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

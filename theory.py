@@ -10,8 +10,8 @@ swap p and q, and write gamma for K. All numbers of theorems, equations and sect
     r       the cost of the rest of a round: drawing tokens and accepting them
 
 The unit of cost is a plain step, which adds one token without speculation. The papers assume that v is 1 and r is 0.
-v is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, more rows take more time, so v is above
-1. r is almost 0 if the models are large. The papers also assume that the betas of different positions are independent
+v is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, more rows usually take more time, and v
+is above 1. r is almost 0 if the models are large. The papers also assume that the betas of different positions are independent
 and have the same distribution.
 
 The formulas take numbers or arrays, and arrays are broadcast.
@@ -35,8 +35,8 @@ def betas(rounds):
     found = []
     for r in rounds:
         if len(r.drafted):
-            # Verified are the accepted tokens and the rejected one. The last emitted token replaced the rejected one,
-            # so there are len(emitted). (If all k were accepted, len(emitted) is k + 1, and all k betas are taken.)
+            # The accepted tokens were verified, and the rejected one, which the last emitted token replaced. So
+            # len(emitted) tokens were. (If all k were accepted, len(emitted) is k + 1, and all k betas are taken.)
             found.extend(beta(r.p, r.q[:-1])[: len(r.emitted)])
     return np.array(found)
 
@@ -96,8 +96,8 @@ def with_prompt(speedup, N, prompt_plain, prompt_fast):
     N : int
         How many tokens are decoded.
     prompt_plain, prompt_fast : float
-        How much more the first step of the plain loop and the first round cost because they read the prompt, in plain
-        steps. prompt_fast is usually larger, because the draft reads the prompt too.
+        What reading the prompt adds to the cost of the first plain step (prompt_plain) and of the first round
+        (prompt_fast), in plain steps. prompt_fast is usually larger, because the draft reads the prompt too.
     """
     return (N + prompt_plain) / (N / speedup + prompt_fast)
 

@@ -95,10 +95,10 @@ add("accepts with probability q",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
-# The next variant rejects only tokens with q > p. In each row of P and Q above there is only one such token. So it is
-# also the only one in the residual, and replaces itself. Whatever is rejected, the first two tokens are draws from p.
-# The third is one from q, because the last token that is wanted is never drafted. The same is true of "accepts
-# everything" below.
+# The next variant has the same distance as "accepts everything" below, because its rejections change nothing. It
+# rejects only tokens with q > p. In each row of P and Q above there is only one such token, so it is also the only one
+# in the residual, and replaces itself. (With both variants, the first two tokens are draws from p, and the third is a
+# draw from q, because the last token that is wanted is never drafted.)
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip

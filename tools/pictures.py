@@ -1,4 +1,4 @@
-"""Draw the pictures of the README: a round of a real run, and every path that a round can take.
+"""Draw the pictures of the README: a round of a real run, and every path to the first token of a round.
 
     python main.py --temperature 1 --seed 5 --trace docs/round.svg
     python tools/pictures.py > docs/tree.svg
@@ -21,7 +21,7 @@ COLUMNS = 10, 150, 370, 560  # where the root, the drafted tokens, the verdicts 
 
 
 def branches():
-    """Every path: (drafted token, its probability, verdict, its probability, emitted token, its probability)."""
+    """Every path to the first token of a round: (drafted token, its probability, verdict, its probability, emitted token, its probability)."""
     for token in range(3):
         keep = acceptance(Q[token], P[token])
         yield token, P[token], "accepted", keep, token, 1.0
@@ -37,7 +37,7 @@ def tree():
         parts.append(text(x, 18, name, "soft"))
     y_of = {i: 50 + 34 * i for i in range(len(paths))}
     middle = sum(y_of.values()) / len(paths)
-    parts.append(text(COLUMNS[0], middle + 5, "one round"))
+    parts.append(text(COLUMNS[0], middle + 5, "first token"))
     for token in range(3):
         own = [y_of[i] for i, path in enumerate(paths) if path[0] == token]
         y = sum(own) / len(own)
