@@ -11,8 +11,8 @@ swap p and q, and write gamma for K. All numbers of theorems, equations and sect
 
 The unit of cost is a plain step, which adds one token without speculation. The papers assume that v is 1 and r is 0.
 v is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, more rows usually take more time, and v
-is above 1. r is almost 0 if the models are large. The papers also assume that the betas of different positions are independent
-and have the same distribution.
+is above 1. r is almost 0 if the models are large. The papers also assume that the betas of different positions are
+independent and have the same distribution.
 
 The formulas take numbers or arrays, and arrays are broadcast.
 """

@@ -21,7 +21,10 @@ COLUMNS = 10, 150, 370, 560  # where the root, the drafted tokens, the verdicts 
 
 
 def branches():
-    """Every path to the first token of a round: (drafted token, its probability, verdict, its probability, emitted token, its probability)."""
+    """Every path to the first token of a round.
+
+    As (drafted token, its probability, verdict, its probability, emitted token, its probability).
+    """
     for token in range(3):
         keep = acceptance(Q[token], P[token])
         yield token, P[token], "accepted", keep, token, 1.0
