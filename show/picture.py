@@ -15,7 +15,7 @@ text { fill: #e6e8ea } .page { fill: #16181b } .soft { fill: #a0a8b0 } .tick { s
 .box.accepted { fill: #1c4a2a } .box.residual { fill: #6a2621 } .box.extra { fill: #47306b } .bar { fill: #3a3f45 }
 }
 </style>"""
-WIDTH, LEFT = 130, 160  # of a column; of the names of the rows
+WIDTH, LEFT = 130, 180  # of a column; of the names of the rows
 
 
 def text(x, y, content, kind=""):
