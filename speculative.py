@@ -225,9 +225,10 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
-        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. This is an average over the
-        tokens that may be drafted after them, whereas w[i+1] is for one particular next token. So w[i+1] may be larger
-        than w[i], if the target likes that token more than the draft does. Other next tokens make up for it.
+        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. Whether they are kept
+        also depends on the tokens drafted after them, and w[i] is the average over these. w[i+1] is for one particular
+        next token. So w[i+1] may be larger than w[i], if the target likes that token more than the draft does. Other
+        next tokens make up for it.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
@@ -236,7 +237,7 @@ def block_probabilities(drafted, p, q):
     next token. If the next drafted token is t, i + 1 tokens or more are kept with probability
     w[i+1] = min(1, w q(t) / p(t)). t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
     Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q, which is w, so the first one is
-    w - surplus. At least i are kept with probability w (the aim), so exactly i with w - (w - surplus) = surplus.
+    w - surplus. At least i are to be kept with probability w (the aim), so exactly i with w - (w - surplus) = surplus.
     `verify_block` tries long prefixes first, and comes down to i with probability 1 - (w - surplus). So h[i] is
     surplus / (surplus + 1 - w).
 

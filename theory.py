@@ -35,8 +35,8 @@ def betas(rounds):
     found = []
     for r in rounds:
         if len(r.drafted):
-            # The accepted tokens were verified, and the rejected one, which the last emitted token replaced. So
-            # len(emitted) tokens were. (If all k were accepted, len(emitted) is k + 1, and all k betas are taken.)
+            # The accepted tokens were verified, and so was the rejected one, which the last emitted token replaced:
+            # len(emitted) tokens. (If all k were accepted, len(emitted) is k + 1, and all k betas are taken.)
             found.extend(beta(r.p, r.q[:-1])[: len(r.emitted)])
     return np.array(found)
 
