@@ -225,10 +225,9 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
-        aim: the first i drafted tokens are kept, perhaps with more, with probability w[i]. Whether they are kept
-        also depends on the tokens drafted after them, and w[i] is the average over these. w[i+1] is for one particular
-        next token. So w[i+1] may be larger than w[i], if the target likes that token more than the draft does. Other
-        next tokens make up for it.
+        aim: given the first i drafted tokens, and not yet those after them, these i are kept (perhaps with more) with
+        probability w[i]. For w[i+1], the next token is given too. So w[i+1] may be larger than w[i], if the target
+        likes that token more than the draft does. Averaged over the next token, it is not larger.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
