@@ -64,7 +64,7 @@ def text_options(add):
         help="sample among the fewest tokens whose probability adds up to p (%(default)s)")
     add("--repetition_penalty", type=number(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r",
-        help="above 1, tokens that have occurred become less likely, as in CTRL (%(default)s)")
+        help="above 1, tokens that have occurred become less likely, as in the model CTRL (%(default)s)")
     add("--eos", action="store_true", help=f"stop after {EOT}")
     add("--seed", type=count, default=123, help="for the random numbers of both loops (%(default)s)")
 

@@ -12,7 +12,7 @@ from encoder import EOT
 from errors import UserError
 from ngrams import NGram, Online, each_row, ngram
 
-ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}
+ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
 DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, early-exit:2, ...
 
 

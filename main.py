@@ -50,18 +50,16 @@ def main(argv=None):
 
 
 def run(args):
-    if args.trace:
-        open(args.trace, "a", encoding="utf-8").close()  # if it cannot be written, say so before decoding begins
     pair = load_pair(
         args.draft_model_size, args.target_model_size, args.draft, args.draft_corpus, args.models_dir, args.models_url,
         args.bit_identical, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
         repetition_penalty=args.repetition_penalty,
     )  # fmt: skip
-    if EOT not in pair.encoder.ids:
-        fail(f"the vocabulary of {args.target_model_size} has no token {EOT}; restore its encoder.json")
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
         fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; the models take {pair.n_ctx} at most")
+    if args.trace:
+        open(args.trace, "a", encoding="utf-8").close()  # if it cannot be written, say so before decoding begins
     verifier = verify_block if args.verify == "block" else verify
     speedups = None
     if args.K == "auto":

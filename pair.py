@@ -21,7 +21,7 @@ import numpy as np
 
 import theory
 from drafts import make_draft
-from encoder import Encoder
+from encoder import EOT, Encoder
 from errors import UserError
 from gpt2 import GPT2
 from sampling import sampler
@@ -156,7 +156,7 @@ class Pair:
         def record(r):
             ended.append(time.perf_counter())
             if drafted:  # the first round reads the prompt
-                self.count(len(r.drafted), ended[-1] - begun[-1])
+                self.remember_time(len(r.drafted), ended[-1] - begun[-1])
             drafted.append(len(r.drafted))
             accepted.append(r.n_accepted)
             betas.append(theory.betas([r]))
@@ -168,18 +168,19 @@ class Pair:
         if K is None:
             ids = autoregressive_sampling(x, target, N, rng, eos, record)
         else:
+            sure = getattr(self.draft.network, "sure", 0.0)
             schedule, stop = make_schedule(
                 schedule, K, self.costs, threshold,
-                draft_rows=self.draft.rows if self.greedy else None,
+                draft_rows=self.draft.rows if self.greedy or sure else None,
                 target_rows=self.target.rows if self.greedy else None,
-                sure=getattr(self.draft.network, "sure", 0.0),
+                sure=sure,
             )  # fmt: skip
             ids = speculative_sampling(x, draft, target, N, K, rng, eos, record, verify, schedule, stop)
         drafted, accepted = np.array(drafted, dtype=int), np.array(accepted, dtype=int)
         lasted = np.subtract(ended, begun[:-1])
         return Run(ids, len(ids) - len(x), drafted, accepted, betas, lasted, draft, target)
 
-    def count(self, k, seconds):
+    def remember_time(self, k, seconds):
         """Remember the time of a round that drafted k tokens, if it is the fastest such round.
 
         The first one counts as infinitely long, because it is often slower than all others.
@@ -189,9 +190,9 @@ class Pair:
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
 
-        They are the times of the fastest rounds, because whatever else the machine does only makes a round slower. If
-        k was not timed yet, it costs as much more than k - 1 as 1 does more than 0. That is rarely too much, so if k
-        could be the best, it is tried soon, and is timed then. The first two that are tried are 0 and 1.
+        They are the times of the fastest rounds, because whatever else the machine does only makes a round slower. For
+        a k that was not timed yet, the estimate is cost(k - 1) + cost(1) - cost(0). It is rarely too high, so a k that
+        could be the best is tried soon, and is timed then. First of all, 0 and 1 look best until they were timed.
 
         Returns
         -------
@@ -222,12 +223,13 @@ class Pair:
         K : int
         speedups : float64 [K_max+1]
             The tokens per round that the betas of the pilot run predict, divided by the cost of a round (see `costs`),
-            for each K from 0 to K_max. If N is so small that nothing was timed, all but the first are 0.
+            for each K from 0 to K_max. 0 for a K that was not timed, because N is small.
         """
         ks = itertools.cycle(range(K_max + 1))
         self.decode(x, N, **options)
         pilot = self.decode(x, N, K_max, schedule=lambda last: next(ks), **options)
-        speedups = pilot.expected_tokens(K_max) / self.costs(K_max)
+        timed = [self.fastest.get(K, math.inf) < math.inf for K in range(K_max + 1)]
+        speedups = np.where(timed, pilot.expected_tokens(K_max) / self.costs(K_max), 0.0)
         return int(np.argmax(speedups)), speedups
 
 
@@ -316,12 +318,14 @@ def load_pair(
     Raises
     ------
     UserError or OSError
-        If something cannot be loaded, or if the two vocabularies differ.
+        If something cannot be loaded, if the two vocabularies differ, or if they have no <|endoftext|>.
     """
     drafting = load_encoder_hparams_and_params(draft_size, models_dir, models_url) if draft == "model" else None
     encoder, hparams, params = load_encoder_hparams_and_params(target_size, models_dir, models_url)
     if drafting and drafting[0].ids != encoder.ids:
         raise UserError(f"{draft_size} and {target_size} have different vocabularies; a pair must have the same")
+    if EOT not in encoder.ids:
+        raise UserError(f"the vocabulary of {target_size} has no token {EOT}; restore its encoder.json")
     target = GPT2(params, hparams, bit_identical)
     if drafting:
         return Pair(GPT2(drafting[2], drafting[1], bit_identical), target, encoder, **settings)

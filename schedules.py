@@ -46,7 +46,14 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     Returns
     -------
     schedule, stop : callable or None
+
+    Raises
+    ------
+    ValueError
+        If there is no schedule of this name.
     """
+    if not callable(name) and name not in SCHEDULES:
+        raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
     threshold = {} if threshold is None else {"threshold": threshold}
     known = {
         "target-confidence": lambda: target_confidence(K, **threshold, rows=target_rows),

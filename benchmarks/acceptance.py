@@ -137,8 +137,8 @@ A *speedup* is the time of the plain loop divided by that of the speculative loo
         """## Drafts
 
 alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \
-T. c is the time of a draft step, in plain target steps. The speedups are for K = 4. `early-exit:2` is the target's \
-first two layers; `model` is the bundled draft network.
+T. c is the time of a draft step at T = 1, in passes of the target over one row. The speedups are for K = 4. \
+`early-exit:2` is the target's first two layers; `model` is the bundled draft network.
 
 ![alpha by draft](alpha_by_draft.svg)
 
@@ -173,7 +173,8 @@ prompt, all measured in the same runs. The best K is \
         """## The best K in theory
 
 Each line is for a draft that costs c plain target steps. Here v is 1: checking K + 1 positions takes as long as \
-computing one, as in Leviathan et al. 2023, Figure 3. With v above 1, the best K is smaller.
+computing one, as in Leviathan et al. 2023, Figure 3. If v grows with K, as on a CPU, that is like a larger c, and \
+the best K is smaller.
 
 ![optimal K](optimal_K.svg)
 """,

@@ -5,6 +5,7 @@ all positions so far. gpt2.py needs nothing else.
 """
 
 from fast.attention import KeysAndValues
-from fast.product import lay_out, linear, rows_are_independent, rows_per_product, whole_groups
+from fast.bits import rows_are_independent
+from fast.product import lay_out, linear, rows_per_product, whole_groups
 
 __all__ = ["KeysAndValues", "lay_out", "linear", "rows_are_independent", "rows_per_product", "whole_groups"]

@@ -1,8 +1,8 @@
 """The keys and values of one layer, and attention over them.
 
 Positions are stored in blocks of 64, and a block of keys is multiplied just like a tile of weights (see
-fast/product.py). So the shape of a product does not depend on the length of the text, and there are only one or two
-shapes. That keeps the result the same to the last bit: a block beyond the end of the text only adds zeros to a sum.
+fast/product.py). So the shapes of the products do not depend on the length of the text. That keeps the result the same
+to the last bit: a block beyond the end of the text only adds zeros to a sum.
 """
 
 import math
@@ -14,7 +14,7 @@ from fast.product import GROUP, group_size, whole_groups
 from fast.threads import in_parallel
 
 BLOCK = 64  # positions
-LANES = 16  # float32 numbers in an AVX-512 register: the small-matrix kernel is different if columns do not fill them
+LANES = 16  # the values have a multiple of so many columns, because otherwise the small-matrix kernel gives other bits
 
 
 class KeysAndValues:
@@ -47,8 +47,8 @@ class KeysAndValues:
     def attend(self, q, n_past):  # [n_head, n_new, d] -> [n_new, n_head * d]
         """softmax(q k^T / sqrt(d) + mask) v, for queries at positions n_past, n_past + 1, ..."""
         n_head, n_new, d = q.shape
-        group = group_size(n_new)
-        q = whole_groups(q.swapaxes(0, 1)).swapaxes(0, 1)
+        group = group_size(n_new, self.values.shape[-1])  # the tile of values is the larger one
+        q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded = q.shape[1]
         q = (q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d)
         n_blocks = -(-(n_past + n_padded) // BLOCK)
@@ -69,12 +69,12 @@ class KeysAndValues:
 
 
 @lru_cache(maxsize=256)
-def mask(n_past, n_rows, group):
-    """0 where a query may look and -inf where it may not, for the block of position n_past and all later blocks.
+def mask(first, n_rows, group):
+    """0 where a query may look and -inf where it may not, for the block of the first query and all later blocks.
 
-    The query of row i is at position n_past + i. Positions are counted from the beginning of the first of these blocks.
+    The query of row i is at position first + i, counted from the beginning of that block.
     """
-    n_blocks = -(-(n_past + n_rows) // BLOCK)
-    later = np.arange(n_blocks * BLOCK) > n_past + np.arange(n_rows)[:, None]  # [n_rows, n_blocks * BLOCK]
+    n_blocks = -(-(first + n_rows) // BLOCK)
+    later = np.arange(n_blocks * BLOCK) > first + np.arange(n_rows)[:, None]  # [n_rows, n_blocks * BLOCK]
     mask = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_blocks, BLOCK)
     return mask.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]

@@ -14,10 +14,10 @@ after the other in memory. One call of np.matmul then runs over all tiles:
 
 The two kernels differ in how many rows make a group.
 
-- 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. It exists for
-  CPUs with AVX-512 only. It is fastest when x is stored column by column, and with groups of 6 rows. Rows of zeros
-  fill up the last group. One or two rows are a group of 2, and 7 to 12 rows are a group of 12 if the tile is not too
-  deep.
+- 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. Among x86 CPUs,
+  only those with AVX-512 have it. It is fastest when x is stored column by column, and with groups of 6 rows. Rows of
+  zeros fill up the last group. One or two rows are a group of 2, and 7 to 12 rows are a group of 12 if the tile is not
+  too deep.
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
@@ -37,23 +37,22 @@ from fast.threads import in_parallel
 TILE = 64  # columns of a tile
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time
 SMALL = 1_000_000  # multiplications of that kernel, at most
-DEPTH = {1: 128, GROUP: 1600}  # rows of a tile, at most: 32 KB for gemv; 1558M's n_embd for the other kernel
+DEPTH = {1: 128, GROUP: 1600}  # rows of a tile, at most: 128 make 32 KB, for gemv; 1600 is the n_embd of 1558M
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     """x @ w + b, where w was laid out by `tiles`."""
     n_tiles, n_chunks, depth, _ = w.shape
     n_seq, group = len(x), group_size(len(x), depth)
-    x = whole_groups(x).reshape(-1, group, n_chunks, depth).transpose(2, 0, 1, 3)
-    if group >= GROUP:  # store x by columns
-        x = np.ascontiguousarray(x.swapaxes(2, 3)).swapaxes(2, 3)  # [n_chunks, n_groups, group, depth]
+    x = whole_groups(x, group).reshape(-1, group, n_chunks, depth).transpose(2, 0, 1, 3)
+    x = stored(x)  # [n_chunks, n_groups, group, depth]
     out = np.empty((x.shape[1], group, n_tiles, TILE), dtype=np.float32)
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, TILE]
 
     def multiply(some):  # a slice of the tiles
         if n_chunks == 1 and len(out) <= 2:
             np.matmul(x[0], w[some], out=by_tile[some])
-        else:  # add up the chunks; and if there are many rows, first write them side by side, which is faster
+        else:  # add up the chunks; with many groups, even a single chunk, because copying the products is faster
             (x @ w[some, :, None]).sum(axis=1, out=by_tile[some])
 
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
@@ -62,24 +61,33 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     return out
 
 
-def whole_groups(x):  # [n_seq, ...] -> [n_seq and up to 5 more, ...]
+def whole_groups(x, group=None):  # [n_seq, ...] -> [n_seq and up to 5 more, ...]
     """x with rows of zeros added, so that its rows can be multiplied in whole groups."""
-    n_more = -len(x) % group_size(len(x))
+    n_more = -len(x) % (group or group_size(len(x)))
     return np.concatenate([x, np.zeros((n_more, *x.shape[1:]), dtype=x.dtype)]) if n_more else x
 
 
 def group_size(n_rows, depth=1):
     """How many of n_rows rows to multiply at a time by a tile of this depth."""
-    if rows_per_product() == 1 or n_rows <= 2:
-        return min(rows_per_product(), 2)
-    return 2 * GROUP if GROUP < n_rows <= 2 * GROUP and 2 * GROUP * depth * TILE <= SMALL else GROUP
+    wanted = 2 if n_rows <= 2 else 2 * GROUP if GROUP < n_rows <= 2 * GROUP else GROUP
+    if rows_per_product() > 1:
+        for size in wanted, GROUP, 2:
+            if size <= wanted and size * depth * TILE <= SMALL:
+                return size
+    return 1
+
+
+def stored(x):  # [..., group, depth] -> the same
+    """x as it is fastest for a group of this size: row by row, or column by column."""
+    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] >= GROUP else x
 
 
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is laid out for `linear`.
 
-    All matrices share one array. NumPy asks the system for huge pages for arrays of 4 MB and more. In one array,
-    smaller matrices get huge pages too, which makes small models up to 20 % faster.
+    All matrices share one array. For arrays of 4 MB and more, NumPy asks the system for huge pages (of 2 MB instead of
+    4 KB, so the CPU looks up fewer addresses). In one array, smaller matrices get them too, which makes small models up
+    to 20 % faster.
     """
     layers = []
 
@@ -131,24 +139,15 @@ def rows_per_product():
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))
 
     def multiply(group):
-        by_columns = np.ascontiguousarray(x.reshape(-1, group, 768).swapaxes(1, 2)).swapaxes(1, 2)
-        out = [np.matmul(by_columns, tile) for _ in range(9)]
+        rows = stored(x.reshape(-1, group, 768))
+        out = [np.matmul(rows, tile) for _ in range(9)]
         seconds = []
         for _ in range(9):
             begun = time.perf_counter()
-            np.matmul(by_columns, tile, out=out[0])
+            np.matmul(rows, tile, out=out[0])
             seconds.append(time.perf_counter() - begun)
         return out[0].reshape(2 * GROUP, TILE), min(seconds)
 
     (_, one_by_one), (by_two, _), (by_six, in_sixes), (by_twelve, _) = map(multiply, (1, 2, GROUP, 2 * GROUP))
     same_bits = np.array_equal(by_two, by_six) and np.array_equal(by_two, by_twelve)
     return GROUP if same_bits and in_sixes < one_by_one / 2 else 1
-
-
-def rows_are_independent():
-    """Whether rows do come out the same to the last bit, whatever rows are beside them."""
-    rng = np.random.default_rng(0)
-    x, w = rng.standard_normal((2 * GROUP, 800), np.float32), rng.standard_normal((800, TILE + 1), np.float32)
-    layer = lay_out({"w": w, "b": np.zeros(TILE + 1)})
-    together = linear(x, **layer)
-    return all(np.array_equal(linear(x[i:j], **layer), together[i:j]) for j in range(1, len(x) + 1) for i in range(j))

@@ -50,7 +50,7 @@ def in_parallel(function, n, n_bytes):
     n_workers = min(n_cores(), n - n_ahead)
     if n_workers <= 1 or n * n_bytes < WORTH_WAKING:
         return function(slice(n))
-    n_own = n - (n - n_ahead) * (n_workers - 1) // n_workers  # n_ahead, and an equal share of the others
+    n_own = n - (n - n_ahead) * (n_workers - 1) // n_workers  # n_ahead, and an equal share of the rest
     bounds = [n_own + (n - n_own) * i // (n_workers - 1) for i in range(n_workers)]
     results = SimpleQueue()
     for items in map(slice, bounds, bounds[1:]):

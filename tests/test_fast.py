@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from plain_gpt2 import softmax
 from support import MICRO, ROOT, random_gpt2, stored_gpt2
 
-from fast import KeysAndValues, lay_out, linear, product, rows_are_independent, rows_per_product, threads
+from fast import KeysAndValues, bits, lay_out, linear, product, rows_are_independent, rows_per_product, threads
 from sampling import sampler
 from speculative import speculative_sampling
 
@@ -48,8 +48,24 @@ def test_linear_is_a_matrix_product(n, n_in, n_out):
 
 def test_rows_that_depend_on_each_other_are_noticed(monkeypatch):
     assert rows_are_independent()
-    monkeypatch.setattr(product, "linear", lambda x, w, b: x.mean(axis=0, keepdims=True) + x)
+    with monkeypatch.context() as patch:
+        patch.setattr(bits, "linear", lambda x, w, b: x.mean(axis=0, keepdims=True) + x)
+        assert not rows_are_independent()
+    attend = KeysAndValues.attend
+    monkeypatch.setattr(KeysAndValues, "attend", lambda self, q, n_past: attend(self, q, n_past) + len(q[0]))
     assert not rows_are_independent()
+
+
+@pytest.mark.parametrize("d", [64, 1360, 2700, 8000])
+def test_bits_of_attention_with_large_heads(d):
+    """The small-matrix kernel takes 12, 6, 2 or no rows at a time, because the products get larger."""
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, 20, d), dtype=np.float32)
+    past = KeysAndValues(20, 1, d)
+    past.write(0, k, v)
+    together = past.attend(q, 0)
+    for i in range(20):
+        for n in range(1, 14):
+            assert np.array_equal(past.attend(q[:, i : i + n], i), together[i : i + n])
 
 
 def test_all_matrices_are_views_of_one_array():

@@ -250,7 +250,8 @@ def test_vocabularies_that_do_not_fit(models_dir, tmp_path):
         shutil.copytree(models_dir / size, tmp_path / size)
         path = tmp_path / size / "encoder.json"
         path.write_text(path.read_text().replace("<|endoftext|>", "aa"))
-    assert "vocabulary of target has no token <|endoftext|>" in fails("--models_dir", tmp_path)
+    for options in (), ("--draft", "bigram", "--draft_corpus", models_dir / "corpus.txt"):
+        assert "vocabulary of target has no token <|endoftext|>" in fails("--models_dir", tmp_path, *options)
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="cannot see here how far a process has come")

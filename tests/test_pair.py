@@ -54,10 +54,11 @@ def test_at_temperature_0_confidence_is_the_probability_at_temperature_1():
     assert (run.drafted[:-1] == 1).any() and run.drafted.max() > 1
 
 
-def test_a_lookup_that_finds_nothing_ends_the_round():
-    """At temperature 0 the sampled row cannot show this, because it always has a probability of 1."""
-    both, rounds, text = load_pair("draft", "target", "lookup"), [], np.array([5, 6, 7])
-    both.decode(text, 40, K=4, on_round=rounds.append)
+@pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)
+def test_a_lookup_that_finds_nothing_ends_the_round(settings):
+    """The sampled row cannot show this, because with these settings it always has a probability of 1."""
+    both, rounds, text = load_pair("draft", "target", "lookup", **settings), [], np.array([5, 6, 7])
+    both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append)
     for r in rounds:
         prefixes = [np.append(text, r.drafted[:i]) for i in range(len(r.drafted))]
         found = [both.draft.network.model(prefix).max() == 1 for prefix in prefixes]
@@ -91,12 +92,12 @@ def test_timed():
 def test_costs_are_those_of_the_fastest_rounds():
     both = Pair(bundled("draft"), bundled("target"))
     for k, seconds in (3, 10.0), (3, 9.0), (3, 8.0), (3, 9.0), (0, 1.0):
-        both.count(k, seconds)
+        both.remember_time(k, seconds)
     assert both.costs(2).tolist() == [1, math.inf, math.inf]  # 0 was timed once, which does not count, so it is next
-    both.count(0, 2.0)
+    both.remember_time(0, 2.0)
     assert both.costs(4).tolist() == [1, 1, math.inf, 4, math.inf]  # now 1 is next
     for k, seconds in (1, 1.0), (1, 3.0), (4, 1.0):
-        both.count(k, seconds)
+        both.remember_time(k, seconds)
     assert both.costs(5).tolist() == [1, 1.5, 2, 4, 4.5, 5] and both.costs(0).tolist() == [1]
 
 
@@ -156,8 +157,10 @@ def test_best_K_tries_every_K_and_takes_the_best():
     K, speedups = both.best_K([5, 6, 7], 80, K_max=5, rng=np.random.default_rng(0))
     assert K == np.argmax(speedups) and len(speedups) == 6 and speedups[0] == 1
     assert set(both.fastest) == {0, 1, 2, 3, 4, 5} and max(both.fastest.values()) < math.inf
+    K, speedups = Pair(bundled("draft"), bundled("target")).best_K([5, 6, 7], 12, K_max=5)
+    assert speedups[0] == 1 and not speedups.all()  # 12 tokens are too few to time every K
     K, speedups = Pair(bundled("draft"), bundled("target")).best_K([5, 6, 7], 1, K_max=5)
-    assert K == 0 and speedups.tolist() == [1, 0, 0, 0, 0, 0]  # one token is too short to time anything
+    assert K == 0 and not speedups.any()  # one token is too short to time anything
 
 
 def test_best_K_divides_tokens_by_costs(monkeypatch):

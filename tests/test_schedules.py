@@ -143,6 +143,11 @@ def test_adaptive_tries_each_number_of_tokens_in_turn():
     assert [k for i, k in enumerate(found, start=1) if i % 16 == 0] == [1, 2, 0, 1, 2, 0]
 
 
+def test_an_unknown_schedule_is_refused():
+    with pytest.raises(ValueError, match="unknown schedule 'target_confidence'; there are fixed, target-confidence"):
+        make_schedule("target_confidence", 4, None)
+
+
 def test_adaptive_obeys_the_costs():
     def costs(K):
         return np.array([1, 5, 5, 1.5, 5, 5, 5])[: K + 1]

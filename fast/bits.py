@@ -1,0 +1,29 @@
+"""Does a row have the same bits, whatever rows are computed beside it?"""
+
+import numpy as np
+
+from fast.attention import KeysAndValues
+from fast.product import TILE, lay_out, linear
+
+N = 20  # rows, so that there are groups of all sizes, and several groups
+
+
+def rows_are_independent():
+    """Try it on this machine: with a matrix of one chunk, with one of several chunks, and with attention."""
+    rng = np.random.default_rng(0)
+    tries = []
+    for n_in in 800, 3200:
+        x, w = rng.standard_normal((N, n_in), dtype=np.float32), rng.standard_normal((n_in, TILE + 1), dtype=np.float32)
+        layer = lay_out({"w": w, "b": np.zeros(TILE + 1)})
+        tries.append(lambda i, j, x=x, layer=layer: linear(x[i:j], **layer))
+    q, k, v = rng.standard_normal((3, 1, N, 64), dtype=np.float32)  # three times [n_head, N, d]
+    past = KeysAndValues(N, 1, 64)
+    past.write(0, k, v)
+    tries.append(lambda i, j: past.attend(q[:, i:j], i))
+    return all(same_bits(rows) for rows in tries)
+
+
+def same_bits(rows):
+    """Whether rows(i, j), which computes rows i to j - 1, gives the same as rows(0, N) there."""
+    together = rows(0, N)
+    return all(np.array_equal(rows(i, j), together[i:j]) for j in range(1, N + 1) for i in range(j))
