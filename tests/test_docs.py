@@ -70,6 +70,13 @@ def test_the_drafts_of_the_readme_are_those_of_the_results():
         assert re.search(rf"^\| {name} \|.* \| {re.escape(cells)} \|$", readme, re.MULTILINE), cells
 
 
+def test_the_times_of_the_readme_are_those_of_the_page_on_speed():
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/speed.md"))
+    ms = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+) \|", page.split("**124M**")[1].split("**")[0], re.MULTILINE))
+    for line, kind in ("the matrix products alone, with `x @ w`", "x @ w, "), ("a whole pass, with fast/", ""):
+        assert f"| {line} | {float(ms[kind + '1 row']):.0f} | {float(ms[kind + '5 rows']):.0f} |\n" in readme
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_links_lead_somewhere(page):
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
