@@ -225,9 +225,9 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
-        aim: given the first i drafted tokens, and not yet those after them, these i are kept (perhaps with more) with
-        probability w[i]. For w[i+1], the next token is given too. So w[i+1] may be larger than w[i], if the target
-        likes that token more than the draft does. Averaged over the next token, it is not larger.
+        aim: if the first i drafted tokens are fixed, and those after them are still random, these i are kept (perhaps
+        with more) with probability w[i]. For w[i+1], the next token is fixed too. So w[i+1] may be larger than w[i], if
+        the target likes that token more than the draft does. Averaged over the next token, it is not larger.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

@@ -117,7 +117,7 @@ def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
     K_max : int
         The limit is needed because the speedup can grow with K forever, for example if alpha = 1.
     """
-    alpha, c = np.asarray(alpha)[..., None], np.asarray(c)[..., None]
+    alpha, c, r = (np.asarray(number)[..., None] for number in (alpha, c, r))
     K = np.arange(K_max + 1)
     cost = np.where(K == 0, 1.0, v + r)
     return np.argmax(improvement(alpha, K, c, cost), axis=-1)
