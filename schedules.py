@@ -50,7 +50,7 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     Raises
     ------
     ValueError
-        If there is no schedule of this name.
+        If the name is not one of SCHEDULES.
     """
     if not callable(name) and name not in SCHEDULES:
         raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")

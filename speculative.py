@@ -212,8 +212,8 @@ def verify_block(drafted, p, q, rng):
     if i == len(drafted):
         row = q[i]
     else:
-        # The part of w q that exceeds p. For i > 0 there is one, because h[i] would be 0 otherwise. (For i = 0, w is 1,
-        # and `residual` knows what to do if there is none.)
+        # Draw from the part of w q that exceeds p. For i > 0 it is not empty, because otherwise h[i] would be 0. For
+        # i = 0, w is 1, so this is the residual of `verify`.
         row = residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 

@@ -79,8 +79,8 @@ def check(draft, schedule_name):
         verifier, eos = options.pop("verify"), options.pop("eos")
         heard = [Overheard(remembered(net, (name,))) for name, net in (("draft", draft_network), ("target", network))]
         draft_model, target_model = (sampler(net, **options) for net in heard)
-        gates = [net.rows for net in heard] if options["temperature"] == 0 else [None, None]
-        sure = getattr(draft_network, "sure", 0.0)
+        sure, greedy = getattr(draft_network, "sure", 0.0), options["temperature"] == 0
+        gates = heard[0].rows if greedy or sure else None, heard[1].rows if greedy else None  # as in pair.py
         schedule, stop = make_schedule(schedule_name, K, lambda K: COSTS[: K + 1], None, *gates, sure)
         paths = []
 

@@ -1,7 +1,7 @@
 """Why x @ w is slow for a few rows, and what to do about it. Begin with product.py. A reader in a hurry may skip this.
 
-`linear` is a matrix product, `lay_out` prepares the weights for it, and `KeysAndValues` is one layer's attention over
-all positions so far. gpt2.py needs nothing else.
+`linear` is a matrix product, `lay_out` prepares the weights for it, and `whole_groups` the rows. `KeysAndValues` is one
+layer's attention over all positions so far. `rows_are_independent` tries whether bits depend on how rows are grouped.
 """
 
 from fast.attention import KeysAndValues
