@@ -95,7 +95,8 @@ def drafting_options(add):
         "draft-confidence: stop at an unsure one. heuristic: 2 more or 1 fewer. adaptive: the best by measured alpha "
         "and costs (%(default)s)")
     add("--threshold", type=number(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
-        help="a token is sure from this probability on (0.5 for target-confidence, 0.4 for draft-confidence)")
+        help="a token is sure from this probability on (0.5 for target-confidence; 0.4 for draft-confidence, but "
+        "--draft lookup stops at its first blind guess instead)")
     add("--verify", choices=("token", "block"), default="token",
         help="accept drafted tokens one by one (Chen et al. 2023) or as a block (Sun et al. 2024) (%(default)s)")
 

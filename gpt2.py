@@ -2,7 +2,7 @@
 
 Two things are different from picoGPT. First, `linear` computes x @ w + b almost as fast as the weights can be read
 from memory; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
-`KeysAndValues` per layer. A call computes only the positions after the `n_past` that are kept.
+`KeysAndValues` per layer. A call computes only the positions after the first `n_past`, which are kept.
 """
 
 import copy
@@ -63,14 +63,14 @@ class GPT2:
     with other ids. Threads may share a GPT2, because one call waits for the other. But if their texts differ, each call
     has to read its whole text again, so a thread should have its own.
 
-    The logits after a prefix are the same to the last bit, however its positions were grouped into calls (see fast/).
-    That was so with each BLAS that we tried.
+    With each BLAS that we tried, the logits after a prefix are the same to the last bit, however its positions were
+    grouped into calls (see fast/).
 
     Parameters
     ----------
     params, hparams : dict
-        As `utils.load_hparams_and_params` returns them. The matrices are copied, in float32; wte and wpe are not (but
-        wte.T is also the matrix of the output layer, which is copied).
+        As `utils.load_hparams_and_params` returns them. All but wte and wpe is copied, in float32. (The output layer
+        has a copy of wte.T as well.)
     bit_identical : bool
         Raise UserError if the logits depend on the grouping with this machine's BLAS.
     """

@@ -66,7 +66,7 @@ def run(args):
         options = dict(rng=np.random.default_rng(args.seed), verify=verifier)
         args.K, speedups = pair.best_K(x, min(args.n_tokens_to_generate, PILOT), **options)
     speculative = dict(K=args.K, schedule=args.schedule, threshold=args.threshold, verify=verifier)
-    for options in {}, speculative:  # the first use of the weights is loading, and does not count as decoding
+    for options in {}, speculative:  # a warm-up, because the first use of the weights is slow
         pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
     plain, _ = decode(args, pair, x, "Autoregressive Decode", {})
     fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)

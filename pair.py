@@ -192,11 +192,12 @@ class Pair:
 
         They are the times of the fastest rounds, because whatever else the machine does only makes a round slower. For
         a k that was not timed yet, the estimate is cost(k - 1) + cost(1) - cost(0). It is rarely too high, so a k that
-        could be the best is tried soon, and is timed then. First of all, 0 and 1 look best until they were timed.
+        could be the best is tried soon, and is timed then. Until 0 is timed, every other k costs infinitely much. Until
+        1 is timed, it costs as much as 0, and a larger k that was not timed costs infinitely much.
 
         Returns
         -------
-        float64 [K+1], in rounds without a drafted token
+        float64 [K+1], in units of cost(0)
         """
         timed = {k: seconds for k, seconds in self.fastest.items() if seconds < math.inf}
         if 0 not in timed:
@@ -208,7 +209,7 @@ class Pair:
         return np.array(found[: K + 1]) / found[0]
 
     def best_K(self, x, N, K_max=8, **options):
-        """Find the best K: decode N tokens plainly, and N more in a pilot run that drafts 0, 1, ..., K_max in turn.
+        """Find the best K: decode N tokens plainly, and again in a pilot run that drafts 0, 1, ..., K_max in turn.
 
         Parameters
         ----------

@@ -11,8 +11,8 @@ proposed like the others, whatever the stop decides. The tokens after it are nev
 of them.
 
 One thing is forbidden: to look at a drafted token and then withdraw it. A token that survives such a look is no longer
-a draw from p, because unlikely tokens are missing among the survivors. But `verify` divides by p, which is right only
-for a draw from p.
+a draw from p, because the withdrawn ones are missing among the survivors. But `verify` divides by p, which is right
+only for a draw from p.
 """
 
 import theory

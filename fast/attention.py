@@ -2,7 +2,7 @@
 
 Positions are stored in blocks of 64, and a block of keys is multiplied just like a tile of weights (see
 fast/product.py). So the shapes of the products do not depend on the length of the text. That keeps the result the same
-to the last bit: a block beyond the end of the text only adds zeros to a sum.
+to the last bit: a block that begins after a query's position only adds zeros to its sum.
 """
 
 import math
@@ -14,7 +14,7 @@ from fast.product import GROUP, group_size, whole_groups
 from fast.threads import in_parallel
 
 BLOCK = 64  # positions
-LANES = 16  # the values have a multiple of so many columns, because otherwise the small-matrix kernel gives other bits
+LANES = 16  # the values have a multiple of so many columns; otherwise a row's bits would depend on the group's size
 
 
 class KeysAndValues:
@@ -47,7 +47,7 @@ class KeysAndValues:
     def attend(self, q, n_past):  # [n_head, n_new, d] -> [n_new, n_head * d]
         """softmax(q k^T / sqrt(d) + mask) v, for queries at positions n_past, n_past + 1, ..."""
         n_head, n_new, d = q.shape
-        group = group_size(n_new, self.values.shape[-1])  # the tile of values is the larger one
+        group = group_size(n_new, self.values.shape[-1])  # the products with the values are the larger ones
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded = q.shape[1]
         q = (q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d)

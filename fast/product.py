@@ -6,7 +6,7 @@ row, BLAS reads w once (its routine is called gemv). For two rows and more, BLAS
 that its matrix kernel (gemm) wants. The copy is called packing, and for a few rows it takes longer than the product.
 
 The idea. Cut w into tiles that are small enough for one of two kernels that do not pack, and lay the tiles out one
-after the other in memory. One call of np.matmul then runs over all tiles:
+after the other in memory. On each core, one call of np.matmul then runs over many tiles:
 
     for each tile of w:              # read from memory once
         for each group of rows:      # the tile is in the CPU's cache by now
@@ -52,7 +52,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     def multiply(some):  # a slice of the tiles
         if n_chunks == 1 and len(out) <= 2:
             np.matmul(x[0], w[some], out=by_tile[some])
-        else:  # add up the chunks; with many groups, even a single chunk, because copying the products is faster
+        else:  # add up the chunks (from 3 groups on, also if there is one: to copy it is faster than to write into out)
             (x @ w[some, :, None]).sum(axis=1, out=by_tile[some])
 
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
@@ -78,7 +78,7 @@ def group_size(n_rows, depth=1):
 
 
 def stored(x):  # [..., group, depth] -> the same
-    """x as it is fastest for a group of this size: row by row, or column by column."""
+    """x in the memory order that is fastest for this group size: by rows, or by columns."""
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] >= GROUP else x
 
 
@@ -129,7 +129,7 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, TILE]
 
 @cache
 def rows_per_product():
-    """How many rows to multiply by a tile at a time on this machine: 6 or 1.
+    """Which kernel this machine should use: 6 (groups of 2, 6 or 12 rows, see `group_size`) or 1 (single rows).
 
     6 if this BLAS has a fast kernel for small matrices. That is tried with 12 rows. They must come out the same to the
     last bit in groups of 2, 6 and 12. And in groups of 6 they must take at most half the time of single rows. On a CPU
