@@ -159,7 +159,7 @@ class Pair:
                 self.remember_time(len(r.drafted), ended[-1] - begun[-1])
             drafted.append(len(r.drafted))
             accepted.append(r.n_accepted)
-            betas.append(theory.betas([r]))
+            betas.append(theory.betas(r))
             if on_round is not None:
                 on_round(r)
             begun.append(time.perf_counter())  # so what is done in this function does not count
@@ -256,9 +256,6 @@ class Forecast(NamedTuple):
     c: float
     v: float  # for the most rows that were verified at once
     r: float
-
-    def __str__(self):
-        return f"alpha = {self.alpha:.2f}, c = {self.c:.2f}, v = {self.v:.2f}, r = {self.r:.2f}"
 
 
 def rest_of(run):

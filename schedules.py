@@ -55,12 +55,12 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     if not callable(name) and name not in SCHEDULES:
         raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
     threshold = {} if threshold is None else {"threshold": threshold}
-    known = {
-        "target-confidence": lambda: target_confidence(K, **threshold, rows=target_rows),
-        "heuristic": lambda: heuristic(K),
-        "adaptive": lambda: adaptive(K, costs),
+    made = {
+        "target-confidence": target_confidence(K, **threshold, rows=target_rows),
+        "heuristic": heuristic(K),
+        "adaptive": adaptive(K, costs),
     }
-    schedule = name if callable(name) else known.get(name, lambda: None)()
+    schedule = name if callable(name) else made.get(name)
     if sure > 0:
         return schedule, draft_confidence(sure, draft_rows)
     return schedule, draft_confidence(**threshold, rows=draft_rows) if name == "draft-confidence" else None
@@ -161,7 +161,7 @@ def adaptive(K, costs, memory=32):
         if last is None:
             alpha, n_seen, n_rounds = GUESS, GUESSED, 0
         else:
-            for b in theory.betas([last]):
+            for b in theory.betas(last):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1

@@ -209,12 +209,9 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    if i == len(drafted):
-        row = q[i]
-    else:
-        # Draw from the part of w q that exceeds p. For i > 0 it is not empty, because otherwise h[i] would be 0. For
-        # i = 0, w is 1, so this is the residual of `verify`.
-        row = residual(w[i] * q[i], p[i])
+    # After a rejection, draw from the part of w q that exceeds p. For i > 0 it is not empty, because otherwise h[i]
+    # would be 0. For i = 0, w is 1, so this is the residual of `verify`.
+    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
 

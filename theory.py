@@ -30,25 +30,18 @@ def alpha(p, q):
     return float(np.mean(beta(p, q)))
 
 
-def betas(rounds):
-    """beta at each verified position: the accepted tokens and the rejected one. List of `Round` -> [n_verified]"""
-    found = []
-    for r in rounds:
-        if len(r.drafted):
-            # The accepted tokens were verified, and so was the rejected one, which the last emitted token replaced:
-            # len(emitted) tokens. (If all k were accepted, len(emitted) is k + 1, and all k betas are taken.)
-            found.extend(beta(r.p, r.q[:-1])[: len(r.emitted)])
-    return np.array(found)
+def betas(r):
+    """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
+    # The last emitted token replaced the rejected one, so len(emitted) positions were verified. (If all k drafted
+    # tokens were accepted, len(emitted) is k + 1, and all k betas are taken.)
+    return beta(r.p, r.q[:-1])[: len(r.emitted)]
 
 
 def expected_tokens(alpha, K):
     """The mean number of tokens per round: 1 + alpha + ... + alpha^K = (1 - alpha^(K+1)) / (1 - alpha), equation 1."""
-    alpha, K = np.asarray(alpha, dtype=np.float64), np.asarray(K)
-    certain = alpha == 1
-    a = np.where(certain, 0.5, alpha)  # 0.5 only avoids a division by 0; the result for alpha = 1 is set below
-    with np.errstate(divide="ignore"):  # log(0) = -inf leads to the right result
-        log_power = (K + 1) * np.log(a)
-    return np.where(certain, K + 1.0, -np.expm1(log_power) / (1 - a))  # expm1 stays accurate where alpha is almost 1
+    alpha, K = np.asarray(alpha, dtype=np.float64)[..., None], np.asarray(K)[..., None]
+    i = np.arange(K.max() + 1)
+    return np.where(i <= K, alpha**i, 0).sum(axis=-1)  # the sum, because the fraction is inaccurate for alpha near 1
 
 
 def tokens_by_position(alphas):

@@ -31,7 +31,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     forecast = predicted(plain, fast)
     by = "no prediction: nothing was drafted, or too few steps were timed"
     if forecast:
-        by = f"{forecast.speedup:.2f} predicted ({forecast})"
+        by = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*forecast)
     drafting, passes = (100 * model.seconds / fast.seconds for model in (fast.draft, fast.target))
     same = np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"

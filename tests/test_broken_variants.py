@@ -215,10 +215,6 @@ def draft_that_forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
 
 # ---- Rules that are exact, although the first two look wrong ----
 
-ACCEPT_WITH_Q = changed(
-    accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token)
-)
-
 
 def accept_what_the_target_draws_too(drafted, p, q, rng):
     for i, token in enumerate(drafted):
@@ -233,7 +229,7 @@ EXACT_RULES = [
      "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. If x was "
      "drafted, x is emitted with probability q(x), and any other y with (1 - q(x)) q(y) / (1 - q(x)) = q(y). The rule "
      "never accepts more tokens than `verify`, and mostly fewer. SafeAILab/EAGLE #183 and #283 ask about it.",
-     ACCEPT_WITH_Q),
+     changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
     ("accept what the target draws too",
      "Draw a token from the target at every position, and emit it. Continue as long as it equals the drafted token.",
      accept_what_the_target_draws_too),

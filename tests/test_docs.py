@@ -1,7 +1,6 @@
 """The README and the pages of docs hold what the scripts print, and their code runs as it stands."""
 
 import doctest
-import importlib.util
 import json
 import re
 
@@ -11,10 +10,12 @@ from support import ROOT, Table
 from test_broken_variants import table
 
 import speculative
+from benchmarks import acceptance
 from tools.pictures import tree
 
 RESULTS = json.loads((ROOT / "docs" / "acceptance.json").read_text(encoding="utf-8"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
+README = PAGES[0].read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -28,9 +29,7 @@ def test_the_code_blocks_run(page):
 
 
 def test_the_plain_loop_of_the_readme_is_that_of_the_code():
-    block = re.search(
-        r"```python\n(def autoregressive_sampling.*?)```", PAGES[0].read_text(encoding="utf-8"), re.DOTALL
-    )
+    block = re.search(r"```python\n(def autoregressive_sampling.*?)```", README, re.DOTALL)
     exec(block[1], shown := {"np": np})
     model = Table(np.random.default_rng(0).dirichlet(np.ones(5), size=5))
     ids = [
@@ -43,38 +42,33 @@ def test_the_plain_loop_of_the_readme_is_that_of_the_code():
 def test_the_tables_of_broken_variants():
     lines = table().split("\n")
     assert "\n".join(lines) in (ROOT / "docs" / "exactness.md").read_text(encoding="utf-8")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("\n")
-    shown = readme[readme.index(lines[0]) :]
-    shown = shown[: shown.index("")]
+    shown = (lines[0] + README.split(lines[0])[1]).split("\n\n")[0].split("\n")
     assert set(shown) <= set(lines) and len(shown) == 10
     assert sum("(exact)" in line for line in shown) == 2
 
 
 def test_the_page_on_acceptance_is_drawn_from_its_results(tmp_path, monkeypatch):
-    spec = importlib.util.spec_from_file_location("acceptance", ROOT / "benchmarks" / "acceptance.py")
-    acceptance = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(acceptance)
     monkeypatch.setattr(acceptance, "figures", lambda *args: None)  # they need matplotlib
     acceptance.draw(RESULTS, tmp_path)
     assert (tmp_path / "acceptance.md").read_text(encoding="utf-8") == PAGES[1].read_text(encoding="utf-8")
 
 
 def test_the_drafts_of_the_readme_are_those_of_the_results():
-    results, readme = RESULTS["results"], PAGES[0].read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (model|ngram|lookup|early-exit:2) \|.*$", readme, re.MULTILINE)
+    results = RESULTS["results"]
+    rows = re.findall(r"^\| (model|ngram|lookup|early-exit:2) \|.*$", README, re.MULTILINE)
     assert len(rows) == 4
     for name in rows:
         greedy, sampled = (results[T]["ways"][f"{name}, K = 4"] for T in ("0", "1"))
         figures = sampled["c"], *(results[T]["alpha"][name] for T in ("0", "1")), greedy["speedup"], sampled["speedup"]
         cells = " | ".join(f"{figure:.2f}" for figure in figures)
-        assert re.search(rf"^\| {name} \|.* \| {re.escape(cells)} \|$", readme, re.MULTILINE), cells
+        assert re.search(rf"^\| {name} \|.* \| {re.escape(cells)} \|$", README, re.MULTILINE), cells
 
 
 def test_the_times_of_the_readme_are_those_of_the_page_on_speed():
-    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/speed.md"))
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     ms = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+) \|", page.split("**124M**")[1].split("**")[0], re.MULTILINE))
     for line, kind in ("the matrix products alone, with `x @ w`", "x @ w, "), ("a whole pass, with fast/", ""):
-        assert f"| {line} | {float(ms[kind + '1 row']):.0f} | {float(ms[kind + '5 rows']):.0f} |\n" in readme
+        assert f"| {line} | {float(ms[kind + '1 row']):.0f} | {float(ms[kind + '5 rows']):.0f} |\n" in README
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -239,14 +239,6 @@ def test_the_loop_uses_the_verify_and_the_stop_that_it_is_given():
     assert [len(r.drafted) for r in rounds] == [1, 1, 1, 1, 0]
 
 
-@both_verifiers
-def test_an_equal_draft_is_always_accepted_and_a_disjoint_draft_never(verifier):
-    target = Table([[0.5, 0.5, 0, 0]])
-    for draft, n_emitted in (Table(target.rows), [5] * 4), (Table([[0, 0, 0.5, 0.5]]), [1] * 20):
-        _, rounds = decode((draft, target, np.array([0])), 20, 4, seed=0, verify=verifier)
-        assert [len(r.emitted) for r in rounds] == n_emitted
-
-
 @pytest.mark.parametrize(
     "loop", [autoregressive_sampling, lambda x, model, N: speculative_sampling(x, model, model, N, 4)],
 )  # fmt: skip
