@@ -11,7 +11,7 @@ from encoder import EOT
 from schedules import SCHEDULES
 from utils import BUNDLED, MODELS_DIR, RELEASED
 
-PROMPT = "Once upon a time, long, long ago, there were two"
+PROMPT = "Long, long ago there was an old woman who lived in a great forest,"
 THRESHOLDS = ("target-confidence", "draft-confidence")
 
 

@@ -47,7 +47,7 @@ def remember(model):
 @pytest.fixture(scope="module", params=[{"temperature": 1}, {"temperature": 0.7, "top_p": 0.9}], ids=str)
 def raises_alarm(request):
     """A function of a verify: it compares samples of the two loops, and returns whether there is an alarm."""
-    prompt = np.array(get_encoder("target", MODELS_DIR).encode("Once upon a time there was a"))
+    prompt = np.array(get_encoder("target", MODELS_DIR).encode("Then the youngest"))  # the draft is bad at this
     draft, target = (remember(sampler(bundled(name), **request.param)) for name in ("draft", "target"))
 
     def samples(seed, decode):

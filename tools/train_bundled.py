@@ -45,10 +45,10 @@ from encoder import EOT
 
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
-DRAFT = dict(n_layer=2, n_embd=160, n_head=5)
+DRAFT = dict(n_layer=1, n_embd=192, n_head=6)
 TARGET_STAGES = (1000, 0.1, 3e-3), (520, 0.0, 1.5e-3), (1000, 0.15, 2.5e-3)  # steps, dropout, learning rate
 DRAFT_STAGES = (5200, "kl", 6e-3), (1400, "tv", 2.5e-3)  # steps, loss, learning rate
-N_WRITTEN, WRITTEN_WEIGHT = 800_000, 2  # tokens that the target writes; how often each is read per epoch
+N_WRITTEN, WRITTEN_WEIGHT = 1_000_000, 2  # tokens that the target writes; how often each is read per epoch
 BATCH = 16  # sequences of N_CTX tokens
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -148,12 +148,18 @@ def train(model, stream, n_steps, lr, loss_fn, report, every=250):
 
 @torch.no_grad()
 def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
-    """Let the target write sequences of N_CTX tokens. Each begins with 4 to 99 tokens of the corpus."""
+    """Let the target write sequences of N_CTX tokens, half of them after the beginnings of tales.
+
+    The others begin with 4 to 99 tokens from anywhere in the corpus.
+    """
     target.eval()
-    sequences = []
+    sequences, tales = [], np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1  # the token before a tale is EOT
     while len(sequences) * N_CTX < n_tokens:
-        n_prompt = int(rng.integers(4, 100))
-        starts = rng.integers(len(ids) - n_prompt, size=batch)
+        if rng.random() < 0.5:
+            n_prompt, starts = int(rng.integers(4, 40)), rng.choice(tales, size=batch)
+        else:
+            n_prompt = int(rng.integers(4, 100))
+            starts = rng.integers(len(ids) - n_prompt, size=batch)
         prompts = torch.tensor(np.stack([ids[s : s + n_prompt] for s in starts]), device=DEVICE)
         with autocast():
             out = target.generate(
