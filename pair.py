@@ -10,6 +10,7 @@
 `decode` returns a `Run`, which records what happened and how long it took.
 """
 
+import bisect
 import itertools
 import math
 import os
@@ -125,7 +126,7 @@ class Pair:
         self.encoder, self.greedy = encoder, settings["temperature"] == 0
         self.draft, self.target = Overheard(draft), Overheard(target)
         self.draft_model, self.target_model = sampler(self.draft, **settings), sampler(self.target, **settings)
-        self.fastest = {}  # {k: the seconds of the fastest round so far that drafted k tokens}, see `costs`
+        self.times = defaultdict(list)  # times[k]: how long the rounds took that drafted k tokens, in ascending order
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 
     def decode(self, x, N, K=None, rng=None, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None):
@@ -156,7 +157,7 @@ class Pair:
         def record(r):
             ended.append(time.perf_counter())
             if drafted:  # the first round reads the prompt
-                self.remember_time(len(r.drafted), ended[-1] - begun[-1])
+                bisect.insort(self.times[len(r.drafted)], ended[-1] - begun[-1])
             drafted.append(len(r.drafted))
             accepted.append(r.n_accepted)
             betas.append(theory.betas(r))
@@ -180,26 +181,20 @@ class Pair:
         lasted = np.subtract(ended, begun[:-1])
         return Run(ids, len(ids) - len(x), drafted, accepted, betas, lasted, draft, target)
 
-    def remember_time(self, k, seconds):
-        """Remember the time of a round that drafted k tokens, if it is the fastest such round.
-
-        The first one counts as infinitely long, because it is often slower than all others.
-        """
-        self.fastest[k] = min(seconds, self.fastest[k]) if k in self.fastest else math.inf
-
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
 
-        They are the times of the fastest rounds, because whatever else the machine does only makes a round slower. For
-        a k that was not timed yet, the estimate is cost(k - 1) + cost(1) - cost(0). It is rarely too high, so a k that
-        could be the best is tried soon, and is timed then. Until 0 is timed, every other k costs infinitely much. Until
-        1 is timed, it costs as much as 0, and a larger k that was not timed costs infinitely much.
+        They are medians (of two, the smaller one), because in a few rounds the machine may have done something else. A
+        k counts as timed after its second round, because the first one is often slower than all others. For a k that
+        was not timed yet, the estimate is cost(k - 1) + cost(1) - cost(0). It is rarely too high, so a k that could be
+        the best is tried soon, and is timed then. Until 0 is timed, every other k costs infinitely much. Until 1 is
+        timed, it costs as much as 0, and a larger k that was not timed costs infinitely much.
 
         Returns
         -------
         float64 [K+1], in units of cost(0)
         """
-        timed = {k: seconds for k, seconds in self.fastest.items() if seconds < math.inf}
+        timed = {k: times[(len(times) - 1) // 2] for k, times in self.times.items() if len(times) > 1}
         if 0 not in timed:
             return np.where(np.arange(K + 1) == 0, 1.0, math.inf)
         found = [timed[0], timed.get(1, timed[0])]
@@ -229,7 +224,7 @@ class Pair:
         ks = itertools.cycle(range(K_max + 1))
         self.decode(x, N, **options)
         pilot = self.decode(x, N, K_max, schedule=lambda last: next(ks), **options)
-        timed = [self.fastest.get(K, math.inf) < math.inf for K in range(K_max + 1)]
+        timed = [len(self.times[K]) > 1 for K in range(K_max + 1)]
         speedups = np.where(timed, pilot.expected_tokens(K_max) / self.costs(K_max), 0.0)
         return int(np.argmax(speedups)), speedups
 
