@@ -149,9 +149,9 @@ def speculative_sampling(
     verify : callable
         `verify` or `verify_block`.
     schedule : callable, optional
-        `schedule(last_round) -> k`, the number of tokens to draft in the next round, which may be 0. If it is more than
-        K, K are drafted. last_round is the `Round` before, and None at first. Without a schedule, k is K, or
-        less if fewer tokens are wanted.
+        `schedule(last_round) -> k`, the number of tokens to draft in the next round, which may be 0. last_round is the
+        `Round` before, and None at first. Without a schedule, k is K. In any case, no more than K tokens are drafted,
+        and at the end of the text no more than are wanted.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -186,7 +186,7 @@ def speculative_sampling(
     return x
 
 
-# The algorithm ends here. What follows is another rule for steps 3 and 4. On average it accepts no fewer tokens.
+# The algorithm ends here. What follows is another rule for steps 3 and 4. On average it accepts as many tokens or more.
 
 
 def verify_block(drafted, p, q, rng):

@@ -32,8 +32,8 @@ def alpha(p, q):
 
 def betas(r):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # The last emitted token replaced the rejected one, so len(emitted) positions were verified. (If all k drafted
-    # tokens were accepted, len(emitted) is k + 1, and all k betas are taken.)
+    # `verify` replaced the rejected token by the last emitted one, so it looked at len(emitted) positions. (If all k
+    # drafted tokens were accepted, len(emitted) is k + 1, and all k betas are taken.)
     return beta(r.p, r.q[:-1])[: len(r.emitted)]
 
 
