@@ -153,7 +153,8 @@ def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
     The others begin with 4 to 99 tokens from anywhere in the corpus.
     """
     target.eval()
-    sequences, tales = [], np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1  # the token before a tale is EOT
+    tales = np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1  # after each EOT, except where fewer than 40 tokens may be left
+    sequences = []
     while len(sequences) * N_CTX < n_tokens:
         if rng.random() < 0.5:
             n_prompt, starts = int(rng.integers(4, 40)), rng.choice(tales, size=batch)
