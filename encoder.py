@@ -131,11 +131,11 @@ def get_encoder(model_size, models_dir):
             vocabulary = json.load(f, object_pairs_hook=unique)
         name = "vocab.bpe"
         with open(os.path.join(directory, name), encoding="utf-8") as f:
-            lines = f.read().split("\n")[1:]  # the first line is a version
-        merges = [tuple(line.split(" ")) for line in lines if line]
+            lines = f.read().split("\n")
+        merges = [tuple(line.split(" ")) for line in lines[1:] if line]  # the first line is a version
         if bad := [pair for pair in merges if len(pair) != 2]:
             raise VocabularyError(f"vocab.bpe has a line that is not a pair: {' '.join(bad[0])[:40]!r}")
-        if lines and lines[-1]:  # a pair that was cut off is often still a pair
+        if lines[-1]:  # a pair that was cut off is often still a pair
             raise VocabularyError(
                 f"vocab.bpe ends within a line, {lines[-1][:40]!r}; restore it, or remove it to download it again"
             )

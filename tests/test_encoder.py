@@ -88,10 +88,12 @@ GOOD = json.dumps(BYTES_AND_AB)
         (GOOD, "a b c\n", "not a pair: 'a b c'"),
         (GOOD, "a b\na b", "ends within a line, 'a b'"),
         (GOOD, "a" * 9999, "not a pair: '" + "a" * 40 + "'"),
+        (GOOD, None, "ends within a line, '#version: 0'"),
     ],
 )
 def test_a_damaged_vocabulary_is_found_when_it_is_loaded(tmp_path, encoder_json, merges, message):
     (tmp_path / "encoder.json").write_text(encoder_json)
-    (tmp_path / "vocab.bpe").write_text("#version: 0.2\n" + merges)
-    with pytest.raises(VocabularyError, match=message):
+    (tmp_path / "vocab.bpe").write_text("#version: 0" if merges is None else "#version: 0.2\n" + merges)
+    with pytest.raises(VocabularyError, match=message) as error:
         get_encoder(tmp_path.name, tmp_path.parent)
+    assert str(tmp_path) in str(error.value)
