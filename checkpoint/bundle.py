@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checkpoint.crc32c import crc32c, unmask
+from checkpoint.crc32c import crc32c, mask
 from errors import UserError
 
 FOOTER = 48  # bytes
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
     shape: tuple
     offset: int  # bytes, in the data file
     size: int  # bytes
-    crc32c: int  # of these bytes
+    crc32c: int  # of these bytes, masked
 
 
 def load(prefix, data_path=None):
@@ -78,22 +78,6 @@ def load(prefix, data_path=None):
     except OSError as error:
         raise CheckpointError(f"cannot read the {expected:,} bytes of {data_path}: {error.strerror}") from None
     return {name: data[e.offset :][: e.size].view(e.dtype).reshape(e.shape) for name, e in entries.items()}
-
-
-def check_tensors(prefix, data_path=None, on_bytes=None):
-    """Compare all numbers of a checkpoint with the checksums in its index.
-
-    prefix and data_path are those of `load`. on_bytes is called with the size of each tensor after its check.
-    CheckpointError names the first tensor that differs.
-    """
-    entries = read_index(prefix + ".index")
-    for name, tensor in load(prefix, data_path).items():
-        if crc32c(tensor) != entries[name].crc32c:
-            raise CheckpointError(
-                f"tensor {name!r} of {prefix} does not match its crc32c; restore the data, or remove it and run again"
-            )
-        if on_bytes is not None:
-            on_bytes(tensor.nbytes)
 
 
 def read_index(path):
@@ -151,7 +135,7 @@ def _block(table, offset, size):
     end = offset + size
     if end + 5 > len(table) - FOOTER:
         raise CheckpointError(f"a block is said to end at byte {end + 5:,}, outside the file")
-    if crc32c(table[offset : end + 1]) != unmask(int.from_bytes(table[end + 1 : end + 5], "little")):
+    if mask(crc32c(table[offset : end + 1])) != int.from_bytes(table[end + 1 : end + 5], "little"):
         raise CheckpointError(f"the block at {offset:,} does not match its crc32c")
     if table[end] != 0:
         raise CheckpointError(f"the block at {offset:,} is compressed (type {table[end]}), which cannot be read here")
@@ -243,4 +227,4 @@ def _entry(name, value):
     dtype, size = DTYPES[fields[1]], fields.get(5, 0)
     if prod(shape) * dtype.itemsize != size or size == 0:
         raise CheckpointError(f"{name!r} is {list(shape)} of {dtype}, which does not make {size:,} bytes")
-    return Entry(dtype, shape, fields.get(4, 0), size, unmask(fields.get(6, 0)))
+    return Entry(dtype, shape, fields.get(4, 0), size, fields.get(6, 0))

@@ -66,8 +66,3 @@ def _fold(data, unit):
 def mask(crc):
     """A CRC-32C in the form in which LevelDB and TensorFlow store it: rotated by 15 bits, plus a constant."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def unmask(masked):
-    rotated = (masked - 0xA282EAD8) & 0xFFFFFFFF
-    return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF

@@ -14,8 +14,8 @@ from requests.adapters import HTTPAdapter
 from tqdm import tqdm
 from urllib3.util import Retry
 
-from checkpoint.bundle import CheckpointError, check_tensors, read_index
-from errors import UserError
+from checkpoint.bundle import CheckpointError, load, read_index
+from checkpoint.crc32c import crc32c, mask
 
 try:
     import fcntl
@@ -43,11 +43,21 @@ def missing_files(model_dir):
 
 
 def check(model_dir, data_path=None):
-    """`check_tensors` for the checkpoint in model_dir, with a progress bar."""
+    """Compare all numbers of a checkpoint with the checksums in its index. CheckpointError names what differs first.
+
+    model_dir has the index. data_path is the data file, if it is not in model_dir under its usual name.
+    """
     prefix = os.path.join(model_dir, "model.ckpt")
-    size = sum(entry.size for entry in read_index(prefix + ".index").values())
+    entries = read_index(prefix + ".index")
+    size = sum(entry.size for entry in entries.values())
     with tqdm(total=size, desc=f"Checking {DATA}", unit="B", unit_scale=True) as bar:
-        check_tensors(prefix, data_path, bar.update)
+        for name, tensor in load(prefix, data_path).items():
+            if mask(crc32c(tensor)) != entries[name].crc32c:
+                raise CheckpointError(
+                    f"tensor {name!r} of {prefix} does not match its crc32c; restore the data, "
+                    f"or remove {DATA} to download it again"
+                )
+            bar.update(tensor.nbytes)
 
 
 def download_gpt2_files(model_size, model_dir, models_url=None):
@@ -73,8 +83,6 @@ def download_gpt2_files(model_size, model_dir, models_url=None):
     CheckpointError
         If a file arrived damaged.
     """
-    if model_size not in RELEASED:
-        raise UserError(f"unknown model size {model_size!r}; {', '.join(RELEASED)} can be downloaded")
     url = (models_url or os.environ.get("GPT2_MODELS_URL") or MODELS_URL).rstrip("/")
     os.makedirs(model_dir, exist_ok=True)
     with lock(model_dir), requests.Session() as session:

@@ -30,39 +30,33 @@ def write_bundle(prefix, tensors, block_size=262144):
         for name, tensor in tensors:
             tensor = np.asarray(tensor, order="C")
             f.write(tensor)
-            entries[name.encode()] = entry(tensor.dtype, tensor.shape, offset, tensor.nbytes, crc32c(tensor))
+            entries[name.encode()] = entry(tensor.dtype, tensor.shape, offset, tensor.nbytes, mask(crc32c(tensor)))
             offset += tensor.nbytes
     with open(f"{prefix}.index", "wb") as f:
         f.write(table(blocks([(b"", HEADER), *sorted(entries.items())], block_size)))
 
 
-def entry(dtype, shape, offset, size, crc):
+def entry(dtype, shape, offset, size, masked_crc):
     """A BundleEntryProto. The dtype may also be a number of types.proto."""
     dims = b"".join(text(2, number(1, n)) for n in shape)
     fields = number(1, NUMBER.get(dtype, dtype)) + text(2, dims) + number(4, offset) + number(5, size)
-    return fields + varint(6 << 3 | 5) + struct.pack("<I", mask(crc))
+    return fields + varint(6 << 3 | 5) + struct.pack("<I", masked_crc)
 
 
 def blocks(items, block_size):
-    """Sorted (key, value) pairs -> a list of (last key, contents), one for each block."""
-    result, block, restarts, last = [], b"", [0], b""
-    for i, (key, value) in enumerate(items):
+    """Sorted (key, value) pairs -> a list of (last key, contents), one for each block. Keys share no prefixes."""
+    result, block, last = [], b"", b""
+    for key, value in items:
         if len(block) >= block_size:
-            result.append((last, end_block(block, restarts)))
-            block, restarts = b"", [0]
-        shared = 0
-        if block and i % 16 == 0:
-            restarts.append(len(block))
-        elif block:
-            while shared < len(key) and key[shared : shared + 1] == last[shared : shared + 1]:
-                shared += 1
-        block += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+            result.append((last, end_block(block)))
+            block = b""
+        block += varint(0) + varint(len(key)) + varint(len(value)) + key + value
         last = key
-    return [*result, (last, end_block(block, restarts))]
+    return [*result, (last, end_block(block))]
 
 
-def end_block(block, restarts=(0,)):
-    return block + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+def end_block(block):
+    return block + struct.pack("<2I", 0, 1)  # one restart point, at 0
 
 
 def table(data_blocks):
