@@ -6,13 +6,17 @@ As in sampling.py, a *model* returns rows, which are distributions of the next t
 The drafts of `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
 """
 
+import os
+
 import numpy as np
 
 from encoder import EOT
 from errors import UserError
 from ngrams import NGram, Online, each_row, ngram
+from utils import MODELS_DIR
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
+TABLES = os.path.join(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled models were trained on
 DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, early-exit:2, ...
 
 
@@ -69,7 +73,7 @@ class AsNetwork:
         """Does nothing: `Online` corrects its counts itself when the ids change, and other models keep nothing."""
 
 
-def make_draft(name, target, encoder, tables, corpus=None):
+def make_draft(name, target, encoder, corpus=None):
     """Make a draft for a target.
 
     Parameters
@@ -79,10 +83,8 @@ def make_draft(name, target, encoder, tables, corpus=None):
         to copy from the text so far. "early-exit:L" for the first L layers of the target.
     target : gpt2.GPT2
     encoder : encoder.Encoder
-    tables : str
-        The file with the n-grams of the bundled models.
     corpus : str, optional
-        A text file to count the n-grams in, instead of reading them from tables.
+        A text file to count the n-grams in. Without it, they come from TABLES, which only fits the bundled models.
 
     Returns
     -------
@@ -91,7 +93,7 @@ def make_draft(name, target, encoder, tables, corpus=None):
     Raises
     ------
     UserError or OSError
-        If the corpus or the tables cannot be used, or if the target has fewer than L layers.
+        If the corpus or TABLES cannot be used, or if the target has fewer than L layers.
     """
     n_vocab = target.n_vocab
     if name.startswith("early-exit:"):
@@ -102,7 +104,7 @@ def make_draft(name, target, encoder, tables, corpus=None):
         return AsNetwork(Online(n_vocab))
     if corpus is not None:
         return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
-    table = NGram.load(tables, ORDERS[name])
+    table = NGram.load(TABLES, ORDERS[name])
     if table.n_vocab != n_vocab:
         raise UserError(f"the bundled n-grams are for the bundled models; for {name} here, give a --draft_corpus FILE")
     return AsNetwork(table)

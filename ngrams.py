@@ -9,6 +9,7 @@ often a token followed the context in the text, the more probable it is. Long co
 
 import zipfile
 import zlib
+from functools import reduce
 
 import numpy as np
 
@@ -71,7 +72,8 @@ class NGram:
         p = self.unigram
         tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
         for n, (grams, counts) in enumerate(tables, start=2):
-            first = as_number(ids[len(ids) - n + 1 :], self.n_vocab) * self.n_vocab  # the context, followed by token 0
+            context = ids[len(ids) - n + 1 :].tolist()
+            first = reduce(lambda number, token: (number + token) * self.n_vocab, context, 0)  # followed by token 0
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])
             if begin == end:
                 break  # longer contexts do not occur either
@@ -137,14 +139,6 @@ def ngram(ids, n_vocab, order, least=1):
         kept = counts >= (least if n > 1 else 1)
         tables.append((found[kept], counts[kept]))
     return NGram(n_vocab, tables)
-
-
-def as_number(ids, n_vocab):
-    """The number whose digits in base n_vocab are ids."""
-    number = 0
-    for token in ids:
-        number = number * n_vocab + int(token)
-    return number
 
 
 class Online:

@@ -13,7 +13,6 @@
 import bisect
 import itertools
 import math
-import os
 import time
 from collections import defaultdict
 from typing import NamedTuple
@@ -327,5 +326,4 @@ def load_pair(
     target = GPT2(params, hparams, bit_identical)
     if drafting:
         return Pair(GPT2(drafting[2], drafting[1], bit_identical), target, encoder, **settings)
-    tables = os.path.join(MODELS_DIR, "ngrams.npz")
-    return Pair(make_draft(draft, target, encoder, tables, corpus), target, encoder, **settings)
+    return Pair(make_draft(draft, target, encoder, corpus), target, encoder, **settings)

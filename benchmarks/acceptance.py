@@ -52,8 +52,7 @@ def measure(args):
     """Decode all prompts in all ways -> the content of acceptance.json."""
     encoder, hparams, params = load_encoder_hparams_and_params("target")
     target = GPT2(params, hparams)
-    tables = ROOT / "models" / "ngrams.npz"
-    drafts = {name: make_draft(name, target, encoder, tables) for name in DRAFTS if name != "model"}
+    drafts = {name: make_draft(name, target, encoder) for name in DRAFTS if name != "model"}
     drafts["model"] = GPT2(*reversed(load_encoder_hparams_and_params("draft")[1:]))
     openings = json.loads((Path(__file__).parent / "openings.json").read_text(encoding="utf-8"))
     prompts = [np.array(encoder.encode(text)) for text in openings[: args.prompts]]

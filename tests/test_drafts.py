@@ -20,7 +20,6 @@ from speculative import verify, verify_block
 pytestmark = pytest.mark.filterwarnings("error")
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
 ORDERS = [1, 2, 3, 4]
-TABLES = ROOT / "models" / "ngrams.npz"
 
 
 def by_hand(text, n_vocab, order, ids, least=1):
@@ -159,7 +158,7 @@ def target():
 
 @pytest.mark.parametrize("name", ["unigram", "bigram", "ngram", "online", "lookup", "early-exit:2"])
 def test_every_draft_is_a_network(target, name):
-    draft, ids = make_draft(name, target, None, TABLES), np.array([5, 6, 7, 5, 6])
+    draft, ids = make_draft(name, target, None), np.array([5, 6, 7, 5, 6])
     draft.forget()
     rows = sampler(draft)(ids, 3)
     assert rows.shape == (3, target.n_vocab)
@@ -173,13 +172,13 @@ def test_a_draft_can_be_fitted_on_another_corpus(target, tmp_path):
     path.write_text("A king.\n<|endoftext|>\nA queen.\n", encoding="utf-8")
     end = encoder.ids["<|endoftext|>"]
     text = np.array([*encoder.encode("A king."), end, *encoder.encode("A queen."), end])
-    rows = sampler(make_draft("bigram", target, encoder, TABLES, path))(text, 4)
+    rows = sampler(make_draft("bigram", target, encoder, path))(text, 4)
     np.testing.assert_allclose(rows, ngram(text, 2048, 2)(text, 4), atol=1e-12)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=r"corpus\.txt is not a text in UTF-8"):
-        make_draft("bigram", target, encoder, TABLES, path)
+        make_draft("bigram", target, encoder, path)
 
 
 def test_the_bundled_tables_are_only_for_the_bundled_models():
     with pytest.raises(UserError, match="give a --draft_corpus FILE"):
-        make_draft("bigram", SimpleNamespace(n_vocab=7), None, TABLES)
+        make_draft("bigram", SimpleNamespace(n_vocab=7), None)
