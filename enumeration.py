@@ -164,14 +164,10 @@ class EveryBranch:
         """The number of times that each outcome occurs in n draws."""
 
         def counts():
-            drawn = np.zeros(len(pvals), dtype=np.int64)
-            for _ in range(n):
-                drawn[self.choice(len(pvals), p=pvals)] += 1
-            return drawn
+            drawn = self.choice(len(pvals), size=n, p=pvals)
+            return np.bincount(drawn.astype(int), minlength=len(pvals))
 
-        if size is None:
-            return counts()
-        return np.array([counts() for _ in range(np.prod(size))]).reshape(*np.atleast_1d(size), -1)
+        return self._several(size, counts)
 
     def random(self, size=None):
         """A number that is uniform in [0, 1). It can be shifted, scaled and compared with plain numbers."""
@@ -189,7 +185,8 @@ class EveryBranch:
     def _several(self, size, draw):
         if size is None:
             return draw()
-        return np.array([draw() for _ in range(np.prod(size))]).reshape(size)
+        drawn = np.array([draw() for _ in range(np.prod(size))])
+        return drawn.reshape(*np.atleast_1d(size), *drawn.shape[1:])
 
     def take_branch(self, branches):
         """Make one choice among branches, [(probability, outcome), ...], as the script says. Return its outcome."""

@@ -82,9 +82,7 @@ def run(args):
 def decode(args, pair, x, title, options):
     """Decode with one of the two loops, and print the text: on a terminal as it comes, otherwise at the end.
 
-    Returns
-    -------
-    pair.Run, and the rounds that --trace shows, as a list of show.rounds.Seen or None
+    Returns a pair.Run, and the rounds that --trace shows: a list of show.rounds.Seen, or None.
     """
     live, held_back = sys.stdout.isatty(), []
     write = partial(print, end="", flush=True) if live else held_back.append

@@ -7,18 +7,9 @@ from pair import predicted
 
 
 def figures(plain, fast, drafter, target, K, schedule, temperature):
-    """The figures of two runs of the same pair.
+    """The figures of two `pair.Run`s of the same pair, as a list of (name, value, meaning), all str.
 
-    Parameters
-    ----------
-    plain, fast : pair.Run
-        Without and with speculation.
-    drafter, target, K, schedule, temperature
-        The options of main.py.
-
-    Returns
-    -------
-    list of (name, value, meaning), all str
+    plain is without speculation, and fast is with it. The other arguments are options of main.py.
     """
     n_rows = rows_per_product()
     found = [

@@ -23,22 +23,9 @@ RULES = {  # by whether it is block verification
 def page(encoder, prompt, plain, fast, rounds, figures, settings):
     """The page as a text.
 
-    Parameters
-    ----------
-    encoder : encoder.Encoder
-    prompt : list of int
-    plain, fast : pair.Run
-        Without and with speculation.
-    rounds : list of show.rounds.Seen
-        The rounds of `fast`.
-    figures : list of (name, value, meaning)
-        As `show.figures.figures` returns them.
-    settings : str
-        The options of the run, for the head line.
-
-    Returns
-    -------
-    str
+    prompt is a list of ids. plain and fast are `pair.Run`s without and with speculation. rounds are the rounds of fast,
+    each a `show.rounds.Seen`. figures is as `show.figures.figures` returns it. settings, the command line, is the head
+    line of the page.
     """
     rows = "".join(f"<dt>{name}</dt><dd><b>{escape(value)}</b> {meaning}</dd>\n" for name, value, meaning in figures)
     legend = " ".join(f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items())

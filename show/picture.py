@@ -39,19 +39,7 @@ def typical_round(rounds):
 
 
 def picture(encoder, ids, r):
-    """The picture of a round.
-
-    Parameters
-    ----------
-    encoder : encoder.Encoder
-    ids : sequence of int
-        The text before the round.
-    r : show.rounds.Seen
-
-    Returns
-    -------
-    str
-    """
+    """The picture of the round r, a show.rounds.Seen, as a str. ids is the text before the round."""
     n_seen, keep = len(r.looked_at), "h" if r.is_block else "min(1, q / p)"
     rows = [("p, of the draft", lambda d: number(d.p)), ("q, of the target", lambda d: number(d.q))]
     rows += [("w", lambda d: number(d.w))] if r.is_block else []
