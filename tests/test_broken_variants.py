@@ -42,12 +42,7 @@ def add(name, summary, distance, variant, part="verify"):
 
 def in_gallery(name, summary, distance, part="verify"):
     """A decorator that adds a function to the gallery."""
-
-    def decorate(function):
-        add(name, summary, distance, function, part)
-        return function
-
-    return decorate
+    return lambda function: add(name, summary, distance, function, part) or function
 
 
 # ---- `verify` with one change ----

@@ -180,26 +180,20 @@ def test_released_models_are_downloaded_and_decoded(served, tmp_path):
     [
         (["--K", -1], "main.py: error: argument --K: -1 is not 0 or more"),
         (["--K", "four"], "argument --K: invalid K value: 'four'"),
-        (["--n_tokens_to_generate", -5], "--n_tokens_to_generate: -5 is not 0 or more"),
         (["--temperature", -0.1], "--temperature: -0.1 is not a number from 0 up"),
         (["--top_p", 0], "--top_p: 0 is not above 0 and at most 1"),
-        (["--top_p", "nan"], "--top_p: nan is not"),
         (["--repetition_penalty", 1e-300], "--repetition_penalty: 1e-300 is not a number from 0.01 to 100"),
         (["--target_model_size", "2B"], "unknown model size '2B'; there are"),
-        (["--draft_model_size", "../../etc"], "unknown model size '../../etc'"),
-        (["--n_tokens_to_generate", 600], "and 600 to generate are 6"),
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate"),
         (["--trace", "trace.txt"], "'trace.txt' ends in neither .html nor .svg"),
         (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
         (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
-        (["--draft", "early-exit:L"], "'early-exit:L' is not one of model, unigram"),
         (["--draft", "early-exit:7"], "early exit after 7 layers was asked for; it needs 1 to 6"),
         (["--draft", "bigram", "--draft_corpus", "nowhere.txt"], "nowhere.txt"),
         (["--draft", "lookup", "--draft_corpus", "corpus.txt"], "--draft_corpus is for --draft unigram, bigram, ngram"),
         (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),
-        (["--schedule", "sometimes"], "invalid choice: 'sometimes'"),
         (["--threshold", "0.5"], "--threshold is for target-confidence and draft-confidence"),
         (["--threshold", "1.5", "--schedule", "target-confidence"], "1.5 is not a probability"),
     ],
@@ -230,15 +224,6 @@ def test_no_internet(tmp_path, capsys, monkeypatch):
     line = capsys.readouterr().err.splitlines()[-1]
     assert "cannot download http://127.0.0.1:9/124M/" in line and "bundled pair" in line
     assert [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".part"] == []
-
-
-@pytest.mark.parametrize("name", ["hparams.json", "encoder.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001"])
-def test_damaged_model_directory(models_dir, tmp_path, name):
-    for size in "draft", "target":
-        shutil.copytree(models_dir / "draft", tmp_path / size)
-    path = tmp_path / "target" / name
-    os.truncate(path, path.stat().st_size - 7)
-    assert str(tmp_path / "target") in fails("--models_dir", tmp_path)
 
 
 def test_vocabularies_that_do_not_fit(models_dir, tmp_path):

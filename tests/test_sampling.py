@@ -92,8 +92,9 @@ def test_extreme_temperatures():
 
 def test_sampler_passes_everything_on():
     network = Table([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 0.0, 1.0]])
-    model = sampler(network, 2, 3, 0.8)  # each of these three settings changes the rows
-    assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(network([0, 1, 2], 3), 2, 3, 0.8))
+    model = sampler(network, 2, 3, 0.8, 1.5)  # each of these four settings changes the rows
+    logits = penalised(network([0, 1, 2], 3), [0, 1, 2], 1.5)
+    assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(logits, 2, 3, 0.8))
     assert model([0, 1]).shape == (1, 4)
 
 
@@ -116,10 +117,3 @@ def test_a_row_is_penalised_for_its_own_prefix(ids, table, penalty):
             prefix = ids[: len(ids) - n_rows + 1 + i]
             factor[[token for token in range(4) if token not in prefix]] = 1
         np.testing.assert_allclose(rows, logits * factors, rtol=1e-6)
-
-
-def test_a_sampler_with_a_penalty_repeats_less():
-    network = Table([[2.0, 1.5, -1.0]])
-    plain, penal = sampler(network, 0), sampler(network, 0, repetition_penalty=2.0)
-    assert [plain(ids).argmax() for ids in ([0], [0, 0])] == [0, 0]
-    assert [penal(ids).argmax() for ids in ([2], [2, 0], [2, 0, 1])] == [0, 1, 0]  # 1.5 before 1, then 1 before 0.75

@@ -16,12 +16,6 @@ pytestmark = pytest.mark.filterwarnings("error")  # fail on an overflow, and on 
 both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
 
 
-@both_verifiers
-@given(drawn=models(sizes=[4]), NK=st.sampled_from([(1, 4), (2, 1), (2, 4), (3, 1)]))
-def test_lossless_with_four_tokens(verifier, drawn, NK):
-    assert_lossless(drawn, *NK, verify=verifier)
-
-
 # Block verification: Sun et al. 2024, Algorithm 2
 
 
@@ -225,18 +219,6 @@ def test_K_0_draws_the_same_numbers_as_the_autoregressive_loop(verifier, drawn, 
     for a, b in zip(rounds, plain_rounds, strict=True):
         assert len(a.drafted) == len(b.drafted) == len(a.p) == len(b.p) == a.n_accepted == b.n_accepted == 0
         assert np.array_equal(a.q, b.q) and np.array_equal(a.emitted, b.emitted)
-
-
-def test_the_loop_uses_the_verify_and_the_stop_that_it_is_given():
-    model, returned = Table([[0.5, 0.25, 0.25], [0, 0.5, 0.5]]), []
-
-    def spy(*args):
-        returned.append(verify_block(*args))
-        return returned[-1]
-
-    _, rounds = decode((model, model, np.array([0])), 9, 4, seed=0, verify=spy, stop=lambda row, token: True)
-    assert all(r.emitted is emitted for r, emitted in zip(rounds, returned, strict=True))
-    assert [len(r.drafted) for r in rounds] == [1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,6 @@ def test_tokens_by_position_is_the_sum_of_products(alphas):
     np.testing.assert_allclose(theory.tokens_by_position(alphas), sums, rtol=1e-12)
 
 
-def test_tokens_by_position_needs_no_independence():
-    """In easy rounds beta is 1, and in hard rounds 0. So if the first token is accepted, the second is too."""
-    assert theory.tokens_by_position([0.5, 1.0])[-1] == 0.5 * 3 + 0.5 * 1
-    alpha = (1 + 1 + 0) / 3  # the verified positions of an easy and of a hard round
-    assert theory.expected_tokens(alpha, 2) > 2.1
-
-
 def test_a_prompt_gets_no_faster():
     assert theory.with_prompt(2.0, 100, 0, 0) == 2
     assert theory.with_prompt(2.0, 100, 10, 15) == 110 / 65
