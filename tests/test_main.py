@@ -124,20 +124,6 @@ def test_the_same_draws_give_the_same_text():
     assert plain == fast and re.search(r"same text +yes, and it need not be", result.stdout)
 
 
-def test_the_same_text_is_a_claim_about_ids(capsys, monkeypatch):
-    """Because two sequences of ids may have the same text."""
-    pair = main.load_pair("draft", "target")
-    decode, other = pair.decode, {None: 1, 4: 2}
-    monkeypatch.setattr(
-        pair, "decode", lambda x, N, K=None, **options: decode(x, N, K, **options)._replace(ids=other[K])
-    )
-    monkeypatch.setattr(main, "load_pair", lambda *args, **settings: pair)
-    main.main(["--n_tokens_to_generate", "9"])
-    output = capsys.readouterr().out
-    assert text_of("Autoregressive Decode", output) == text_of("Speculative Decode", output)
-    assert re.search(r"same text +NO", output)
-
-
 def test_a_text_that_ends_at_once(tmp_path):
     for size in "draft", "target":
         write_model(tmp_path / size, n_layer=1, ends=True)

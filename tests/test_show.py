@@ -113,6 +113,16 @@ def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
             assert s.top["residual"][0] == (row.argmax(), row.max())
 
 
+@pytest.mark.parametrize(
+    ("shift", "temperature", "verdict"), [(0, 0, "yes"), (1, 0, "NO: a bug"), (0, 1, "yes, and"), (1, 1, "no, and")]
+)
+def test_the_same_text_is_a_claim_about_ids(shift, temperature, verdict):
+    """Because two sequences of ids may have the same text."""
+    fast = RUN[1]._replace(ids=RUN[0].ids + shift)
+    found = {name: value for name, value, _ in figures(RUN[0], fast, "draft", "target", 4, "fixed", temperature)}
+    assert found["same text"].startswith(verdict) and (temperature == 0) == ("need not" not in found["same text"])
+
+
 def test_recording_does_not_change_the_text():
     plain = pair_at(1.0).decode(PROMPT, 40, 4, np.random.default_rng(0))
     assert decoded()[1].ids.tolist() == plain.ids.tolist()
