@@ -11,7 +11,7 @@ from encoder import EOT
 from schedules import SCHEDULES
 from utils import BUNDLED, MODELS_DIR, RELEASED
 
-PROMPT = "Long, long ago there was an old woman who lived in a great forest,"
+PROMPT = "Once upon a time there was a king who had three sons,"
 THRESHOLDS = ("target-confidence", "draft-confidence")
 
 

@@ -1,6 +1,6 @@
 """Draw the pictures of the README: a round of a real run, and every path to the first token of a round.
 
-    python main.py --temperature 1 --seed 4 --trace docs/round.svg
+    python main.py --temperature 1 --seed 3 --trace docs/round.svg
     python tools/pictures.py > docs/tree.svg
 
 The tree is that of the README's worked example: a draft with p = (.5, .3, .2), a target with q = (.3, .6, .1), K = 1.

@@ -47,7 +47,7 @@ N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
 DRAFT = dict(n_layer=1, n_embd=192, n_head=6)
 TARGET_STAGES = (1000, 0.1, 3e-3), (520, 0.0, 1.5e-3), (1000, 0.15, 2.5e-3)  # steps, dropout, learning rate
-DRAFT_STAGES = (5200, "kl", 6e-3), (1400, "tv", 2.5e-3)  # steps, loss, learning rate
+DRAFT_STAGES = (5200, "kl", 6e-3), (1400, "tv", 2.5e-3), (6000, "tv", 5e-3)  # steps, loss, learning rate
 N_WRITTEN, WRITTEN_WEIGHT = 1_000_000, 2  # tokens that the target writes; how often each is read per epoch
 BATCH = 16  # sequences of N_CTX tokens
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
