@@ -87,16 +87,16 @@ def test_alarm_if_the_replacement_is_drawn_from_the_target(raises_alarm):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="/proc/self/statm would show the memory in use")
-def test_thirty_decodes_take_no_more_memory_than_ten():
+def test_forty_decodes_take_no_more_memory_than_fifteen():
+    """The memory in use goes up and down by 8 %, because Python may free an old cache late. So peaks are compared."""
     code = """
 import numpy as np
 from pair import load_pair
 pair = load_pair("draft", "target", temperature=1.0)
-for i in range(1, 31):
+for i in range(40):
     pair.decode([5, 6, 7, i], 12, K=4, rng=np.random.default_rng(i))
-    if i in (10, 30):
-        print(open("/proc/self/statm").read().split()[1])
+    print(open("/proc/self/statm").read().split()[1])
 """
     python = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, check=True)
-    after_ten, after_thirty = map(int, python.stdout.split())  # pages in memory
-    assert after_thirty < 1.05 * after_ten
+    pages = list(map(int, python.stdout.split()))
+    assert max(pages[15:]) < 1.05 * max(pages[:15])
