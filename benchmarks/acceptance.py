@@ -133,8 +133,8 @@ each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores
 {about["kernel"]} and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
 
 A *speedup* is the time of the plain loop divided by that of the speculative loop, for the same number of tokens. \
-Some settings occur in two tables: "model" with K = 4 is also "fixed" and `verify` with K = 4. They were measured anew \
-each time, so their differences show how exact the figures are.""",
+The setting "model" with K = 4 occurs in all four tables. It was measured three times, for "Drafts", "Schedules" (as \
+"fixed") and "Token by token" (as `verify`), so the differences show how exact the figures are.""",
         """## Drafts
 
 alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \
