@@ -73,7 +73,8 @@ class NGram:
         tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
         for n, (grams, counts) in enumerate(tables, start=2):
             context = ids[len(ids) - n + 1 :].tolist()
-            first = reduce(lambda number, token: (number + token) * self.n_vocab, context, 0)  # followed by token 0
+            # the n-gram that consists of the context and token 0
+            first = reduce(lambda number, token: (number + token) * self.n_vocab, context, 0)
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])
             if begin == end:
                 break  # longer contexts do not occur either

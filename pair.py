@@ -262,8 +262,9 @@ def rest_of(run):
 def predicted(plain, fast):
     """The speedup by theory.py, from what was measured in two runs.
 
-    The theory is about `verify` with a fixed K. For other schedules the prediction is less exact, and for block
-    verification it is too low (in docs/acceptance.json, with K = 8 at T = 1: 0.98 predicted, 1.20 measured).
+    The theory is about `verify` with a fixed K. For other schedules, the prediction is less exact. For block
+    verification, it is too low, because that rule accepts more tokens. (docs/acceptance.json has both speedups for each
+    setting, the measured one and the predicted one.)
 
     Parameters
     ----------

@@ -43,9 +43,9 @@ def missing_files(model_dir):
 
 
 def check(model_dir, data_path=None):
-    """Compare all numbers of a checkpoint with the checksums in its index. CheckpointError names what differs first.
+    """Compare all numbers of a checkpoint with the checksums in its index. CheckpointError names a tensor that differs.
 
-    model_dir has the index. data_path is the data file, if it is not in model_dir under its usual name.
+    The index is in model_dir. data_path is the data file, if it is not in model_dir under its usual name.
     """
     prefix = os.path.join(model_dir, "model.ckpt")
     entries = read_index(prefix + ".index")
@@ -54,8 +54,8 @@ def check(model_dir, data_path=None):
         for name, tensor in load(prefix, data_path).items():
             if mask(crc32c(tensor)) != entries[name].crc32c:
                 raise CheckpointError(
-                    f"tensor {name!r} of {prefix} does not match its crc32c; restore the data, "
-                    f"or remove {DATA} to download it again"
+                    f"tensor {name!r} of {prefix} does not match its crc32c; "
+                    "restore the data, or remove it and run again"
                 )
             bar.update(tensor.nbytes)
 

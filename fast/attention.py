@@ -64,8 +64,8 @@ class KeysAndValues:
             sums = sums.reshape(len(sums), n_padded, -1).swapaxes(0, 1)  # [n_padded, n_some, ...]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, some])
 
-        # The first group of queries reads the keys and values of a head from memory. Each other group reads them from
-        # the cache, which takes about a quarter of the time.
+        # The first group of queries reads the keys and values of a head from memory. The other groups read them from
+        # the cache, and we count such a read as a quarter of one from memory.
         in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * (3 + n_padded // group) // 4)
         return heads[:n_new].reshape(n_new, n_head * d)
 
