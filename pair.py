@@ -155,7 +155,7 @@ class Pair:
 
         def record(r):
             ended.append(time.perf_counter())
-            if drafted:  # the first round reads the prompt
+            if drafted:  # (not the first round, because it reads the prompt)
                 bisect.insort(self.times[len(r.drafted)], ended[-1] - begun[-1])
             drafted.append(len(r.drafted))
             accepted.append(r.n_accepted)
@@ -183,11 +183,12 @@ class Pair:
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
 
-        They are medians (of two, the smaller one), because in a few rounds the machine may have done something else. A
-        k counts as timed after its second round, because the first one is often slower than all others. For a k that
-        was not timed yet, the estimate is cost(k - 1) + cost(1) - cost(0). It is rarely too high, so a k that could be
-        the best is tried soon, and is timed then. Until 0 is timed, every other k costs infinitely much. Until 1 is
-        timed, it costs as much as 0, and a larger k that was not timed costs infinitely much.
+        They are medians (of an even number of times, the smaller of the two in the middle), because in a few rounds the
+        machine may have done something else. A k counts as timed after its second round, because the first one is often
+        slower than all others. For a k that was not timed yet, the estimate is cost(k - 1) + cost(1) - cost(0). It is
+        rarely too high, so a k that could be the best is tried soon, and is timed then. Until 0 is timed, every other k
+        costs infinitely much. Until 1 is timed, it costs as much as 0, and a larger k that was not timed costs
+        infinitely much.
 
         Returns
         -------
@@ -205,7 +206,8 @@ class Pair:
     def best_K(self, x, N, K_max=8, **options):
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
-        Before that, it decodes N tokens plainly, because plain steps in a pilot run take longer than others.
+        Before that, it decodes N tokens plainly, because the plain steps of a pilot run take longer than those of the
+        plain loop.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Write checkpoints that bundle.py can read. Only tests and benchmarks need this.
+"""Write checkpoints that bundle.py can read. Only tests, benchmarks and tools need this.
 
 Tensors are taken one at a time from an iterable, so a checkpoint may be larger than the memory.
 """
@@ -44,7 +44,7 @@ def entry(dtype, shape, offset, size, masked_crc):
 
 
 def blocks(items, block_size):
-    """Sorted (key, value) pairs -> a list of (last key, contents), one for each block. Keys share no prefixes."""
+    """Sorted (key, value) pairs -> a list of (last key, contents), one for each block. Each key is written in full."""
     result, block, last = [], b"", b""
     for key, value in items:
         if len(block) >= block_size:

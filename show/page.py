@@ -24,8 +24,8 @@ def page(encoder, prompt, plain, fast, rounds, figures, settings):
     """The page as a text.
 
     prompt is a list of ids. plain and fast are `pair.Run`s without and with speculation. rounds are the rounds of fast,
-    each a `show.rounds.Seen`. figures is as `show.figures.figures` returns it. settings, the command line, is the head
-    line of the page.
+    each a `show.rounds.Seen`. figures is as `show.figures.figures` returns it. settings is the command line, which
+    stands below the title.
     """
     rows = "".join(f"<dt>{name}</dt><dd><b>{escape(value)}</b> {meaning}</dd>\n" for name, value, meaning in figures)
     legend = " ".join(f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items())

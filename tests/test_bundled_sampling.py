@@ -86,7 +86,7 @@ def test_alarm_if_the_replacement_is_drawn_from_the_target(raises_alarm):
     assert raises_alarm(changed(replacement=lambda p, q, i, token: q[i]))
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="/proc/self/statm would show the memory in use")
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="cannot see the memory in use here")
 def test_forty_decodes_take_no_more_memory_than_fifteen():
     """The memory in use goes up and down by 8 %, because Python may free an old cache late. So peaks are compared."""
     code = """
