@@ -50,12 +50,12 @@ def picture(encoder, ids, r):
     parts += [text(10, 62 + 24 * i, escape(name), "soft") for i, name in enumerate(names)]
     below = 62 + 24 * (len(names) - 2)  # the row of bars; the emitted tokens are in the row after it
     for i, d in enumerate(r.drafted):
-        x, seen, kept = LEFT + WIDTH * i, i < n_seen, i < r.origins.count("accepted")
-        parts.append(box(encoder, x, 62, d.token, "accepted" if kept else "rejected"))
-        if seen:
+        x = LEFT + WIDTH * i
+        parts.append(box(encoder, x, 62, d.token, "accepted" if d.kept else "rejected"))
+        if i < n_seen:
             parts += [text(x, 86 + 24 * j, value(d)) for j, (_, value) in enumerate(rows)]
             parts.append(f'<rect class="bar" x="{x}" y="{below - 11}" width="100" height="10"/>')
-            kind, width = "keep" if kept else "short", f"{100 * d.keep:.0f}"
+            kind, width = "keep" if d.kept else "short", f"{100 * d.keep:.0f}"
             parts.append(f'<rect class="{kind}" x="{x}" y="{below - 11}" width="{width}" height="10"/>')
             if d.coin is not None:
                 tick = round(x + 100 * d.coin)

@@ -134,6 +134,10 @@ def test_a_text_that_ends_within_a_round():
     plain, fast, _, seen = decoded(temperature=0.0, eos=eos)
     assert fast.ids[-1] == eos and seen[-1].origins == ["accepted"]
     assert "The text ends with this token." in page_of(plain, fast, seen)
+    drawing = xml.fromstring(picture(ENCODER, PROMPT, seen[-1]))
+    kept = [d.kept for d in seen[-1].drafted]
+    drafted = [e.get("class") for e in drawing.iter() if e.get("class", "").startswith("box ")][: len(kept)]
+    assert drafted == ["box accepted" if k else "box rejected" for k in kept] and sum(kept) > 1
 
 
 @pytest.mark.parametrize("rule", [verify, verify_block])
