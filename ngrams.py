@@ -150,13 +150,16 @@ class Online:
     """
 
     def __init__(self, n_vocab, order=3):
-        self.n_vocab, self.order, self.ids = n_vocab, order, np.zeros(0, dtype=np.int64)
-        self.counts = {}  # {context: {token: how often it came next}}; a context is a tuple of up to order - 1 ids
+        self.n_vocab, self.order, self.ids = n_vocab, order, None
 
     def row(self, ids):
-        n_same = common_prefix(ids, self.ids)
-        for i in reversed(range(n_same, len(self.ids))):
-            self.count(self.ids, i, -1)
+        if self.ids is None:  # this is the first call, or the one before was interrupted while it changed the counts
+            self.ids = np.zeros(0, dtype=np.int64)
+            self.counts = {}  # {context: {token: how often it came next}}; a context is a tuple of up to order - 1 ids
+        before, self.ids = self.ids, None
+        n_same = common_prefix(ids, before)
+        for i in reversed(range(n_same, len(before))):
+            self.count(before, i, -1)
         for i in range(n_same, len(ids)):
             self.count(ids, i, 1)
         self.ids = ids.copy()

@@ -129,6 +129,24 @@ def test_online_depends_only_on_the_ids_of_this_call(order, calls):
     assert sum(len(nexts) for nexts in model.counts.values()) == 1  # the count of the one id that is left
 
 
+def test_online_after_an_interruption(monkeypatch):
+    model, n_left = Online(4), 4
+    count = model.count
+
+    def interrupted(*args):
+        nonlocal n_left
+        n_left -= 1
+        if n_left == 0:
+            raise KeyboardInterrupt
+        count(*args)
+
+    monkeypatch.setattr(model, "count", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model(np.array([0, 1, 0, 1, 2]))
+    ids = np.array([0, 1, 3])
+    assert np.array_equal(model(ids), Online(4)(ids))
+
+
 # Prompt lookup
 
 
