@@ -51,7 +51,7 @@ Use a vocabulary of 2 to 4 tokens, because the number of paths grows like a powe
 the text so far, or else a row from the wrong position goes unnoticed. Let some probabilities be 0, so that 0 / 0 shows.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
-number can be compared with plain numbers, also elementwise, and it can be looked up with `np.searchsorted`.
+number can be compared with plain numbers, also elementwise. `np.searchsorted` can look up one such number at a time.
 
 Three kinds of function cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has
 infinitely many paths. Continuous output has infinitely many values. A function that depends on more than its random
@@ -64,6 +64,7 @@ import math
 import numpy as np
 
 MAX_CHOICES = 10_000  # the most choices along one path
+MAX_BRANCHES = 1_000_000  # the most integers that `EveryBranch.integers` chooses from
 
 
 class TooManyPaths(RuntimeError):
@@ -145,8 +146,10 @@ class EveryBranch:
     def choice(self, a, size=None, replace=True, p=None):
         """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, that many."""
         items = range(a) if np.ndim(a) == 0 else a
-        p = np.full(len(items), 1 / len(items)) if p is None else np.asarray(p, dtype=np.float64)
-        if p.shape != (len(items),) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-6:
+        p = np.full(len(items), 1 / len(items)) if p is None else np.asarray(p)
+        tolerance = np.finfo(np.promote_types(p.dtype, np.float16)).eps ** 0.5  # NumPy's own
+        p = p.astype(np.float64)
+        if p.shape != (len(items),) or not (p >= 0).all() or abs(p.sum() - 1) > tolerance:
             raise ValueError(f"choice needs {len(items)} probabilities that sum to 1, found {p}; normalise p")
         if not replace and size is not None and np.prod(size) > 1:
             raise AttributeError(
@@ -157,15 +160,16 @@ class EveryBranch:
 
     def integers(self, low, high=None, size=None, endpoint=False):
         """An integer from low to high - 1, or to high with endpoint; from 0 to low - 1 without high."""
-        low, high = (0, low) if high is None else (low, high)
-        return self.choice(range(low, high + bool(endpoint)), size)
+        low, high = (0, low) if high is None else (low, high + bool(endpoint))
+        if high - low > MAX_BRANCHES:
+            raise ValueError(f"{high - low:,} integers to choose from are too many; {MAX_BRANCHES:,} can be enumerated")
+        return self.choice(range(low, high), size)
 
     def multinomial(self, n, pvals, size=None):
         """The number of times that each outcome occurs in n draws."""
 
         def counts():
-            drawn = self.choice(len(pvals), size=n, p=pvals)
-            return np.bincount(drawn.astype(int), minlength=len(pvals))
+            return np.bincount(self.choice(len(pvals), size=n, p=pvals), minlength=len(pvals))
 
         return self._several(size, counts)
 
@@ -185,8 +189,12 @@ class EveryBranch:
     def _several(self, size, draw):
         if size is None:
             return draw()
-        drawn = np.array([draw() for _ in range(np.prod(size))])
-        return drawn.reshape(*np.atleast_1d(size), *drawn.shape[1:])
+        drawn = [draw() for _ in range(math.prod(np.atleast_1d(size).tolist()))]
+        drawn = np.array(drawn, dtype=None if drawn else int)
+        return drawn.reshape((*np.atleast_1d(size).astype(int), *drawn.shape[1:]))
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a copy of rng would not take all branches; use rng itself")
 
     def take_branch(self, branches):
         """Make one choice among branches, [(probability, outcome), ...], as the script says. Return its outcome."""

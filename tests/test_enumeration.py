@@ -1,6 +1,8 @@
 """enumeration.py: distributions that one can compute by hand, and errors where it would otherwise be wrong silently."""
 
+import copy
 import doctest
+import pickle
 
 import numpy as np
 import pytest
@@ -39,6 +41,9 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: rng.choice([5, 6, 7, 8], p=P) - 5, ONE_DRAW),
         (lambda rng: rng.choice(4, size=2, p=P), TWO_DRAWS),
         (lambda rng: rng.choice(4, size=(2, 1), p=P), TWO_DRAWS),
+        (lambda rng: np.arange(4)[rng.choice(4, size=0)], {(): 1}),
+        (lambda rng: rng.choice(4, size=(), p=P), ONE_DRAW),
+        (lambda rng: rng.choice(4, p=P.astype(np.float32) * np.float32(1.00001)), ONE_DRAW),
         (lambda rng: np.argmax(rng.multinomial(1, P)), ONE_DRAW),
         (lambda rng: np.argmax(rng.multinomial(1, P, size=2), axis=-1), TWO_DRAWS),
         (lambda rng: rng.multinomial(3, [0.5, 0.5])[0], {(0,): 1 / 8, (1,): 3 / 8, (2,): 3 / 8, (3,): 1 / 8}),
@@ -50,6 +55,7 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(0.25 > rng.random()), QUARTER),
         (lambda rng: int(np.float64(0.25) > rng.random()), QUARTER),
         (lambda rng: int(rng.random() < np.float32(0.25)), QUARTER),
+        (lambda rng: int(rng.random(()) < 0.25), QUARTER),
         (lambda rng: int(not rng.random() > 0.25), QUARTER),
         (lambda rng: int(not rng.random() >= 0.25), QUARTER),
         (lambda rng: int(not 0.25 < rng.random()), QUARTER),
@@ -130,6 +136,9 @@ def test_total_variation():
         (lambda rng: int(0 * rng.random() < 1), ValueError, None),
         (lambda rng: rng.standard_normal(), AttributeError, "standard_normal"),
         (lambda rng: rng.choice(3, size=2, replace=False), AttributeError, "replace=False"),
+        (lambda rng: rng.integers(2**63), ValueError, "too many"),
+        (lambda rng: copy.deepcopy(rng).choice(2), TypeError, "copy"),
+        (lambda rng: pickle.loads(pickle.dumps(rng)).choice(2), TypeError, "copy"),
     ],
 )  # fmt: skip
 def test_a_draw_that_cannot_be_enumerated_is_an_error(draw, error, message):
@@ -137,7 +146,7 @@ def test_a_draw_that_cannot_be_enumerated_is_an_error(draw, error, message):
         output_distribution(draw)
 
 
-@pytest.mark.parametrize("p", [[0.5, 0.6], [1.5, -0.5], [1.0], [np.nan, 1.0]])
+@pytest.mark.parametrize("p", [[0.5, 0.6], [1.5, -0.5], [1.0], [np.nan, 1.0], [0.5, 0.5000005]])
 def test_probabilities_that_numpy_refuses_are_refused(p):
     with pytest.raises(ValueError):
         np.random.default_rng(0).choice(2, p=p)
