@@ -12,6 +12,7 @@ from pathlib import Path
 import requests
 from requests.adapters import HTTPAdapter
 from tqdm import tqdm
+from urllib3.exceptions import LocationParseError
 from urllib3.util import Retry
 
 from checkpoint.bundle import CheckpointError, load, read_index
@@ -133,9 +134,9 @@ def fetch(session, url, path, check_part=None):
                     raise OSError("the connection breaks off every time")
                 if check_part is None and "etag" not in known:
                     part.unlink(missing_ok=True)  # without an ETag, nobody would notice that the file has changed since
-        except OSError as error:  # includes the errors of requests
+        except (OSError, LocationParseError) as error:  # OSError includes the errors of requests
             offline = isinstance(error, requests.ConnectionError | requests.Timeout)
-            why = f"no connection ({type(error).__name__})" if offline else error.strerror or error
+            why = f"no connection ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
             raise DownloadError(
                 f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download"
             ) from None

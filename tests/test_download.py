@@ -150,7 +150,7 @@ def test_a_server_that_always_misbehaves_causes_an_error_and_leaves_no_file(serv
     assert complete(tmp_path)
 
 
-@pytest.mark.parametrize("url", ["nonsense", "file:///etc", "http://127.0.0.1:9"])
+@pytest.mark.parametrize("url", ["nonsense", "file:///etc", "http://127.0.0.1:9", "http://a..b"])
 def test_an_error_names_the_url_and_says_what_to_do(tmp_path, monkeypatch, url):
     monkeypatch.setattr(download, "BACKOFF", 0.001)
     with pytest.raises(DownloadError, match=f"cannot download {url}/774M/checkpoint: .*bundled pair"):
