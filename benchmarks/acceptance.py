@@ -84,7 +84,7 @@ def measure(args):
                 "acceptance rate": float(run.acceptance_rate),
             }
     kernel = f"{rows_per_product()} row(s) at a time"
-    about = dict(prompts=args.prompts, N=args.N, cores=os.cpu_count(), numpy=np.__version__, kernel=kernel)
+    about = dict(prompts=len(prompts), N=args.N, cores=os.cpu_count(), numpy=np.__version__, kernel=kernel)
     return {"about": about | {"machine": platform.processor() or platform.machine()}, "results": results}
 
 

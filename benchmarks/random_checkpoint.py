@@ -12,6 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from checkpoint.download import DATA
 from checkpoint.writer import write_bundle
 from encoder import bytes_to_unicode
 from utils import expected_shapes
@@ -47,6 +48,8 @@ def main():
     n_layer, n_embd, n_head = SIZES[args.size]
     hparams = dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_head, n_layer=n_layer)
     os.makedirs(args.directory, exist_ok=True)
+    if os.path.exists(os.path.join(args.directory, DATA)):
+        parser.error(f"{args.directory} has a checkpoint already; name another directory, or remove that checkpoint")
     tokens = [*bytes_to_unicode().values(), *(f"<{i}>" for i in range(50_000)), "<|endoftext|>"]
     files = {
         "hparams.json": json.dumps(hparams),

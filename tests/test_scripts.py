@@ -3,6 +3,8 @@
 import pytest
 from support import ROOT, run
 
+from checkpoint.download import DATA
+
 SCRIPTS = [
     str(path.relative_to(ROOT))
     for path in sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tools/*.py")])
@@ -15,6 +17,12 @@ def test_help(script):
     result = run("--help", script=script)
     assert result.returncode == 0, result.stderr
     assert f"python {script}" in result.stdout
+
+
+def test_random_weights_do_not_replace_a_checkpoint(tmp_path):
+    (tmp_path / DATA).touch()
+    result = run("124M", tmp_path, script="benchmarks/random_checkpoint.py")
+    assert result.returncode == 2 and "already" in result.stderr and len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_small_run_of_the_decoding_benchmark():
