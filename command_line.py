@@ -41,7 +41,7 @@ def K(text):
 
 
 def draft_name(name):
-    if name not in DRAFTS and not re.fullmatch(r"early-exit:[0-9]+", name):
+    if name not in DRAFTS and not re.fullmatch(r"early-exit:[0-9]{1,4}", name):
         raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(DRAFTS)}, early-exit:1")
     return name
 

@@ -14,11 +14,13 @@ examples:
   python main.py --target_model_size 1558M --K 4 --prompt "Alan Turing theorized that computers would one day become"
 """
 
+import os
+
 if __name__ == "__main__":  # Ctrl-C may come while NumPy is still being imported
-    import os
     import signal
 
-    signal.signal(signal.SIGINT, lambda *_: (os.write(2, b"\nInterrupted.\n"), os._exit(130)))
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # (it is for jobs that a script runs in the background)
+        signal.signal(signal.SIGINT, lambda *_: (os.write(2, b"\nInterrupted.\n"), os._exit(130)))
 
 import sys
 from functools import partial
@@ -43,6 +45,9 @@ def main(argv=None):
     args = arguments(argv, __doc__)
     try:
         run(args)
+    except BrokenPipeError:  # nobody reads the output any more, as with "| head"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the text that Python still holds back
+        sys.exit(1)
     except (UserError, OSError) as error:  # what the user gave, the internet, the disk
         fail(error)
     except MemoryError:
@@ -74,7 +79,7 @@ def run(args):
     found = figures(plain, fast, drafter, args.target_model_size, args.K, args.schedule, args.temperature)
     if speedups is not None:
         found.append(best_K(args.K, speedups))
-    print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found))
+    print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
     if args.trace:
         write_trace(args.trace, pair.encoder, x, plain, fast, rounds, found, args.command)
 

@@ -208,6 +208,13 @@ def test_a_programming_error_shows_its_traceback(monkeypatch):
         main.main([])
 
 
+def test_the_reader_of_the_output_goes_away():
+    process = subprocess.Popen([sys.executable, "main.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait(timeout=60) == 1 and b"rror" not in errors, errors
+
+
 def test_no_internet(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("checkpoint.download.BACKOFF", 0.001)  # otherwise the test would wait six seconds
     args = ("--target_model_size", "1558M", "--models_dir", str(tmp_path), "--models_url", "http://127.0.0.1:9")
