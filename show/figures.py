@@ -56,7 +56,8 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
 
 def best_K(K, speedups):
     """The figure that --K auto adds. K and speedups are as from `pair.Pair.best_K`."""
-    if not speedups.all():
+    if not speedups[1:].any():
         return "best K", f"{K}, but the pilot run was too short to tell", "Found by a short pilot run."
-    predictions = ", ".join(f"{speedup:.2f}" for speedup in speedups)
-    return "best K", f"{K}; predicted speedups for K = 0, 1, ...: {predictions}", "Found by a short pilot run."
+    predictions = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
+    meaning = "Found by a short pilot run. A ? stands for a K that was drafted less than twice in it."
+    return "best K", f"{K}; predicted speedups for K = 0, 1, ...: {predictions}", meaning

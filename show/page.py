@@ -103,7 +103,7 @@ def card(encoder, i, r):
     if looked_at:
         names = ["drafted", "p", "q", *(["w", "h"] if r.is_block else ["min(1, q/p)"]), "drawn", ""]
         parts.append(f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>\n")
-        parts += [drafted_row(encoder, d) for d in looked_at]
+        parts += [drafted_row(encoder, d, i < n_accepted) for i, d in enumerate(looked_at)]
         parts.append("</table>\n")
     if skipped := r.drafted[len(looked_at) :]:
         tokens = " ".join(f"<s>{alone(encoder, d.token)}</s>" for d in skipped)
@@ -119,7 +119,7 @@ def card(encoder, i, r):
     return "".join([*parts, "</article>\n"])
 
 
-def drafted_row(encoder, d):
+def drafted_row(encoder, d, in_text):
     """One drafted token: probabilities, a bar for `keep` with a tick at the number that was drawn, and the verdict."""
     coin, tick = "–", ""
     if d.coin is not None:
@@ -127,7 +127,8 @@ def drafted_row(encoder, d):
     verdict = "accepted" if d.kept else "rejected"
     bar = f'<span class="bar"><b style="width:{100 * d.keep:.0f}%"></b>{tick}</span>'
     numbers = [number(d.p), number(d.q), *([] if d.w is None else [number(d.w)]), number(d.keep), escape(coin)]
-    cells = "".join(f"<td>{cell}</td>" for cell in [alone(encoder, d.token), *numbers, f"{bar} {verdict}"])
+    after = ", after the end" if d.kept and not in_text else ""
+    cells = "".join(f"<td>{cell}</td>" for cell in [alone(encoder, d.token), *numbers, f"{bar} {verdict}{after}"])
     return f'<tr class="{verdict}">{cells}</tr>\n'
 
 

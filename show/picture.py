@@ -73,4 +73,4 @@ def picture(encoder, ids, r):
 def box(encoder, x, y, token, kind):
     """A token in a box."""
     rect = f'<rect class="box {kind}" x="{x}" y="{y - 16}" width="{WIDTH - 8}" height="22" rx="4"/>'
-    return rect + text(x + 8, y, shown(encoder.decode([token]))[:14], "bold")
+    return rect + text(x + 8, y, shown(encoder.decode([token])[:14]), "bold")

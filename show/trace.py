@@ -11,5 +11,5 @@ def write_trace(path, encoder, prompt, plain, fast, rounds, figures, settings):
     else:
         r = typical_round(rounds)
         text = picture(encoder, fast.ids[: len(prompt) + r.first], r)
-    with open(path, "w", encoding="utf-8") as f:
+    with open(path, "w", encoding="utf-8", errors="replace") as f:  # (a name of a file in the settings may be no UTF-8)
         f.write(text)

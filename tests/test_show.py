@@ -4,6 +4,7 @@ import functools
 import io
 import re
 import xml.etree.ElementTree as xml
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from support import bundled, run
 
 from encoder import get_encoder
 from pair import Pair
-from show.figures import figures
+from show.figures import best_K, figures
 from show.page import page, shown
 from show.picture import picture, typical_round
 from show.rounds import Recorder, origins
@@ -123,6 +124,10 @@ def test_the_same_text_is_a_claim_about_ids(shift, temperature, verdict):
     assert found["same text"].startswith(verdict) and (temperature == 0) == ("need not" not in found["same text"])
 
 
+def test_a_K_that_was_not_timed_has_no_predicted_speedup():
+    assert best_K(2, np.array([1, 0, 1.5]))[1].endswith(": 1.00, ?, 1.50")
+
+
 def test_recording_does_not_change_the_text():
     plain = pair_at(1.0).decode(PROMPT, 40, 4, np.random.default_rng(0))
     assert decoded()[1].ids.tolist() == plain.ids.tolist()
@@ -133,11 +138,13 @@ def test_a_text_that_ends_within_a_round():
     eos = next(r.emitted[0] for r in seen if r.origins.count("accepted") > 2)
     plain, fast, _, seen = decoded(temperature=0.0, eos=eos)
     assert fast.ids[-1] == eos and seen[-1].origins == ["accepted"]
-    assert "The text ends with this token." in page_of(plain, fast, seen)
+    html = page_of(plain, fast, seen)
+    assert "The text ends with this token." in html
     drawing = xml.fromstring(picture(ENCODER, PROMPT, seen[-1]))
     kept = [d.kept for d in seen[-1].drafted]
     drafted = [e.get("class") for e in drawing.iter() if e.get("class", "").startswith("box ")][: len(kept)]
-    assert drafted == ["box accepted" if k else "box rejected" for k in kept] and sum(kept) > 1
+    assert drafted == ["box accepted" if k else "box rejected" for k in kept]
+    assert html.count(" accepted, after the end") == sum(kept) - 1 > 0
 
 
 @pytest.mark.parametrize("rule", [verify, verify_block])
@@ -219,10 +226,17 @@ def test_a_picture_of_one_round(options):
     assert sum(e.get("class") == "bar" for e in drawing.iter()) == len(seen)
 
 
+def test_a_token_of_quotes_is_shown_whole():
+    """An escaped quote has 6 letters. To cut the token after it was escaped would leave half of one."""
+    encoder = Mock(decode=lambda ids: '""""' if len(ids) == 1 else "")
+    drawing = xml.fromstring(picture(encoder, [], typical_round(RUN[3])))
+    assert '""""' in [e.text for e in drawing.iter()]
+
+
 def test_trace_and_colour_on_the_command_line(tmp_path):
     arguments = ("--n_tokens_to_generate", 12, "--temperature", 1)
     plain = run(*arguments, cwd=tmp_path)
-    for name, head in ("t.html", "<!DOCTYPE html>"), ("t.svg", "<svg"):
+    for name, head in ("\udcff.html", "<!DOCTYPE html>"), ("t.svg", "<svg"):  # (\udcff is a byte that is not UTF-8)
         result = run(*arguments, "--color", "always", "--trace", name, cwd=tmp_path)
         assert result.returncode == 0 and (tmp_path / name).read_text(encoding="utf-8").startswith(head)
         assert COLOURS["accepted"] in result.stdout and "drafted and accepted" in result.stdout
