@@ -3,10 +3,13 @@
 import doctest
 import itertools
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from support import bundled
+from support import ROOT, bundled
 
 import gpt2
 import pair
@@ -68,6 +71,22 @@ def test_a_lookup_that_finds_nothing_ends_the_round(settings):
         assert all(found[:-1])  # only the last token may come from a uniform row
         text = np.append(text, r.emitted)
     assert len(rounds[0].drafted) == 1 and max(len(r.drafted) for r in rounds) == 4
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="cannot see the memory in use here")
+def test_forty_decodes_take_no_more_memory_than_fifteen():
+    """The memory in use goes up and down by 8 %, because Python may free an old cache late. So peaks are compared."""
+    code = """
+import numpy as np
+from pair import load_pair
+pair = load_pair("draft", "target", temperature=1.0)
+for i in range(40):
+    pair.decode([5, 6, 7, i], 12, K=4, rng=np.random.default_rng(i))
+    print(open("/proc/self/statm").read().split()[1])
+"""
+    python = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, check=True)
+    pages = list(map(int, python.stdout.split()))
+    assert max(pages[15:]) < 1.05 * max(pages[:15])
 
 
 # The clocks

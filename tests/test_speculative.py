@@ -1,12 +1,13 @@
 """speculative.py beyond the proof: block verification, options, the loop, and probabilities at the edge of float64."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_lossless, models, pairs
+from support import EXACT, Table, assert_lossless, bundled, models, pairs, product_of_conditionals
 
 from enumeration import output_distribution, total_variation
 from sampling import sampler
@@ -172,6 +173,23 @@ def test_propose_ends_with_the_token_that_stopped_it(drawn, K, token, seed):
     assert len(without_stop) == K and drafted.tolist() == without_stop[:n].tolist()
     assert np.array_equal(p, p_without_stop[:n])
     assert asked == list(zip(p.tolist(), drafted, strict=True))
+
+
+@both_verifiers
+@pytest.mark.parametrize("settings", [{"top_k": 3}, {"temperature": 0.7, "top_k": 3, "top_p": 0.9}], ids=str)
+def test_lossless_with_the_bundled_pair(verifier, settings):
+    draft, target = (sampler(bundled(name), **settings) for name in ("draft", "target"))
+    assert_lossless((draft, target, [5, 6, 7]), 3, 2, verify=verifier)
+
+
+@both_verifiers
+def test_lossless_with_the_generator_of_numpy(verifier):
+    """Each share of 10,000 samples is within four standard deviations of its exact probability."""
+    draft, target = Table([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3]]), Table([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2]])
+    rng, n = np.random.default_rng(0), 10_000
+    found = Counter(tuple(speculative_sampling([0], draft, target, 2, 2, rng, verify=verifier)) for _ in range(n))
+    for ids, probability in product_of_conditionals([0], target, 2).items():
+        assert abs(found[ids] / n - probability) < 4 * np.sqrt(probability * (1 - probability) / n)
 
 
 # The loop
