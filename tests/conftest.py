@@ -1,8 +1,14 @@
 """Hypothesis profiles: "ci", the default, always draws the same examples. "thorough" draws more and new examples."""
 
+import http.server
+import threading
+
+import pytest
 from hypothesis import settings
+from support import BLOCK, Handler
 
 import fast
+from checkpoint import download
 
 settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
@@ -12,3 +18,19 @@ settings.load_profile("ci")
 def pytest_report_header(config):
     rows, same = fast.rows_per_product(), fast.rows_are_independent()
     return f"matrix kernel: {rows} row(s) at a time; a row has the same bits whatever rows are computed with it: {same}"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A server of CONTENT on this machine."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "GPT2_MODELS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"RETRIES": 2, "BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
+        monkeypatch.setattr(download, name, value)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.handle_error = lambda *args: None  # some clients in these tests go away
+        server.plan, server.log = {}, []
+        server.url = f"http://127.0.0.1:{server.server_port}/gpt-2/models"
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()

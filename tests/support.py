@@ -1,15 +1,18 @@
 """Helpers that several test files share: models drawn by hypothesis, exact comparisons, checkpoints, main.py."""
 
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
 
+from checkpoint.download import FILES
 from checkpoint.writer import write_bundle
 from encoder import bytes_to_unicode
 from enumeration import output_distribution, total_variation
@@ -127,11 +130,43 @@ def vocabulary(n_vocab):
     }
 
 
-def micro_files():
-    """The seven files of a model: the micro checkpoint, and a vocabulary of 300 tokens that fits it."""
-    names = ("checkpoint", "hparams.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001")
-    files = {name: (MICRO / name).read_bytes() for name in names}
-    return files | vocabulary(300) | {"model.ckpt.meta": b"\x0ameta" * 1000}
+# The seven files of a model: the micro checkpoint, and a vocabulary of 300 tokens that fits it
+CONTENT = {path.name: path.read_bytes() for path in MICRO.iterdir() if path.name in FILES}
+CONTENT |= vocabulary(300) | {"model.ckpt.meta": b"\x0ameta" * 1000}
+BLOCK = 4096  # bytes that the server sends and the client receives at a time
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Serves CONTENT. server.plan[name] lists what to do wrong in each request for a file; the last entry stays."""
+
+    def do_GET(self):
+        name, asked = self.path.rpartition("/")[2], self.headers.get("Range")
+        plan = self.server.plan.get(name, [{}])
+        wrong = plan.pop(0) if len(plan) > 1 else plan[0]
+        self.server.log.append((name, asked))
+        time.sleep(wrong.get("stall", 0))
+        if wrong.get("hang_up"):
+            return
+        content, etag = wrong.get("content", CONTENT[name]), wrong.get("etag", '"1"')
+        status, start, headers = wrong.get("status", 200), 0, {"ETag": etag}
+        if asked and wrong.get("ranges", True) and self.headers.get("If-Range", etag) == etag and status == 200:
+            start = int(asked[len("bytes=") : -1])
+            status, span = (206, f"{start}-{len(content) - 1}") if start < len(content) else (416, "*")
+            headers["Content-Range"] = f"bytes {span}/{len(content)}"
+        body = b"nothing is left" if status == 416 else content[start:]
+        self.send_response(status)
+        for key, value in (headers | {"Content-Length": str(len(body))} | wrong.get("headers", {})).items():
+            if value is not None:
+                self.send_header(key, value)
+        self.end_headers()
+        for i in range(0, min(len(body), wrong.get("drop", len(body))), BLOCK):
+            self.wfile.write(body[i : i + BLOCK])
+            if i == 32 * BLOCK and "hold" in wrong:
+                wrong["hold"].wait(120)
+        time.sleep(wrong.get("freeze", 0))
+
+    def log_message(self, *args):
+        pass
 
 
 def write_model(directory, n_layer, n_vocab=257, ends=False):

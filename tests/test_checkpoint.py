@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import MICRO, ROOT, micro_files
+from support import CONTENT, MICRO, ROOT
 
 import utils
 from checkpoint import crc32c as crc
@@ -20,7 +20,6 @@ from utils import load_encoder_hparams_and_params
 
 PREFIX = str(MICRO / "model.ckpt")
 HPARAMS = {"n_vocab": 300, "n_ctx": 64, "n_embd": 48, "n_head": 4, "n_layer": 3}
-CONTENT = micro_files()
 
 # ---- crc32c ----
 

@@ -3,7 +3,6 @@
 import base64
 import errno
 import hashlib
-import http.server
 import subprocess
 import sys
 import threading
@@ -11,64 +10,14 @@ import time
 from unittest.mock import Mock
 
 import pytest
-from support import ROOT, micro_files
+from support import BLOCK, CONTENT, ROOT
 
 from checkpoint import download
 from checkpoint.bundle import CheckpointError
 from checkpoint.download import DATA, DownloadError, download_gpt2_files
 from utils import load_encoder_hparams_and_params
 
-CONTENT = micro_files()
 META = "model.ckpt.meta"
-BLOCK = 4096  # bytes that the server sends and the client receives at a time
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves CONTENT. server.plan[name] lists what to do wrong in each request for a file; the last entry stays."""
-
-    def do_GET(self):
-        name, asked = self.path.rpartition("/")[2], self.headers.get("Range")
-        plan = self.server.plan.get(name, [{}])
-        wrong = plan.pop(0) if len(plan) > 1 else plan[0]
-        self.server.log.append((name, asked))
-        time.sleep(wrong.get("stall", 0))
-        if wrong.get("hang_up"):
-            return
-        content, etag = wrong.get("content", CONTENT[name]), wrong.get("etag", '"1"')
-        status, start, headers = wrong.get("status", 200), 0, {"ETag": etag}
-        if asked and wrong.get("ranges", True) and self.headers.get("If-Range", etag) == etag and status == 200:
-            start = int(asked[len("bytes=") : -1])
-            status, span = (206, f"{start}-{len(content) - 1}") if start < len(content) else (416, "*")
-            headers["Content-Range"] = f"bytes {span}/{len(content)}"
-        body = b"nothing is left" if status == 416 else content[start:]
-        self.send_response(status)
-        for key, value in (headers | {"Content-Length": str(len(body))} | wrong.get("headers", {})).items():
-            if value is not None:
-                self.send_header(key, value)
-        self.end_headers()
-        for i in range(0, min(len(body), wrong.get("drop", len(body))), BLOCK):
-            self.wfile.write(body[i : i + BLOCK])
-            if i == 32 * BLOCK and "hold" in wrong:
-                wrong["hold"].wait(120)
-        time.sleep(wrong.get("freeze", 0))
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch):
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "GPT2_MODELS_URL"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {"RETRIES": 2, "BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
-        monkeypatch.setattr(download, name, value)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.handle_error = lambda *args: None  # some clients in these tests go away
-        server.plan, server.log = {}, []
-        server.url = f"http://127.0.0.1:{server.server_port}/gpt-2/models"
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield server
-        server.shutdown()
 
 
 def complete(model_dir):

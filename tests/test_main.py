@@ -1,6 +1,5 @@
 """main.py as its user meets it: in a process of its own, with its two texts and its one-line errors."""
 
-import http.server
 import os
 import random
 import re
@@ -8,13 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
-import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from support import ROOT, fails, listen_to_ctrl_c, run, write_model
+from support import CONTENT, ROOT, fails, listen_to_ctrl_c, run, write_model
 
 import main
 from checkpoint.download import FILES
@@ -22,41 +20,13 @@ from checkpoint.download import FILES
 
 @pytest.fixture(scope="module")
 def models_dir(tmp_path_factory):
-    """A random pair, a text to fit n-grams on, and the same pair by the names of OpenAI's."""
+    """A random pair, and a text to fit n-grams on."""
     directory = tmp_path_factory.mktemp("models")
-    for size, n_layer in ("draft", 1), ("target", 2), ("124M", 1), ("1558M", 2):
+    for size, n_layer in ("draft", 1), ("target", 2):
         write_model(directory / size, n_layer)
     corpus = "Once upon a time.\n<|endoftext|>\nA king had three sons.\n"
     (directory / "corpus.txt").write_text(corpus, encoding="utf-8")
     return directory
-
-
-@pytest.fixture(scope="module")
-def served(models_dir):
-    """The URL of a server with the models. Below /slow it takes its time."""
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *args):
-            super().__init__(*args, directory=models_dir)
-
-        def copyfile(self, source, outputfile):
-            if self.path.startswith("/slow"):
-                time.sleep(0.1)  # for 14 files that is more than a second
-                outputfile.write(source.read(10_000))
-                time.sleep(0.1)
-            super().copyfile(source, outputfile)
-
-        def translate_path(self, path):
-            return super().translate_path(path.removeprefix("/slow"))
-
-        def log_message(self, *args):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.handle_error = lambda *args: None  # clients are interrupted on purpose
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
 
 
 def text_of(title, output):
@@ -148,10 +118,10 @@ def test_edge_lengths_and_an_empty_prompt(models_dir):
     assert all_of_n_ctx.returncode == 0, all_of_n_ctx.stderr
 
 
-def test_released_models_are_downloaded_and_decoded(served, tmp_path):
+def test_released_models_are_downloaded_and_decoded(server, tmp_path):
     args = ("--prompt", "Alan Turing theorized", "--n_tokens_to_generate", 40, "--target_model_size", "1558M", "--K", 4,
             "--temperature", 0, "--seed", 123, "--models_dir", tmp_path)  # fmt: skip
-    result = run(*args, GPT2_MODELS_URL=served)
+    result = run(*args, GPT2_MODELS_URL=server.url)
     plain, fast = texts_of(result)
     assert plain == fast and "124M drafts for 1558M" in result.stdout
     assert "model.ckpt.data-00000-of-00001: 100%" in result.stderr  # a bar for each file
@@ -240,11 +210,12 @@ def test_vocabularies_that_do_not_fit(models_dir, tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="cannot see here how far a process has come")
 @pytest.mark.parametrize("work", ["decoding", "downloading"])
-def test_interrupts_at_random_moments(served, tmp_path, work):
-    rng = random.Random(0)
+def test_interrupts_at_random_moments(server, tmp_path, work):
+    slow = {"stall": 0.1, "hold": SimpleNamespace(wait=lambda seconds: time.sleep(0.5))}
+    rng, server.plan = random.Random(0), {name: [slow] for name in FILES}  # 14 files take more than a second
     args = ["--temperature", "1", "--n_tokens_to_generate", "500", "--prompt", "A"]
     if work == "downloading":
-        args = ["--target_model_size", "1558M", "--models_url", f"{served}/slow", *args[:2], "--models_dir"]
+        args = ["--target_model_size", "1558M", "--models_url", server.url, *args[:2], "--models_dir"]
     for i in range(5):
         directory = tmp_path / str(i)
         process = subprocess.Popen(
@@ -259,11 +230,11 @@ def test_interrupts_at_random_moments(served, tmp_path, work):
         _, errors = process.communicate(timeout=30)
         assert process.returncode == 130 and "Traceback" not in errors, errors
         for path in directory.rglob("*/*"):
-            with urllib.request.urlopen(f"{served}/{path.relative_to(directory)}".removesuffix(".part")) as f:
-                content = f.read()
-            assert content.startswith(path.read_bytes()) if path.suffix == ".part" else content == path.read_bytes()
+            content, found = CONTENT[path.name.removesuffix(".part")], path.read_bytes()
+            assert content.startswith(found) if path.suffix == ".part" else content == found
     if work == "downloading":
-        result = run(*args, directory, "--models_url", served, "--n_tokens_to_generate", 20, "--prompt", "A")
+        server.plan.clear()
+        result = run(*args, directory, "--n_tokens_to_generate", 20, "--prompt", "A")
         assert result.returncode == 0 and "1558M" in result.stdout, result.stderr
 
 
