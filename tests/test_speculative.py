@@ -1,6 +1,5 @@
 """speculative.py beyond the proof: block verification, options, the loop, and probabilities at the edge of float64."""
 
-import itertools
 from collections import Counter
 
 import numpy as np
@@ -18,27 +17,6 @@ both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
 
 
 # Block verification: Sun et al. 2024, Algorithm 2
-
-
-@pytest.mark.parametrize("K", [1, 2, 3])
-@given(drawn=models())
-def test_block_keeps_a_drafted_prefix_with_probability_w(drawn, K):
-    """The lemma behind the proof: given the first i drafted tokens, they are kept with probability w_i."""
-    draft, target, x = drawn
-
-    def kept(rng):
-        drafted, p = propose(x, draft, K, rng)
-        return [*drafted, len(verify_block(drafted, p, target(np.append(x, drafted), K + 1), rng)) - 1]
-
-    outputs = output_distribution(kept)
-    for i in range(1, K + 1):
-        for prefix in itertools.product(range(len(target.rows[0])), repeat=i):
-            drafted_mass, w = 1.0, 1.0
-            for j, token in enumerate(prefix):
-                p, q = (model.row([*x.tolist(), *prefix[:j]])[token] for model in (draft, target))
-                drafted_mass, w = drafted_mass * p, min(1, w * q / p) if p > 0 else 0
-            kept_mass = sum(mass for (*drafted, n), mass in outputs.items() if (*drafted[:i],) == prefix and n >= i)
-            assert kept_mass == pytest.approx(drafted_mass * w, abs=EXACT)
 
 
 def expected_tokens(verifier, draft, target, x, K):
