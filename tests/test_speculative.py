@@ -197,16 +197,13 @@ def test_each_round_records_what_happened(verifier, drawn, N, K, seed):
 
 @both_verifiers
 @given(drawn=models(sizes=[1, 2, 4]), N=st.integers(0, 9), seed=st.integers(0, 9))
-def test_K_0_draws_the_same_numbers_as_the_autoregressive_loop(verifier, drawn, N, seed):
-    draft, target, x = drawn
-    ids, rounds = decode(drawn, N, 0, seed, verify=verifier)
-    calls, plain_rounds = target.calls.copy(), []
-    plain = autoregressive_sampling(x, target, N, np.random.default_rng(seed), on_round=plain_rounds.append)
-    assert ids.tolist() == plain.tolist()
-    assert not draft.calls and calls == target.calls[len(calls) :]
-    for a, b in zip(rounds, plain_rounds, strict=True):
-        assert len(a.drafted) == len(b.drafted) == len(a.p) == len(b.p) == a.n_accepted == b.n_accepted == 0
-        assert np.array_equal(a.q, b.q) and np.array_equal(a.emitted, b.emitted)
+def test_K_0_is_the_autoregressive_loop(verifier, drawn, N, seed):
+    """It draws the same numbers and reports the same rounds."""
+    _, rounds = decode(drawn, N, 0, seed, verify=verifier)
+    _, target, x = drawn
+    plain = []
+    autoregressive_sampling(x, target, N, np.random.default_rng(seed), on_round=plain.append)
+    assert all(np.array_equal(a, b) for one, other in zip(rounds, plain, strict=True) for a, b in zip(one, other))
 
 
 @pytest.mark.parametrize(
