@@ -48,18 +48,8 @@ def legend():
 def wants_colour(choice, out, environment=os.environ):
     """Whether to write colours. "always": yes. "never": no. "auto": if out is a terminal that can show them.
 
-    The variable NO_COLOR (https://no-color.org) turns "auto" off.
+    The variable NO_COLOR (https://no-color.org) turns "auto" off. (On Windows, tqdm makes the console show colours.)
     """
     if choice == "auto":
-        can = out.isatty() and environment.get("TERM") != "dumb" and not environment.get("NO_COLOR")
-        return can and (os.name != "nt" or enabled_on_windows())
+        return out.isatty() and environment.get("TERM") != "dumb" and not environment.get("NO_COLOR")
     return choice == "always"
-
-
-def enabled_on_windows():
-    """Ask the console of Windows 10 and later to understand escape sequences. False if it cannot."""
-    import ctypes
-
-    console, mode = ctypes.windll.kernel32, ctypes.c_ulong()
-    handle = console.GetStdHandle(-11)  # standard output
-    return bool(console.GetConsoleMode(handle, ctypes.byref(mode)) and console.SetConsoleMode(handle, mode.value | 4))
