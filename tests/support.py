@@ -192,16 +192,6 @@ def run(*args, cwd=ROOT, script="main.py", **env):
     return subprocess.run(command, cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=120)
 
 
-def fails(*args, **kwargs):
-    """Run main.py, assert that it fails with exit code 2 and one line, and return that line."""
-    result = run(*args, **kwargs)
-    assert result.returncode == 2, result.stderr
-    assert result.stdout == "" and "Traceback" not in result.stderr and "Warning" not in result.stderr
-    line = result.stderr.replace("\r", "\n").strip().split("\n")[-1]  # a progress bar may come before it
-    assert line.startswith("main.py: error: "), result.stderr
-    return line
-
-
 def listen_to_ctrl_c():
     """Let a child process react to Ctrl-C, even if a shell started the tests in the background, which disables it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

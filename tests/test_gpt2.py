@@ -151,12 +151,6 @@ def test_bad_arguments(micro, ids, n_rows, message):
         micro(ids, n_rows)
 
 
-@pytest.mark.parametrize("n_layer", [0, 4])
-def test_a_wrong_number_of_layers(micro, n_layer):
-    with pytest.raises(UserError, match=f"early exit after {n_layer} layers was asked for; it needs 1 to 3"):
-        micro.first_layers(n_layer)
-
-
 def micro_with(name, index, value):
     """The micro model with one weight replaced."""
     tensors = load(str(MICRO / "model.ckpt"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support import CONTENT, ROOT, fails, listen_to_ctrl_c, run, write_model
+from support import CONTENT, ROOT, listen_to_ctrl_c, run, write_model
 
 import main
 from checkpoint.download import FILES
@@ -132,6 +132,16 @@ def test_released_models_are_downloaded_and_decoded(server, tmp_path):
 # ---- Bad input: one line, exit code 2 ----
 
 
+def complaints(capsys, *args):
+    """Run main.py in this process, assert that it fails with exit code 2, and return the lines of standard error."""
+    with pytest.raises(SystemExit, match="2"):
+        main.main(list(map(str, args)))
+    output = capsys.readouterr()
+    lines = output.err.splitlines()
+    assert output.out == "" and lines[-1].startswith("main.py: error: ")
+    return lines
+
+
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
@@ -151,6 +161,7 @@ def test_released_models_are_downloaded_and_decoded(server, tmp_path):
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
         (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
         (["--draft", "early-exit:L"], "'early-exit:L' is not one of model, unigram"),
+        (["--draft", "early-exit:0"], "early exit after 0 layers was asked for; it needs 1 to 6"),
         (["--draft", "early-exit:7"], "early exit after 7 layers was asked for; it needs 1 to 6"),
         (["--draft", "bigram", "--draft_corpus", "nowhere.txt"], "nowhere.txt"),
         (["--draft", "lookup", "--draft_corpus", "corpus.txt"], "--draft_corpus is for --draft unigram, bigram, ngram"),
@@ -161,10 +172,8 @@ def test_released_models_are_downloaded_and_decoded(server, tmp_path):
     ],
 )
 def test_bad_arguments(args, complaint, capsys):
-    with pytest.raises(SystemExit, match="2"):  # in this process, because there are many
-        main.main(list(map(str, args)))
-    output = capsys.readouterr()
-    assert output.out == "" and complaint in output.err and output.err.count("\n") == 1
+    [line] = complaints(capsys, *args)
+    assert complaint in line
 
 
 def test_a_programming_error_shows_its_traceback(monkeypatch):
@@ -187,25 +196,24 @@ def test_the_reader_of_the_output_goes_away():
 
 def test_no_internet(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("checkpoint.download.BACKOFF", 0.001)  # otherwise the test would wait six seconds
-    args = ("--target_model_size", "1558M", "--models_dir", str(tmp_path), "--models_url", "http://127.0.0.1:9")
-    with pytest.raises(SystemExit, match="2"):
-        main.main(args)
-    line = capsys.readouterr().err.splitlines()[-1]
+    args = ("--target_model_size", "1558M", "--models_dir", tmp_path, "--models_url", "http://127.0.0.1:9")
+    line = complaints(capsys, *args)[-1]
     assert "cannot download http://127.0.0.1:9/124M/" in line and "bundled pair" in line
     assert [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".part"] == []
 
 
-def test_vocabularies_that_do_not_fit(models_dir, tmp_path):
+def test_vocabularies_that_do_not_fit(models_dir, tmp_path, capsys):
     write_model(tmp_path / "draft", n_layer=1, n_vocab=300)
     shutil.copytree(models_dir / "target", tmp_path / "target")
-    assert "have different vocabularies" in fails("--models_dir", tmp_path)
+    assert "have different vocabularies" in complaints(capsys, "--models_dir", tmp_path)[0]
     for size in "draft", "target":
         shutil.rmtree(tmp_path / size)
         shutil.copytree(models_dir / size, tmp_path / size)
         path = tmp_path / size / "encoder.json"
         path.write_text(path.read_text().replace("<|endoftext|>", "aa"))
     for options in (), ("--draft", "bigram", "--draft_corpus", models_dir / "corpus.txt"):
-        assert "vocabulary of target has no token <|endoftext|>" in fails("--models_dir", tmp_path, *options)
+        [line] = complaints(capsys, "--models_dir", tmp_path, *options)
+        assert "vocabulary of target has no token <|endoftext|>" in line
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="cannot see here how far a process has come")
