@@ -78,10 +78,6 @@ class TooManyPaths(RuntimeError):
         self.covered = covered
 
 
-class EndlessPath(Exception):
-    """One path has more choices than MAX_CHOICES."""
-
-
 def output_distribution(function, max_paths=1_000_000):
     """Compute the exact distribution of the output of function(rng).
 
@@ -106,16 +102,13 @@ def output_distribution(function, max_paths=1_000_000):
     """
     rng, outputs, n_paths = EveryBranch(), {}, 0
     while True:
-        try:
-            output = tuple(np.ravel(function(rng)).tolist())
-        except EndlessPath:
-            raise TooManyPaths(f"more than {MAX_CHOICES:,} choices along one path", sum(outputs.values())) from None
+        output = tuple(np.ravel(function(rng)).tolist())
         outputs[output] = outputs.get(output, 0.0) + rng.path_probability()
         n_paths += 1
         if not rng.next_path():
             return outputs
         if n_paths == max_paths:
-            raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", sum(outputs.values()))
+            raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", rng.covered)
 
 
 def total_variation(a, b):
@@ -142,6 +135,7 @@ class EveryBranch:
     def __init__(self):
         self.script = []  # for each choice: [branches, index of the branch to take]
         self.n_drawn = 0  # the number of choices that the current run has made
+        self.covered = 0.0  # the total probability of the paths that were run before
 
     def choice(self, a, size=None, replace=True, p=None):
         """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, that many."""
@@ -200,7 +194,7 @@ class EveryBranch:
         """Make one choice among branches, [(probability, outcome), ...], as the script says. Return its outcome."""
         branches = [branch for branch in branches if branch[0] > 0]  # a branch of probability 0 is never taken
         if self.n_drawn == MAX_CHOICES:
-            raise EndlessPath
+            raise TooManyPaths(f"more than {MAX_CHOICES:,} choices along one path", self.covered)
         if self.n_drawn == len(self.script):
             self.script.append([branches, 0])  # no earlier run came to this choice
         known, index = self.script[self.n_drawn]
@@ -224,6 +218,7 @@ class EveryBranch:
                 "in an earlier run; let it depend on rng alone"
             )
         self.n_drawn = 0
+        self.covered += self.path_probability()
         while self.script:
             branches, index = self.script.pop()
             if index + 1 < len(branches):
