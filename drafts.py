@@ -41,9 +41,8 @@ class Lookup:
         if len(places) == 0:
             return np.full(self.n_vocab, 1 / self.n_vocab)
         for back in range(1, self.longest):
-            longer = places[places >= back]
-            longer = longer[ids[longer - back] == ids[len(ids) - 1 - back]] if len(longer) else longer
-            if len(longer) == 0:
+            longer = [i for i in places if i >= back and ids[i - back] == ids[-1 - back]]
+            if not longer:
                 break
             places = longer
         return np.eye(1, self.n_vocab, ids[places[-1] + 1])[0]

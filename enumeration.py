@@ -48,7 +48,8 @@ sampling:
     assert total_variation(fast, slow) < 1e-12
 
 Use a vocabulary of 2 to 4 tokens, because the number of paths grows like a power of its size. Let the rows depend on
-the text so far, or else a row from the wrong position goes unnoticed. Let some probabilities be 0, so that 0 / 0 shows.
+the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, so that a division
+0 / 0 in the sampler is found.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. `np.searchsorted` can look up one such number at a time.

@@ -2,7 +2,7 @@
 
 Two things are different from picoGPT. First, `linear` computes x @ w + b almost as fast as the weights can be read
 from memory; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
-`KeysAndValues` per layer. A call computes only the positions after the first `n_past`, which are kept.
+`KeysAndValues` per layer. The first `n_past` positions are used again, and a call computes only those after them.
 """
 
 import copy

@@ -9,7 +9,6 @@ often a token followed the context in the text, the more probable it is. Long co
 
 import zipfile
 import zlib
-from functools import reduce
 
 import numpy as np
 
@@ -72,9 +71,9 @@ class NGram:
         p = self.unigram
         tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
         for n, (grams, counts) in enumerate(tables, start=2):
-            context = ids[len(ids) - n + 1 :].tolist()
-            # the n-gram that consists of the context and token 0
-            first = reduce(lambda number, token: (number + token) * self.n_vocab, context, 0)
+            first = 0  # will be the n-gram that consists of the context and token 0
+            for token in ids[len(ids) - n + 1 :].tolist():
+                first = (first + token) * self.n_vocab
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])
             if begin == end:
                 break  # longer contexts do not occur either

@@ -176,12 +176,15 @@ class Pair:
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
 
-        They are medians (of an even number of times, the smaller of the two in the middle), because in a few rounds the
-        machine may have done something else. A k counts as timed after its second round, because the first one is often
-        slower than all others. For a k that was not timed yet, the estimate is cost(k - 1) + cost(1) - cost(0). It is
-        rarely too high, so a k that could be the best is tried soon, and is timed then. Until 0 is timed, every other k
-        costs infinitely much. Until 1 is timed, it costs as much as 0, and a larger k that was not timed costs
-        infinitely much.
+        A k counts as timed after its second round, because the first one is often slower than all others.
+
+        - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
+          else. (The median of an even number of times is here the smaller of the two in the middle.)
+        - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0). This is rarely too high, so a k that
+          could be the best is tried soon, and is timed then. As long as 1 was not timed, such a k costs
+          infinitely much.
+        - If 1 was not timed, it costs as much as 0, so that it is tried next.
+        - If 0 was not timed, every other k costs infinitely much, so that 0 is tried first.
 
         Returns
         -------

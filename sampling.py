@@ -77,12 +77,9 @@ def penalised(logits, ids, penalty):
     -------
     float [n_rows, n_vocab]
     """
-    n_rows, n_vocab = np.shape(logits)
-    prefix_lengths = np.arange(len(ids) - n_rows + 1, len(ids) + 1)  # [n_rows]
-    first = np.full(n_vocab, len(ids))  # the position where each token occurs first
-    tokens, positions = np.unique(ids, return_index=True)
-    first[tokens] = positions
-    seen = first < prefix_lengths[:, None]  # [n_rows, n_vocab]
+    seen = np.zeros(np.shape(logits), dtype=bool)  # seen[i, token]: whether the prefix of row i has the token
+    for i in range(len(seen)):
+        seen[i, ids[: len(ids) - len(seen) + 1 + i]] = True
     return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 

@@ -54,18 +54,23 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     ValueError
         If the name is not one of SCHEDULES.
     """
-    if not callable(name) and name not in SCHEDULES:
-        raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
     threshold = {} if threshold is None else {"threshold": threshold}
-    made = {
-        "target-confidence": target_confidence(K, **threshold, rows=target_rows),
-        "heuristic": heuristic(K),
-        "adaptive": adaptive(K, costs),
-    }
-    schedule = name if callable(name) else made.get(name)
+    schedule = stop = None
+    if callable(name):
+        schedule = name
+    elif name == "target-confidence":
+        schedule = target_confidence(K, **threshold, rows=target_rows)
+    elif name == "draft-confidence":
+        stop = draft_confidence(**threshold, rows=draft_rows)
+    elif name == "heuristic":
+        schedule = heuristic(K)
+    elif name == "adaptive":
+        schedule = adaptive(K, costs)
+    elif name != "fixed":
+        raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
     if sure > 0:
-        return schedule, draft_confidence(sure, draft_rows)
-    return schedule, draft_confidence(**threshold, rows=draft_rows) if name == "draft-confidence" else None
+        stop = draft_confidence(sure, draft_rows)
+    return schedule, stop
 
 
 def target_confidence(K, threshold=0.5, rows=None):

@@ -84,7 +84,7 @@ def verify(drafted, p, q, rng):
     """Accept drafted tokens from the left, each with probability min(1, q / p), and then add one token.
 
     Chen et al. 2023, Algorithm 2; Leviathan et al. 2023, Algorithm 1. After a rejection, the added token comes from
-    the residual max_fn(q - p). It holds only the tokens that p proposes too rarely, in proportion to what each lacks.
+    the residual max_fn(q - p). It has only the tokens with q > p, and each has a weight in proportion to q - p.
     If all drafted tokens are accepted, the added token comes from the last row of q.
 
     Parameters
@@ -171,7 +171,7 @@ def speculative_sampling(
         k = len(drafted)  # less than k_max after a stop
         # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
         q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
-        p = p.reshape(q[:-1].shape)  # [k, n_vocab], also if k is 0
+        p = p.reshape(q[:-1].shape)  # [k, n_vocab], also if k is 0, where `propose` cannot know n_vocab
         # Step 3: accept drafted tokens from the left. Step 4: add one token of the target's own.
         emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
         n_accepted = len(emitted) - 1
@@ -186,7 +186,8 @@ def speculative_sampling(
     return x
 
 
-# The algorithm ends here. What follows is another rule for steps 3 and 4. On average it accepts as many tokens or more.
+# The algorithm ends here. What follows is another rule for steps 3 and 4. You may skip it at first. On average, it
+# accepts at least as many tokens as `verify`.
 
 
 def verify_block(drafted, p, q, rng):
@@ -221,21 +222,25 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is computed token by token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. The
-        aim: if the first i drafted tokens are fixed, and those after them are still random, these i are kept (perhaps
-        with more) with probability w[i]. For w[i+1], the next token is fixed too. So w[i+1] may be larger than w[i], if
-        the target likes that token more than the draft does. Averaged over the next token, it is not larger.
+        w[i] is a goal: given the first i drafted tokens, these i are to be kept (perhaps with more) with probability
+        w[i]. This probability is an average over all tokens that may be drafted after them. w is computed token by
+        token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. For w[i+1], one more token is
+        given. So w[i+1] may be larger than w[i], if the target likes that token more than the draft does. Averaged over
+        the next token, it is not larger.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
-    h is chosen so that this aim is reached. For i = k it is, because h[k] is w[k]. Going down from there, suppose that
-    it is reached for i + 1. In what follows, w is w[i], and p and q are the rows p[i] and q[i]. All sums are over the
-    next token. If the next drafted token is t, i + 1 tokens or more are kept with probability
-    w[i+1] = min(1, w q(t) / p(t)). t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
-    Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q, which is w, so the first one is
-    w - surplus. At least i are to be kept with probability w (the aim), so exactly i with w - (w - surplus) = surplus.
-    `verify_block` tries long prefixes first, and comes down to i with probability 1 - (w - surplus). So h[i] is
-    surplus / (surplus + 1 - w).
+    h is chosen so that this goal is reached. For i = k it is reached, because all k tokens are kept with probability
+    h[k], which is w[k]. Going down from there, suppose that it is reached for i + 1. In what follows, w is w[i], p and
+    q are the rows p[i] and q[i], and all sums are over the next token.
+
+    - If the next drafted token is t, i + 1 tokens or more are kept with probability w[i+1] = min(1, w q(t) / p(t)).
+      t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
+    - Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q, which is w. So i + 1 tokens or more are
+      kept with probability w - surplus.
+    - At least i tokens are to be kept with probability w (the goal), so exactly i with probability surplus.
+    - `verify_block` tries long prefixes first, and comes down to i with probability 1 - (w - surplus). So h[i] is
+      surplus / (surplus + 1 - w).
 
     The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
     with probability w. If they are, the next token of the text must be a draw from q. So this is to be shown: with

@@ -14,7 +14,8 @@ from fast.product import GROUP, group_size, whole_groups
 from fast.threads import in_parallel
 
 BLOCK = 64  # positions
-LANES = 16  # the values have a multiple of so many columns; otherwise a row's bits would depend on the group's size
+LANES = 16  # numbers in a register of AVX-512. The columns of the values fill whole registers, because with a rest of
+# columns, a row's bits would depend on the size of its group
 
 
 class KeysAndValues:
