@@ -58,6 +58,9 @@ def best_K(K, speedups):
     """The figure that --K auto adds. K and speedups are as from `pair.Pair.best_K`."""
     if not speedups[1:].any():
         return "best K", f"{K}, but the pilot run was too short to tell", "Found by a short pilot run."
-    predictions = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
-    meaning = "Found by a short pilot run. A ? stands for a K that was drafted less than twice in it."
-    return "best K", f"{K}; predicted speedups for K = 0, 1, ...: {predictions}", meaning
+    estimates = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
+    meaning = (
+        "Found by a short pilot run. Its estimates come from a few rounds and leave out the time to read the prompt. "
+        "So the largest of them is often too high. A ? stands for a K that was drafted less than twice."
+    )
+    return "best K", f"{K}; estimated speedups for K = 0, 1, ...: {estimates}", meaning

@@ -78,7 +78,7 @@ def test_each_draft_and_schedule(models_dir, options):
 
 def test_K_auto_takes_the_best_K_and_says_so():
     output = run("--K", "auto").stdout
-    found = re.search(r"best K +(\d); predicted speedups for K = 0, 1, \.\.\.: 1\.00(, \d\.\d\d){8}\n", output)
+    found = re.search(r"best K +(\d); estimated speedups for K = 0, 1, \.\.\.: 1\.00(, \d\.\d\d){8}\n", output)
     assert f"with K = {found[1]}, fixed" in output
     assert "too short to tell" in run("--K", "auto", "--n_tokens_to_generate", 2).stdout
 
