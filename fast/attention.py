@@ -57,11 +57,12 @@ class KeysAndValues:
 
         def attend_to(some):  # a slice of the heads
             keys, values = self.keys[:n_blocks, some], self.values[:n_blocks, some]
-            weights = q[some] @ keys.swapaxes(3, 4)  # [n_blocks, n_some, n_groups, group, BLOCK]
+            # order="C" as in `linear`: all groups of queries for the first block, then all of them for the next one
+            weights = np.matmul(q[some], keys.swapaxes(3, 4), order="C")  # [n_blocks, n_some, n_groups, group, BLOCK]
             weights[n_past // BLOCK :] += mask(n_past % BLOCK, n_padded, group)
             weights -= weights.max(axis=(0, 4), keepdims=True)
             np.exp(weights, out=weights)  # a softmax, except for the division, which comes last
-            sums = (weights @ values).sum(axis=0)  # [n_some, n_groups, group, d + 1 and padding]
+            sums = np.matmul(weights, values, order="C").sum(axis=0)  # [n_some, n_groups, group, d + 1 and padding]
             sums = sums.reshape(len(sums), n_padded, -1).swapaxes(0, 1)  # [n_padded, n_some, ...]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, some])
 

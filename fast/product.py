@@ -50,12 +50,12 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, TILE]
 
     def multiply(some):  # a slice of the tiles
+        # order="C" sets the order of the loops: all groups for the first tile, then all groups for the next one.
+        # Otherwise NumPy takes the order in which x and out lie in memory, and reads all tiles once for each group.
         if n_chunks == 1:
-            # order="C" is the order of the loops: for each tile, all groups. Otherwise NumPy would take the order in
-            # which out lies in memory: all tiles for the first group, then all tiles again for the second one.
             np.matmul(x[0], w[some], out=by_tile[some], order="C")
         else:
-            (x @ w[some, :, None]).sum(axis=1, out=by_tile[some])
+            np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
     out = out.reshape(-1, n_tiles * TILE)[:n_seq, : len(b)]
