@@ -168,7 +168,7 @@ def speculative_sampling(
             k_max = min(k_max, schedule(last))
         # Step 1: the draft proposes k tokens, one after the other.
         drafted, p = propose(x, draft_model, k_max, rng, stop)  # [k], [k, n_vocab]
-        k = len(drafted)  # less than k_max after a stop
+        k = len(drafted)  # may be less than k_max after a stop
         # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
         q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
         p = p.reshape(q[:-1].shape)  # [k, n_vocab], also if k is 0, where `propose` cannot know n_vocab
@@ -194,10 +194,10 @@ def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
     `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token.
-    A token that the target likes twice as much as the draft does counts as 1 there, and the excess is lost. Block
-    verification uses the excess to make up for a shortfall before it: after a ratio below 1, a ratio above 1 brings the
-    product up again. So a token that the target likes too little may be kept because of the tokens after it. (An
-    excess without a shortfall before it is lost here too.)
+    If q/p is 2, this factor is only 1, and the rest of the ratio, the excess, is lost. Block verification uses the
+    excess to make up for a shortfall before it: after a ratio below 1, a ratio above 1 brings the product up again. So
+    a token that the target likes too little may be kept because of the tokens after it. (An excess without a shortfall
+    before it is lost here too.)
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
@@ -222,11 +222,10 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal: given the first i drafted tokens, these i are to be kept (perhaps with more) with probability
-        w[i]. This probability is an average over all tokens that may be drafted after them. w is computed token by
-        token: begin with 1, and for each drafted token multiply by q/p and cut off at 1. For w[i+1], one more token is
-        given. So w[i+1] may be larger than w[i], if the target likes that token more than the draft does. Averaged over
-        the next token, it is not larger.
+        w[i] is a goal. Fix the first i drafted tokens, and take the average over all tokens that may be drafted after
+        them. Then at least the first i tokens are to be kept with probability w[i]. To compute w, begin with 1, and for
+        each drafted token multiply by q/p and cut off at 1. (w[i+1] may be larger than w[i] after a token that the
+        target likes more than the draft does. But it is not larger if it is averaged over the next token.)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

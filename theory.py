@@ -30,11 +30,11 @@ def alpha(p, q):
     return float(np.mean(beta(p, q)))
 
 
-def betas(r):
+def betas(last):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
     # `verify` replaced the rejected token by the last emitted one, so it looked at len(emitted) positions. (If all k
     # drafted tokens were accepted, len(emitted) is k + 1, and all k betas are taken.)
-    return beta(r.p, r.q[:-1])[: len(r.emitted)]
+    return beta(last.p, last.q[:-1])[: len(last.emitted)]
 
 
 def expected_tokens(alpha, K):
