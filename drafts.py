@@ -41,8 +41,9 @@ class Lookup:
         if len(places) == 0:
             return np.full(self.n_vocab, 1 / self.n_vocab)
         for back in range(1, self.longest):
-            longer = [i for i in places if i >= back and ids[i - back] == ids[-1 - back]]
-            if not longer:
+            fits = places[places >= back]
+            longer = fits[ids[fits - back] == ids[len(ids) - 1 - back]]
+            if len(longer) == 0:
                 break
             places = longer
         return np.eye(1, self.n_vocab, ids[places[-1] + 1])[0]

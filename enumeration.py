@@ -141,9 +141,9 @@ class EveryBranch:
     def choice(self, a, size=None, replace=True, p=None):
         """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, that many."""
         items = range(a) if np.ndim(a) == 0 else a
-        p = np.full(len(items), 1 / len(items)) if p is None else np.asarray(p)
-        tolerance = np.finfo(np.promote_types(p.dtype, np.float16)).eps ** 0.5  # NumPy's own
-        p = p.astype(np.float64)
+        precision = p.dtype if isinstance(p, np.ndarray) and p.dtype.kind == "f" else np.float64
+        tolerance = np.finfo(precision).eps ** 0.5  # NumPy's own
+        p = np.full(len(items), 1 / len(items)) if p is None else np.asarray(p, dtype=np.float64)
         if p.shape != (len(items),) or not (p >= 0).all() or abs(p.sum() - 1) > tolerance:
             raise ValueError(f"choice needs {len(items)} probabilities that sum to 1, found {p}; normalise p")
         if not replace and size is not None and np.prod(size) > 1:
@@ -154,8 +154,9 @@ class EveryBranch:
         return self._several(size, lambda: items[self.take_branch(branches)])
 
     def integers(self, low, high=None, size=None, endpoint=False):
-        """An integer from low to high - 1, or to high with endpoint; from 0 to low - 1 without high."""
-        low, high = (0, low) if high is None else (low, high + bool(endpoint))
+        """An integer from low to high - 1, or from 0 to low - 1 without high. With endpoint, the bound itself too."""
+        low, high = (0, low) if high is None else (low, high)
+        high += bool(endpoint)
         if high - low > MAX_BRANCHES:
             raise ValueError(f"{high - low:,} integers to choose from are too many; {MAX_BRANCHES:,} can be enumerated")
         return self.choice(range(low, high), size)

@@ -19,7 +19,7 @@ import os
 if __name__ == "__main__":  # Ctrl-C may come while NumPy is still being imported
     import signal
 
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # (it is for jobs that a script runs in the background)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a shell ignores SIGINT for background jobs of a script
         signal.signal(signal.SIGINT, lambda *_: (os.write(2, b"\nInterrupted.\n"), os._exit(130)))
 
 import sys

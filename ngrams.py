@@ -152,10 +152,10 @@ class Online:
         self.n_vocab, self.order, self.ids = n_vocab, order, None
 
     def row(self, ids):
-        if self.ids is None:  # this is the first call, or the one before was interrupted while it changed the counts
-            self.ids = np.zeros(0, dtype=np.int64)
-            self.counts = {}  # {context: {token: how often it came next}}; a context is a tuple of up to order - 1 ids
         before, self.ids = self.ids, None
+        if before is None:  # this is the first call, or the one before was interrupted while it changed the counts
+            before = np.zeros(0, dtype=np.int64)
+            self.counts = {}  # {context: {token: how often it came next}}; a context is a tuple of up to order - 1 ids
         n_same = common_prefix(ids, before)
         for i in reversed(range(n_same, len(before))):
             self.count(before, i, -1)

@@ -178,13 +178,12 @@ class Pair:
 
         A k counts as timed after its second round, because the first one is often slower than all others.
 
+        - Until 0 is timed, every other k costs infinitely much, so that 0 is tried first.
         - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
           else. (The median of an even number of times is here the smaller of the two in the middle.)
+        - Until 1 is timed, it costs as much as 0, so that it is tried next.
         - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0). This is rarely too high, so a k that
-          could be the best is tried soon, and is timed then. As long as 1 was not timed, such a k costs
-          infinitely much.
-        - If 1 was not timed, it costs as much as 0, so that it is tried next.
-        - If 0 was not timed, every other k costs infinitely much, so that 0 is tried first.
+          could be the best is tried soon, and is timed then. Until 1 is timed, such a k costs infinitely much.
 
         Returns
         -------

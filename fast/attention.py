@@ -14,8 +14,7 @@ from fast.product import GROUP, group_size, whole_groups
 from fast.threads import in_parallel
 
 BLOCK = 64  # positions
-LANES = 16  # numbers in a register of AVX-512. The columns of the values fill whole registers, because with a rest of
-# columns, a row's bits would depend on the size of its group
+LANES = 16  # numbers in a register of AVX-512, see n_columns
 
 
 class KeysAndValues:
@@ -30,7 +29,9 @@ class KeysAndValues:
 
     def __init__(self, n_ctx, n_head, d):
         n_blocks = -(-(n_ctx + GROUP - 1) // BLOCK)  # the last position may be followed by padding
-        n_columns = d + 1 + -(d + 1) % LANES  # of the values: column d is all ones, and the rest is padding
+        # Of the columns of the values, column d is all ones, and the rest is padding, up to a multiple of LANES.
+        # Otherwise a row's bits would depend on the size of its group.
+        n_columns = d + 1 + -(d + 1) % LANES
         self.keys = np.zeros((n_blocks, n_head, 1, BLOCK, d), dtype=np.float32)  # (1 is for the groups of queries)
         self.values = np.zeros((n_blocks, n_head, 1, BLOCK, n_columns), dtype=np.float32)
 
@@ -57,7 +58,7 @@ class KeysAndValues:
 
         def attend_to(some):  # a slice of the heads
             keys, values = self.keys[:n_blocks, some], self.values[:n_blocks, some]
-            # order="C" as in `linear`: all groups of queries for the first block, then all of them for the next one
+            # order="C" as in `linear`: all groups of queries for a block of one head, then all groups for the next head
             weights = np.matmul(q[some], keys.swapaxes(3, 4), order="C")  # [n_blocks, n_some, n_groups, group, BLOCK]
             weights[n_past // BLOCK :] += mask(n_past % BLOCK, n_padded, group)
             weights -= weights.max(axis=(0, 4), keepdims=True)

@@ -50,8 +50,9 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, TILE]
 
     def multiply(some):  # a slice of the tiles
-        # order="C" sets the order of the loops: all groups for the first tile, then all groups for the next one.
-        # Otherwise NumPy takes the order in which x and out lie in memory, and reads all tiles once for each group.
+        # order="C" sets the order of the loops: all groups for one tile or chunk, then all groups for the next one.
+        # Otherwise NumPy goes by the order of x and out in memory. It would read all tiles, or all chunks of a tile,
+        # once for each group.
         if n_chunks == 1:
             np.matmul(x[0], w[some], out=by_tile[some], order="C")
         else:

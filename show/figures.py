@@ -60,7 +60,7 @@ def best_K(K, speedups):
         return "best K", f"{K}, but the pilot run was too short to tell", "Found by a short pilot run."
     estimates = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
     meaning = (
-        "Found by a short pilot run. Its estimates come from a few rounds and leave out the time to read the prompt. "
-        "So the largest of them is often too high. A ? stands for a K that was drafted less than twice."
+        "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
+        "rounds, so the largest of them is often too high. A ? stands for a K that was drafted less than twice."
     )
     return "best K", f"{K}; estimated speedups for K = 0, 1, ...: {estimates}", meaning

@@ -1,4 +1,7 @@
-"""Hypothesis profiles: "ci", the default, always draws the same examples. "thorough" draws more and new examples."""
+"""Hypothesis profiles: "ci", the default, always draws the same examples. "thorough" draws more and new examples.
+
+`server` is a server on this machine that misbehaves as a test wants it to.
+"""
 
 import http.server
 import threading

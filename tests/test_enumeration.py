@@ -3,6 +3,7 @@
 import copy
 import doctest
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -47,6 +48,8 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: np.argmax(rng.multinomial(1, P)), ONE_DRAW),
         (lambda rng: np.argmax(rng.multinomial(1, P, size=2), axis=-1), TWO_DRAWS),
         (lambda rng: rng.multinomial(3, [0.5, 0.5])[0], {(0,): 1 / 8, (1,): 3 / 8, (2,): 3 / 8, (3,): 1 / 8}),
+        (lambda rng: rng.choice(2, p=[Fraction(1, 2)] * 2), {(0,): 0.5, (1,): 0.5}),
+        (lambda rng: rng.integers(1, endpoint=True), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(2), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(3, 4, size=2, endpoint=True), {(i, j): 1 / 4 for i in (3, 4) for j in (3, 4)}),
         # one uniform number, compared with one other number
@@ -165,6 +168,9 @@ def test_a_loop_without_end_is_an_error_with_the_mass_covered():
     assert error.value.covered == 1 - 2**-5
     with pytest.raises(TooManyPaths, match=r"more than 10,000 choices along one path.*probability of 0\. "):
         output_distribution(lambda rng: draw_until(rng, below=False))
+    with pytest.raises(TooManyPaths, match="10,000 choices") as error:
+        output_distribution(lambda rng: rng.choice(2) and draw_until(rng, below=False))
+    assert error.value.covered == 0.5
     assert output_distribution(lambda rng: rng.choice(5), max_paths=5) == {(i,): 0.2 for i in range(5)}
 
 

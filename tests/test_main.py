@@ -160,6 +160,7 @@ def complaints(capsys, *args):
         (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
         (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
+        (["--draft", "early-exit:" + 5000 * "1"], "11' is not one of model, unigram"),
         (["--draft", "early-exit:L"], "'early-exit:L' is not one of model, unigram"),
         (["--draft", "early-exit:0"], "early exit after 0 layers was asked for; it needs 1 to 6"),
         (["--draft", "early-exit:7"], "early exit after 7 layers was asked for; it needs 1 to 6"),
@@ -188,10 +189,11 @@ def test_a_programming_error_shows_its_traceback(monkeypatch):
 
 
 def test_the_reader_of_the_output_goes_away():
-    process = subprocess.Popen([sys.executable, "main.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdout.close()
-    errors = process.stderr.read()
-    assert process.wait(timeout=60) == 1 and b"rror" not in errors, errors
+    command = [sys.executable, "main.py"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert process.returncode == 1 and b"rror" not in errors, errors
 
 
 def test_no_internet(tmp_path, capsys, monkeypatch):
