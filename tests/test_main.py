@@ -248,6 +248,19 @@ def test_interrupts_at_random_moments(server, tmp_path, work):
         assert result.returncode == 0 and "1558M" in result.stdout, result.stderr
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such setting")
+def test_a_ctrl_c_that_is_ignored_at_the_start_stays_ignored():
+    """A shell does this for the background jobs of a script."""
+    with subprocess.Popen(
+        [sys.executable, "main.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    ) as process:  # fmt: skip
+        process.stdout.read(1)  # it has begun
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    assert process.returncode == 0
+
+
 def wait_until(condition, process, seconds=30):
     for _ in range(seconds * 1000):
         if condition():
