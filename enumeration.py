@@ -65,7 +65,7 @@ import math
 import numpy as np
 
 MAX_CHOICES = 10_000  # the most choices along one path
-MAX_BRANCHES = 1_000_000  # the most integers that `EveryBranch.integers` chooses from
+MAX_BRANCHES = 1_000_000  # the most branches of one choice
 
 
 class TooManyPaths(RuntimeError):
@@ -104,7 +104,9 @@ def output_distribution(function, max_paths=1_000_000):
     rng, outputs, n_paths = EveryBranch(), {}, 0
     while True:
         output = tuple(np.ravel(function(rng)).tolist())
-        outputs[output] = outputs.get(output, 0.0) + rng.path_probability()
+        mass = rng.path_probability()
+        outputs[output] = outputs.get(output, 0.0) + mass
+        rng.covered += mass
         n_paths += 1
         if not rng.next_path():
             return outputs
@@ -140,12 +142,15 @@ class EveryBranch:
 
     def choice(self, a, size=None, replace=True, p=None):
         """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, that many."""
-        items = range(a) if np.ndim(a) == 0 else a
+        n = a if np.ndim(a) == 0 else len(a)
+        if n > MAX_BRANCHES:
+            raise ValueError(f"{n:,} items to choose from are too many; {MAX_BRANCHES:,} can be enumerated")
+        items = range(n) if np.ndim(a) == 0 else a
         precision = p.dtype if isinstance(p, np.ndarray) and p.dtype.kind == "f" else np.float64
         tolerance = np.finfo(precision).eps ** 0.5  # NumPy's own
-        p = np.full(len(items), 1 / len(items)) if p is None else np.asarray(p, dtype=np.float64)
-        if p.shape != (len(items),) or not (p >= 0).all() or abs(p.sum() - 1) > tolerance:
-            raise ValueError(f"choice needs {len(items)} probabilities that sum to 1, found {p}; normalise p")
+        p = np.full(n, 1 / n) if p is None else np.asarray(p, dtype=np.float64)
+        if p.shape != (n,) or not (p >= 0).all() or abs(p.sum() - 1) > tolerance:
+            raise ValueError(f"choice needs {n} probabilities that sum to 1, found {p}; normalise p")
         if not replace and size is not None and np.prod(size) > 1:
             raise AttributeError(
                 "choice(replace=False) of several items cannot be enumerated; draw the items one by one"
@@ -156,10 +161,7 @@ class EveryBranch:
     def integers(self, low, high=None, size=None, endpoint=False):
         """An integer from low to high - 1, or from 0 to low - 1 without high. With endpoint, the bound itself too."""
         low, high = (0, low) if high is None else (low, high)
-        high += bool(endpoint)
-        if high - low > MAX_BRANCHES:
-            raise ValueError(f"{high - low:,} integers to choose from are too many; {MAX_BRANCHES:,} can be enumerated")
-        return self.choice(range(low, high), size)
+        return low + self.choice(high + bool(endpoint) - low, size)
 
     def multinomial(self, n, pvals, size=None):
         """The number of times that each outcome occurs in n draws."""
@@ -185,9 +187,10 @@ class EveryBranch:
     def _several(self, size, draw):
         if size is None:
             return draw()
-        drawn = [draw() for _ in range(math.prod(np.atleast_1d(size).tolist()))]
+        shape = [size] if np.ndim(size) == 0 else list(size)
+        drawn = [draw() for _ in range(math.prod(shape))]
         drawn = np.array(drawn, dtype=None if drawn else int)
-        return drawn.reshape((*np.atleast_1d(size).astype(int), *drawn.shape[1:]))
+        return drawn.reshape((*shape, *drawn.shape[1:]))
 
     def __reduce_ex__(self, protocol):
         raise TypeError("a copy of rng would not take all branches; use rng itself")
@@ -220,7 +223,6 @@ class EveryBranch:
                 "in an earlier run; let it depend on rng alone"
             )
         self.n_drawn = 0
-        self.covered += self.path_probability()
         while self.script:
             branches, index = self.script.pop()
             if index + 1 < len(branches):

@@ -16,8 +16,8 @@ The two kernels differ in how many rows make a group.
 
 - 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. Among x86 CPUs,
   only those with AVX-512 have it. It is fastest when x is stored column by column, and with groups of 6 rows. Rows of
-  zeros fill up the last group. One or two rows make a group of 2. 7 to 12 rows make a group of 12,
-  unless the tile has so many rows that this would take more than 10^6 multiplications.
+  zeros fill up the last group. One or two rows make a group of 2. 7 to 12 rows make a group of 12, unless the tile has
+  so many rows that this would take more than 10^6 multiplications.
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 

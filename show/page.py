@@ -103,7 +103,7 @@ def card(encoder, i, r):
     if looked_at:
         names = ["drafted", "p", "q", *(["w", "h"] if r.is_block else ["min(1, q/p)"]), "drawn", ""]
         parts.append(f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>\n")
-        parts += [drafted_row(encoder, d, i < n_accepted) for i, d in enumerate(looked_at)]
+        parts += [drafted_row(encoder, d, place < n_accepted) for place, d in enumerate(looked_at)]
         parts.append("</table>\n")
     if skipped := r.drafted[len(looked_at) :]:
         tokens = " ".join(f"<s>{alone(encoder, d.token)}</s>" for d in skipped)

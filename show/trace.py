@@ -11,5 +11,5 @@ def write_trace(path, encoder, prompt, plain, fast, rounds, figures, settings):
     else:
         r = typical_round(rounds)
         text = picture(encoder, fast.ids[: len(prompt) + r.first], r)
-    with open(path, "w", encoding="utf-8", errors="replace") as f:  # (a name of a file in the settings may be no UTF-8)
+    with open(path, "w", encoding="utf-8", errors="replace") as f:  # a file name on the command line may not be UTF-8
         f.write(text)

@@ -25,7 +25,7 @@ def pytest_report_header(config):
 
 @pytest.fixture
 def server(monkeypatch):
-    """A server of CONTENT on this machine."""
+    """A server of support.CONTENT."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "GPT2_MODELS_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"RETRIES": 2, "BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():

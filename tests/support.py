@@ -1,4 +1,4 @@
-"""Helpers that several test files share: models drawn by hypothesis, exact comparisons, checkpoints, main.py."""
+"""What several test files share: models drawn by hypothesis, exact comparisons, checkpoints, a server, main.py."""
 
 import http.server
 import json

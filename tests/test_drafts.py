@@ -17,6 +17,7 @@ from sampling import sampler
 from schedules import draft_confidence
 from speculative import verify, verify_block
 
+pytestmark = pytest.mark.filterwarnings("error")
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
 ORDERS = [1, 2, 3, 4]
 
@@ -130,6 +131,7 @@ def test_online_depends_only_on_the_ids_of_this_call(order, calls):
 
 def test_online_after_an_interruption(monkeypatch):
     model, n_left = Online(4), 4
+    model(np.array([0, 1, 2]))
     count = model.count
 
     def interrupted(*args):

@@ -15,6 +15,8 @@ from sampling import sampler
 from schedules import SCHEDULES, Overheard, adaptive, draft_confidence, heuristic, make_schedule, target_confidence
 from speculative import Round, speculative_sampling, verify, verify_block
 
+pytestmark = pytest.mark.filterwarnings("error")
+
 
 def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
     """A round in which all tokens are the same, and all rows of p and of q."""
