@@ -47,9 +47,9 @@ sampling:
     slow = output_distribution(lambda rng: my_sampling(prompt, target, rng))
     assert total_variation(fast, slow) < 1e-12
 
-Use a vocabulary of 2 to 4 tokens, because the number of paths grows like a power of its size. Let the rows depend on
-the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, so that a division
-0 / 0 in the sampler is found.
+Use a vocabulary of 2 to 4 tokens, because the number of paths is about this size to the power of the number of draws.
+Let the rows depend on the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of
+0, so that a division 0 / 0 in the sampler is found.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. `np.searchsorted` can look up one such number at a time.
@@ -99,7 +99,7 @@ def output_distribution(function, max_paths=1_000_000):
     TooManyPaths
         If there are more paths than max_paths, or if one path has more than MAX_CHOICES choices.
     RuntimeError
-        If the next choices of two runs differ although all choices before had the same outcomes.
+        If two runs had the same outcomes so far, but then make different choices. So function depends on more than rng.
     """
     rng, outputs, n_paths = EveryBranch(), {}, 0
     while True:

@@ -182,8 +182,9 @@ class Pair:
         - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
           else. (The median of an even number of times is here the smaller of the two in the middle.)
         - Until 1 is timed, it costs as much as 0, so that it is tried next.
-        - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0). This is rarely too high, so a k that
-          could be the best is tried soon, and is timed then. Until 1 is timed, such a k costs infinitely much.
+        - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0). This is rarely too high. So
+          the schedule soon tries a k that could be the best, and then its time is known. Until 1 is timed, such a k
+          costs infinitely much.
 
         Returns
         -------
@@ -201,8 +202,8 @@ class Pair:
     def best_K(self, x, N, K_max=8, **options):
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
-        Before that, it decodes N tokens plainly, because the plain steps of a pilot run take longer than those of the
-        plain loop.
+        Before that, it decodes N tokens plainly, to time plain steps. The pilot run has plain steps too, but they take
+        longer than those of the plain loop.
 
         Parameters
         ----------

@@ -222,10 +222,10 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal. Fix the first i drafted tokens, and take the average over all tokens that may be drafted after
-        them. Then at least the first i tokens are to be kept with probability w[i]. To compute w, begin with 1, and for
+        A goal: w[i] is the probability with which the first i drafted tokens should be kept (and perhaps more). This
+        probability is an average over the tokens that may be drafted after them. To compute w, begin with 1, and for
         each drafted token multiply by q/p and cut off at 1. (w[i+1] may be larger than w[i] after a token that the
-        target likes more than the draft does. But it is not larger if it is averaged over the next token.)
+        target likes more than the draft does. But the average of w[i+1] over the next drafted token never is.)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
@@ -237,7 +237,7 @@ def block_probabilities(drafted, p, q):
       t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
     - Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q, which is w. So i + 1 tokens or more are
       kept with probability w - surplus.
-    - At least i tokens are to be kept with probability w (the goal), so exactly i with probability surplus.
+    - The goal is to keep at least i tokens with probability w. So exactly i must be kept with probability surplus.
     - `verify_block` tries long prefixes first, and comes down to i with probability 1 - (w - surplus). So h[i] is
       surplus / (surplus + 1 - w).
 

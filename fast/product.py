@@ -16,14 +16,16 @@ The two kernels differ in how many rows make a group.
 
 - 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. Among x86 CPUs,
   only those with AVX-512 have it. It is fastest when x is stored column by column, and with groups of 6 rows. Rows of
-  zeros fill up the last group. One or two rows make a group of 2. 7 to 12 rows make a group of 12, unless the tile has
-  so many rows that this would take more than 10^6 multiplications.
+  zeros fill up the last group. There are two exceptions, because one product is faster than two, and a small one faster
+  than a large one. One or two rows make a group of 2. 7 to 12 rows make a group of 12, unless this would take more than
+  10^6 multiplications per tile.
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
-`rows_per_product` tries both once on this machine. The tile is the same for every row, and so is the order
-in which the kernel adds up the products. So a row of the result is the same to the last bit, whatever rows are
-computed beside it. That is why greedy decoding gives the same text with and without speculation.
+`rows_per_product` tries both once on this machine. The tile is the same for every row. In all groups, the kernel of 6
+rows adds up the products of a row in the same order, as far as we have seen. `rows_per_product` tests that too, and
+takes single rows otherwise. So a row of the result is the same to the last bit, whatever rows are computed beside it.
+That is why greedy decoding gives the same text with and without speculation.
 """
 
 import math

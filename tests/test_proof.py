@@ -13,11 +13,11 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 6   the same for each later token of a round, given the tokens before it. Rounds differ in length. To compare
              them with the target, fill each up to K + 1 tokens by plain sampling: the result is distributed like the
              target's.
-    step 7   begin with plain sampling of all N tokens. Replace its first few draws by one round (1 to K + 1 draws; if
-             fewer are wanted, K is smaller). By step 6, the distribution of all N tokens stays the same. The tokens
-             after the round still come from plain sampling, after a longer text. Replace its first few draws by a
-             second round, and so on, until rounds have decoded all N tokens. (Test 7a is about plain sampling, and
-             test 7b about rounds.)
+    step 7   begin with plain sampling of all N tokens. Replace its first 1 to K + 1 draws by one round. (If fewer than
+             K + 1 tokens are left, the round drafts fewer.) By step 6, the distribution of all N tokens stays the
+             same. The tokens after the round still come from plain sampling, after a longer text. Replace their first
+             few draws by a second round, and so on, until rounds have decoded all N tokens. (Test 7a is about plain
+             sampling, and test 7b about rounds. These seven steps are not the four steps of a round.)
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
