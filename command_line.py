@@ -91,9 +91,10 @@ def drafting_options(add):
     add("--draft_corpus", metavar="FILE",
         help="a text to fit unigram, bigram or ngram on (the bundled pair has its own n-grams)")
     add("--schedule", choices=SCHEDULES, default="fixed",
-        help="how many tokens to draft in each round. fixed: always K. target-confidence: none after an unsure token. "
-        "draft-confidence: stop at an unsure one. heuristic: 2 more or 1 fewer. adaptive: the best by measured alpha "
-        "and costs (%(default)s)")
+        help="how many tokens to draft in each round. fixed: always K. target-confidence: K, but none after a token "
+        "that the target was not sure of. draft-confidence: stop after a token that the draft is not sure of. "
+        "heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by measured "
+        "alpha and costs (%(default)s)")
     add("--threshold", type=number(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
         help="a token is sure from this probability on (0.5 for target-confidence; 0.4 for draft-confidence, but "
         "--draft lookup stops at its first blind guess instead)")

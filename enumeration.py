@@ -56,8 +56,9 @@ number can be compared with plain numbers, also elementwise. `np.searchsorted` c
 
 Three kinds of function cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has
 infinitely many paths. Continuous output has infinitely many values. A function that depends on more than its random
-choices, for example on a counter that it keeps between calls, does not repeat itself. For code that draws from PyTorch,
-see benchmarks/torch_enumeration.py.
+choices, for example on a counter that it keeps between calls, does not repeat itself. If its draws change from run to
+run, this ends with an error. If only its output changes, the result is wrong, and nothing notices it. For code that
+draws from PyTorch, see benchmarks/torch_enumeration.py.
 """
 
 import math
@@ -74,7 +75,7 @@ class TooManyPaths(RuntimeError):
     def __init__(self, problem, covered):
         super().__init__(
             f"{problem}; the paths run so far have a total probability of {covered:.6g}. Use a smaller vocabulary or "
-            "fewer tokens, or raise max_paths. A loop that may run for ever cannot be enumerated."
+            "fewer tokens. A loop that may run for ever cannot be enumerated."
         )
         self.covered = covered
 

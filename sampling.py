@@ -2,7 +2,7 @@
 
 A *row* is a probability distribution over the vocabulary, float64 [n_vocab]. A *network* returns logits, and a *model*
 returns rows: `sampler` turns a network into a model. Draft and target may have different settings. The output always
-has the distribution of the target's rows. Equal settings usually make the two agree best, so they are fastest.
+has the distribution of the target's rows. With equal settings, the two usually agree best, so decoding is fastest.
 """
 
 import numpy as np

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # (callers may import all of them from here)
+from sampling import logits_to_probs, penalised, sample, sampler  # (`from speculative import sampler` works too)
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
@@ -115,7 +115,7 @@ def acceptance(q, p):
 
 
 def residual(q, p):
-    """max_fn(q - p). If p and q differ by rounding alone, q - p may have no positive entry. Then the residual is q."""
+    """max_fn(q - p). If q - p has no positive entry, it is q. (After a rejection, only rounding can cause that.)"""
     return max_fn(q - p) if (q > p).any() else q
 
 
@@ -222,10 +222,10 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        A goal: w[i] is the probability with which the first i drafted tokens should be kept (and perhaps more). This
-        probability is an average over the tokens that may be drafted after them. To compute w, begin with 1, and for
-        each drafted token multiply by q/p and cut off at 1. (w[i+1] may be larger than w[i] after a token that the
-        target likes more than the draft does. But the average of w[i+1] over the next drafted token never is.)
+        A goal: w[i] is the probability with which at least i tokens should be kept, given the first i drafted tokens,
+        and averaged over the tokens that may be drafted after them. To compute w, begin with 1, and for each drafted
+        token multiply by q/p and cut off at 1. (w[i+1] may be larger than w[i] after a token that the target likes
+        more than the draft does. But the average of w[i+1] over the next drafted token never is.)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

@@ -113,8 +113,8 @@ def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
     """
     alpha, c, r = (np.asarray(number)[..., None] for number in (alpha, c, r))
     K = np.arange(K_max + 1)
-    cost = np.where(K == 0, 1.0, v + r)
-    return np.argmax(improvement(alpha, K, c, cost), axis=-1)
+    v_and_r = np.where(K == 0, 1.0, v + r)
+    return np.argmax(improvement(alpha, K, c, v_and_r), axis=-1)
 
 
 def operations(alpha, K, c_hat):

@@ -164,8 +164,9 @@ Each cell is the speedup, with the tokens per round in brackets. `verify` accept
         f"""## Fixed K, measured and predicted
 
 The prediction is `pair.predicted`, which uses theory.py with beta by position, c, v, r and the time to read the \
-prompt, all measured in the same runs. The best K is \
-{", ".join(f"{K} at T = {T:g}" for T, K in best.items())}.
+prompt, all measured in the same runs. The fastest K was \
+{", ".join(f"{K} at T = {T:g}" for T, K in best.items())}. (K = 4 shows by how much a speedup varies: it was measured \
+again for the other tables.)
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 

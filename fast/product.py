@@ -2,8 +2,9 @@
 
 The problem. Speculation pays only if checking K + 1 positions takes little longer than computing one. It should: the
 weights w are the same, and reading them takes most of the time. But a plain `x @ w` does not behave like that. For one
-row, BLAS reads w once (its routine is called gemv). For two rows and more, BLAS first copies all of w into the order
-that its matrix kernel (gemm) wants. The copy is called packing, and for a few rows it takes longer than the product.
+row, BLAS reads w once (its routine is called gemv). For two rows and more, if w is large, BLAS first copies all of w
+into the order that its matrix kernel (gemm) wants. The copy is called packing, and for a few rows it takes longer than
+the product.
 
 The idea. Cut w into tiles that are small enough for one of two kernels that do not pack, and lay the tiles out one
 after the other in memory. On each core, one call of np.matmul then runs over many tiles:

@@ -13,7 +13,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     """
     n_rows = rows_per_product()
     found = [
-        ("models", f"{drafter} drafts for {target}", "The draft guesses tokens. The text is the target's."),
+        ("models", f'target "{target}", draft "{drafter}"', "The draft guesses tokens. The text is the target's."),
         ("matrix kernel", f"{n_rows} row{'s' * (n_rows > 1)} at a time (see fast/product.py)",
          "How many positions are multiplied by the weights at a time. A short test on this computer decides it."),
     ]  # fmt: skip

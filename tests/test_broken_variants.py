@@ -1,6 +1,6 @@
 """A gallery of ways to get speculative sampling wrong, each with the exact distance of its output from the target's.
 
-Every variant looks right, runs, and writes fluent text. docs/exactness.md shows the table that
+Every variant runs, and most look right. docs/exactness.md shows the table that
 `PYTHONPATH=. python tests/test_broken_variants.py` prints. Most variants are `verify` with one change, so only the
 change is written down. A variant that names an issue shows a mistake that was reported there in public. The code here
 is ours, and only shows the idea. (Most of these projects call the draft q and the target p.)
@@ -239,7 +239,7 @@ def distance(variant, part="verify"):
 
     def decode(rng):
         with pytest.MonkeyPatch.context() as patch:
-            if part == "propose":
+            if part == "propose":  # for which `speculative_sampling` has no argument
                 patch.setattr(speculative, "propose", variant)
             verifier = variant if part == "verify" else verify
             return speculative.speculative_sampling(PROMPT, draft_model, target_model, N, K, rng, verify=verifier)

@@ -46,7 +46,7 @@ def test_the_bundled_pair_from_any_directory(tmp_path):
     plain, fast = texts_of(result)
     assert plain == fast and len(plain) > 300
     assert plain.startswith("Once upon a time there was a king who had three sons, and they were all very happy.")
-    assert "draft drafts for target" in result.stdout and re.search(r"same text +yes\n", result.stdout)
+    assert 'target "target", draft "draft"' in result.stdout and re.search(r"same text +yes\n", result.stdout)
     for figure in "tokens per second", "speedup", "acceptance rate", "tokens per round":
         assert float(re.search(rf"{figure} +([\d.]+)", result.stdout)[1]) > 0
     assert re.search(r"matrix kernel +(6 rows|1 row) at a time", result.stdout)
@@ -123,7 +123,7 @@ def test_released_models_are_downloaded_and_decoded(server, tmp_path):
             "--temperature", 0, "--seed", 123, "--models_dir", tmp_path)  # fmt: skip
     result = run(*args, GPT2_MODELS_URL=server.url)
     plain, fast = texts_of(result)
-    assert plain == fast and "124M drafts for 1558M" in result.stdout
+    assert plain == fast and 'target "1558M", draft "124M"' in result.stdout
     assert "model.ckpt.data-00000-of-00001: 100%" in result.stderr  # a bar for each file
     assert sorted(p.name for p in (tmp_path / "124M").iterdir()) == sorted(FILES)
     assert run(*args, GPT2_MODELS_URL="http://127.0.0.1:9").returncode == 0  # nothing is downloaded twice

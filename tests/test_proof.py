@@ -13,11 +13,11 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 6   the same for each later token of a round, given the tokens before it. Rounds differ in length. To compare
              them with the target, fill each up to K + 1 tokens by plain sampling: the result is distributed like the
              target's.
-    step 7   begin with plain sampling of all N tokens. Replace its first 1 to K + 1 draws by one round. (If fewer than
-             K + 1 tokens are left, the round drafts fewer.) By step 6, the distribution of all N tokens stays the
-             same. The tokens after the round still come from plain sampling, after a longer text. Replace their first
-             few draws by a second round, and so on, until rounds have decoded all N tokens. (Test 7a is about plain
-             sampling, and test 7b about rounds. These seven steps are not the four steps of a round.)
+    step 7   begin with plain sampling of all N tokens. Replace its first K + 1 tokens by a round that was filled up as
+             in step 6. (If fewer than K + 1 tokens are left, the round drafts fewer.) The distribution stays the same.
+             The tokens that filled up the round come from plain sampling, and so do all tokens after them. So replace
+             the first K + 1 of these by a second round, and so on, until rounds have decoded all N tokens. (Test 7a is
+             about plain sampling, and test 7b about rounds. These seven steps are not the four steps of a round.)
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
@@ -43,7 +43,7 @@ BY_HAND = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1])
 
 
 def one_draft(p, q):
-    """The probabilities [drafted token, number accepted (0 or 1), first emitted token] of a round that drafts one."""
+    """An array mass[drafted, n_accepted, emitted]: how probable these are in a round that drafts one token."""
 
     def one_round(rng):
         drafted, p_rows = propose(np.array([0]), Table([p]), 1, rng)
