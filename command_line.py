@@ -20,49 +20,42 @@ def fail(message):
     sys.exit(2)
 
 
-def number(type, is_good, what):
-    """A type for argparse: a number for which is_good holds. `what` describes such numbers in the error message."""
+def checked(type, is_good, what):
+    """A type for argparse: a value for which is_good holds. `what` describes such values in the error message."""
 
     def parse(text):
         value = type(text)
         if not is_good(value):
-            raise argparse.ArgumentTypeError(f"{text} is not {what}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
         return value
 
     parse.__name__ = type.__name__  # for "invalid int value"
     return parse
 
 
-count = number(int, lambda n: n >= 0, "0 or more")
+count = checked(int, lambda n: n >= 0, "0 or more")
+draft_name = checked(
+    str, lambda name: name in DRAFTS or re.fullmatch(r"early-exit:[0-9]{1,4}", name),
+    f"one of {', '.join(DRAFTS)}, early-exit:1",
+)  # fmt: skip
+trace_file = checked(str, lambda path: path.endswith((".html", ".svg")), "the name of a .html or .svg file")
 
 
 def K(text):
     return text if text == "auto" else count(text)
 
 
-def draft_name(name):
-    if name not in DRAFTS and not re.fullmatch(r"early-exit:[0-9]{1,4}", name):
-        raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(DRAFTS)}, early-exit:1")
-    return name
-
-
-def trace_file(path):
-    if not path.endswith((".html", ".svg")):
-        raise argparse.ArgumentTypeError(f"{path!r} ends in neither .html nor .svg")
-    return path
-
-
 # fmt: off
 def text_options(add):
     add("--prompt", default=PROMPT, help="the text to continue; an empty one starts from <|endoftext|> (%(default)r)")
     add("--n_tokens_to_generate", type=count, default=154, metavar="N", help="how many tokens to decode (%(default)s)")
-    add("--temperature", type=number(float, lambda T: 0 <= T < math.inf, "a number from 0 up"), default=0.0,
+    add("--temperature", type=checked(float, lambda T: 0 <= T < math.inf, "a number from 0 up"), default=0.0,
         metavar="T", help="0: always the most probable token; 1: sample as the model says (%(default)s)")
     add("--top_k", type=count, default=0, metavar="k",
         help="sample among the k most probable tokens; 0: among all (%(default)s)")
-    add("--top_p", type=number(float, lambda p: 0 < p <= 1, "above 0 and at most 1"), default=1.0, metavar="p",
+    add("--top_p", type=checked(float, lambda p: 0 < p <= 1, "above 0 and at most 1"), default=1.0, metavar="p",
         help="sample among the fewest tokens whose probability adds up to p (%(default)s)")
-    add("--repetition_penalty", type=number(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
+    add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r",
         help="above 1, tokens that have occurred become less likely, as in the model CTRL (%(default)s)")
     add("--eos", action="store_true", help=f"stop after {EOT}")
@@ -95,7 +88,7 @@ def drafting_options(add):
         "that the target was not sure of. draft-confidence: stop after a token that the draft is not sure of. "
         "heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by measured "
         "alpha and costs (%(default)s)")
-    add("--threshold", type=number(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
+    add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
         help="a token is sure from this probability on (0.5 for target-confidence; 0.4 for draft-confidence, but "
         "--draft lookup stops at its first blind guess instead)")
     add("--verify", choices=("token", "block"), default="token",
