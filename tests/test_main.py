@@ -29,13 +29,10 @@ def models_dir(tmp_path_factory):
     return directory
 
 
-def text_of(title, output):
-    return re.search(rf"{title}\n-+\nTime = [\d.]+s\nText = (.*?)\n\n(?:Spec|models)", output, re.DOTALL)[1]
-
-
 def texts_of(result):
     assert result.returncode == 0, result.stderr
-    return [text_of(title, result.stdout) for title in ("Autoregressive Decode", "Speculative Decode")]
+    text = r" Decode\n-+\nTime = [\d.]+s\nText = (.*?)\n\n"
+    return re.search(f"Autoregressive{text}Speculative{text}models", result.stdout, re.DOTALL).groups()
 
 
 # ---- The main job ----
@@ -89,17 +86,11 @@ def test_sampling_differs_with_the_seed_only():
     assert one == again != other
 
 
-def test_the_same_draws_give_the_same_text():
-    result = run("--K", 0, "--temperature", 1, "--n_tokens_to_generate", 8)
-    plain, fast = texts_of(result)
-    assert plain == fast and re.search(r"same text +yes, and it need not be", result.stdout)
-
-
 def test_a_text_that_ends_at_once(tmp_path):
     for size in "draft", "target":
         write_model(tmp_path / size, n_layer=1, ends=True)
     result = run("--models_dir", tmp_path, "--prompt", "A", "--n_tokens_to_generate", 8, "--eos")
-    assert texts_of(result) == ["A<|endoftext|>"] * 2
+    assert texts_of(result) == ("A<|endoftext|>", "A<|endoftext|>")
     assert "no prediction" in result.stdout and "acceptance rate   0.25 of 4 drafted tokens" in result.stdout
 
 
@@ -111,9 +102,10 @@ def test_a_terminal_that_cannot_show_all_characters():
 def test_edge_lengths_and_an_empty_prompt(models_dir):
     assert not texts_of(run("--prompt", "", "--n_tokens_to_generate", 8))[0].startswith("<|endoftext|>")
     nothing = run("--n_tokens_to_generate", 0, "--prompt", "A king")
-    assert texts_of(nothing) == ["A king"] * 2 and "nothing was decoded" in nothing.stdout
-    one = run("--n_tokens_to_generate", 1, "--prompt", "A king", "--K", 10**12)
-    assert texts_of(one)[0] == texts_of(one)[1] != "A king" and "with K = 1, fixed" in one.stdout
+    assert texts_of(nothing) == ("A king", "A king") and "nothing was decoded" in nothing.stdout
+    one = run("--n_tokens_to_generate", 1, "--prompt", "A king", "--K", 10**12, "--temperature", 1)
+    plain, fast = texts_of(one)  # one token is never drafted, so both loops draw it with the same random number
+    assert plain == fast != "A king" and "with K = 1, fixed" in one.stdout
     all_of_n_ctx = run("--models_dir", models_dir, "--n_tokens_to_generate", 63, "--prompt", "A", "--temperature", 1)
     assert all_of_n_ctx.returncode == 0, all_of_n_ctx.stderr
 
