@@ -4,19 +4,13 @@ test_proof.py runs it on random models, and compares with probabilities that are
 """
 
 import copy
-import doctest
 import pickle
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-import enumeration
 from enumeration import TooManyPaths, output_distribution, total_variation
-
-
-def test_the_example_of_the_docstring():
-    assert doctest.testmod(enumeration) == (0, 4)
 
 
 def search(u, cumulated=(0.125, 0.5, 1)):

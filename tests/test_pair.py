@@ -1,6 +1,5 @@
 """What `Pair` records about a run, how it measures time, and the speedup that it predicts."""
 
-import doctest
 import itertools
 import math
 import os
@@ -15,10 +14,6 @@ import gpt2
 import pair
 import theory
 from pair import Pair, Run, Timed, load_pair, predicted
-
-
-def test_the_example_of_the_docstring():
-    assert doctest.testmod(pair) == (0, 5)
 
 
 def test_a_run_records_what_happened():
