@@ -3,7 +3,6 @@
 import http.server
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -190,8 +189,3 @@ def run(*args, cwd=ROOT, script="main.py", **env):
     """Run a script in its own process, as a user does."""
     command = [sys.executable, str(ROOT / script), *map(str, args)]
     return subprocess.run(command, cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=120)
-
-
-def listen_to_ctrl_c():
-    """Let a child process react to Ctrl-C, even if a shell started the tests in the background, which disables it."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)

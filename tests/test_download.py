@@ -99,13 +99,6 @@ def test_a_server_that_always_misbehaves_causes_an_error_and_leaves_no_file(serv
     assert complete(tmp_path)
 
 
-@pytest.mark.parametrize("url", ["nonsense", "file:///etc", "http://127.0.0.1:9", "http://a..b"])
-def test_an_error_names_the_url_and_says_what_to_do(tmp_path, monkeypatch, url):
-    monkeypatch.setattr(download, "BACKOFF", 0.001)
-    with pytest.raises(DownloadError, match=f"cannot download {url}/774M/checkpoint: .*bundled pair"):
-        download_gpt2_files("774M", str(tmp_path), url)
-
-
 @pytest.mark.parametrize("have", [12_345, 409_536])
 def test_an_interrupted_download_of_the_data_is_resumed(server, tmp_path, have):
     (tmp_path / (DATA + ".part")).write_bytes(CONTENT[DATA][:have])
