@@ -1,7 +1,6 @@
 """The coloured text, the page and the picture of a run show exactly what happened in it."""
 
 import functools
-import io
 import re
 import xml.etree.ElementTree as xml
 from unittest.mock import Mock
@@ -205,9 +204,7 @@ def test_bytes_that_are_no_character():
     ],
 )
 def test_when_there_is_colour(choice, is_terminal, environment, coloured):
-    out = io.StringIO()
-    out.isatty = lambda: is_terminal
-    assert wants_colour(choice, out, environment) == coloured
+    assert wants_colour(choice, Mock(isatty=lambda: is_terminal), environment) == coloured
 
 
 @pytest.mark.parametrize("options", RUNS[:5])

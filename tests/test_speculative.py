@@ -1,6 +1,7 @@
 """speculative.py beyond the proof: block verification, options, the loop, and probabilities at the edge of float64."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -253,12 +254,9 @@ def test_lossless_when_p_and_q_differ_by_rounding(verifier, drawn, K, data):
     assert_lossless((target, draft, x), 3, K, verify=verifier)
 
 
-class Always:
+def always(number):
     """A generator whose `random` always returns the same number."""
-
-    def __init__(self, number):
-        self.random = lambda: number
-        self.choice = np.random.default_rng(0).choice
+    return SimpleNamespace(random=lambda: number, choice=np.random.default_rng(0).choice)
 
 
 LARGEST = 1 - 2**-53  # the largest number that NumPy's `random` returns
@@ -269,13 +267,13 @@ LARGEST = 1 - 2**-53  # the largest number that NumPy's `random` returns
 def test_without_a_positive_residual_the_token_is_drawn_from_q(verifier, K):
     p = np.array([0.25, 0.0, 0.75])
     q = np.nextafter(p, 0)  # nowhere above p, so a rejection leaves no residual
-    emitted = verifier(np.full(K, 2), np.tile(p, (K, 1)), np.tile(q, (K + 1, 1)), Always(LARGEST))
+    emitted = verifier(np.full(K, 2), np.tile(p, (K, 1)), np.tile(q, (K + 1, 1)), always(LARGEST))
     assert q[emitted[-1]] > 0
 
 
 @both_verifiers
 def test_no_random_number_rejects_a_token_where_q_is_above_p_or_accepts_it_where_q_is_0(verifier):
     half, never, first = np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([1.0, 0.0])
-    assert verifier(np.array([0]), half[None], np.array([first, first]), Always(LARGEST)).tolist() == [0, 0]
-    assert verifier(np.array([0]), half[None], np.array([never, never]), Always(0.0)).tolist() == [1]
-    assert verifier(np.array([0, 1]), np.array([half] * 2), np.array([never] * 3), Always(0.0)).tolist() == [1]
+    assert verifier(np.array([0]), half[None], np.array([first, first]), always(LARGEST)).tolist() == [0, 0]
+    assert verifier(np.array([0]), half[None], np.array([never, never]), always(0.0)).tolist() == [1]
+    assert verifier(np.array([0, 1]), np.array([half] * 2), np.array([never] * 3), always(0.0)).tolist() == [1]
