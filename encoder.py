@@ -109,9 +109,7 @@ def merge(word, ranks):
 def check_vocabulary(vocabulary, merges):
     """Raise VocabularyError unless any text can be encoded and any id decoded. Otherwise that might fail much later."""
     if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
-        raise VocabularyError(
-            "encoder.json is not an object of token: id; restore it, or remove it to download it again"
-        )
+        raise VocabularyError("encoder.json is not an object of token: id")
     n_vocab = len(vocabulary)
     if sorted(vocabulary.values()) != list(range(n_vocab)):
         raise VocabularyError(f"the {n_vocab} ids in encoder.json are not 0 to {n_vocab - 1}, each once")
@@ -136,12 +134,11 @@ def get_encoder(model_size, models_dir):
         if bad := [pair for pair in merges if len(pair) != 2]:
             raise VocabularyError(f"vocab.bpe has a line that is not a pair: {' '.join(bad[0])[:40]!r}")
         if lines[-1]:  # a pair that was cut off is often still a pair
-            raise VocabularyError(
-                f"vocab.bpe ends within a line, {lines[-1][:40]!r}; restore it, or remove it to download it again"
-            )
+            raise VocabularyError(f"vocab.bpe ends within a line, {lines[-1][:40]!r}")
         return Encoder(vocabulary, merges)
     except VocabularyError as error:
-        raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}") from None
+        advice = "restore that file, or remove it to download it again"
+        raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}; {advice}") from None
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or a number of 5,000 digits
         raise VocabularyError(f"{os.path.join(directory, name)} is damaged: {error}") from None
 
