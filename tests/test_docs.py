@@ -32,11 +32,9 @@ def test_the_plain_loop_of_the_readme_is_that_of_the_code():
     block = re.search(r"```python\n(def autoregressive_sampling.*?)```", README, re.DOTALL)
     exec(block[1], shown := {"np": np})
     model = Table(np.random.default_rng(0).dirichlet(np.ones(5), size=5))
-    ids = [
-        loop([0], model, 50, np.random.default_rng(1)).tolist()
-        for loop in (shown["autoregressive_sampling"], speculative.autoregressive_sampling)
-    ]
-    assert ids[0] == ids[1]
+    loops = shown["autoregressive_sampling"], speculative.autoregressive_sampling
+    one, other = (loop([0], model, 50, np.random.default_rng(1)).tolist() for loop in loops)
+    assert one == other
 
 
 def test_the_tables_of_broken_variants():

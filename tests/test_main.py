@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from support import CONTENT, ROOT, run, write_model
@@ -171,11 +172,7 @@ def test_bad_arguments(args, complaint, capsys):
 
 def test_a_programming_error_shows_its_traceback(monkeypatch):
     """Readers edit this code, and one line would not tell them where they went wrong."""
-
-    def broken(*args, **kwargs):
-        raise ValueError("operands could not be broadcast together")
-
-    monkeypatch.setattr(main, "load_pair", broken)
+    monkeypatch.setattr(main, "load_pair", Mock(side_effect=ValueError("operands could not be broadcast together")))
     with pytest.raises(ValueError, match="broadcast"):
         main.main([])
 
