@@ -165,9 +165,8 @@ class Online:
 
         p = np.full(self.n_vocab, 1 / self.n_vocab)
         for context in self.contexts(ids, len(ids)):
-            if context not in self.counts:
+            if not (nexts := self.counts.get(context)):
                 break
-            nexts = self.counts[context]
             p = blend(p, np.fromiter(nexts.keys(), int, len(nexts)), np.fromiter(nexts.values(), int, len(nexts)))
         return p
 

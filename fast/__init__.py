@@ -7,5 +7,3 @@ layer's attention over all positions so far. `rows_are_independent` tries whethe
 from fast.attention import KeysAndValues
 from fast.bits import rows_are_independent
 from fast.product import lay_out, linear, rows_per_product, whole_groups
-
-__all__ = ["KeysAndValues", "lay_out", "linear", "rows_are_independent", "rows_per_product", "whole_groups"]

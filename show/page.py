@@ -99,8 +99,7 @@ def card(encoder, i, r):
     n_accepted = r.origins.count("accepted")
     head = f"Round {i}: {n_accepted} of {len(r.drafted)} accepted" if r.drafted else f"Round {i}: nothing drafted"
     parts = [f'<article id="round-{i}" data-round="{i}" tabindex="0"><h3>{head}</h3>\n']
-    looked_at = r.looked_at
-    if looked_at:
+    if looked_at := r.looked_at:
         names = ["drafted", "p", "q", *(["w", "h"] if r.is_block else ["min(1, q/p)"]), "drawn", ""]
         parts.append(f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>\n")
         parts += [drafted_row(encoder, d, place < n_accepted) for place, d in enumerate(looked_at)]
