@@ -46,7 +46,8 @@ def K(text):
 
 
 # fmt: off
-def text_options(add):
+def add_options(parser):
+    add = parser.add_argument_group("text").add_argument
     add("--prompt", default=PROMPT, help="the text to continue; an empty one starts from <|endoftext|> (%(default)r)")
     add("--n_tokens_to_generate", type=count, default=154, metavar="N", help="how many tokens to decode (%(default)s)")
     add("--temperature", type=checked(float, lambda T: 0 <= T < math.inf, "a number from 0 up"), default=0.0,
@@ -61,8 +62,7 @@ def text_options(add):
     add("--eos", action="store_true", help=f"stop after {EOT}")
     add("--seed", type=count, default=123, help="for the random numbers of both loops (%(default)s)")
 
-
-def model_options(add):
+    add = parser.add_argument_group("models").add_argument
     sizes = f"{', '.join(RELEASED)}, or the bundled {' or '.join(BUNDLED)}"
     add("--target_model_size", metavar="SIZE",
         help=f"the large model, whose text it is: {sizes} (target; 1558M if the draft is OpenAI's)")
@@ -73,8 +73,7 @@ def model_options(add):
     add("--models_url", metavar="URL", help="where to download from (OpenAI, or the variable GPT2_MODELS_URL)")
     add("--bit_identical", action="store_true", help="refuse to run if NumPy rounds differently with speculation")
 
-
-def drafting_options(add):
+    add = parser.add_argument_group("drafting").add_argument
     add("--K", type=K, default=4,
         help="how many tokens to draft per round, at most; auto: what is best by a short pilot run (%(default)s)")
     add("--draft", type=draft_name, default="model",
@@ -94,8 +93,7 @@ def drafting_options(add):
     add("--verify", choices=("token", "block"), default="token",
         help="accept drafted tokens one by one (Chen et al. 2023) or as a block (Sun et al. 2024) (%(default)s)")
 
-
-def output_options(add):
+    add = parser.add_argument_group("output").add_argument
     add("--color", choices=("auto", "always", "never"), default="auto",
         help="colour the text by where each token comes from (%(default)s: on a terminal)")
     add("--trace", type=trace_file, metavar="FILE",
@@ -108,9 +106,7 @@ def arguments(argv, description):
     """The options, checked and completed. Those that do not fit together end the program."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.error = fail
-    groups = {"text": text_options, "models": model_options, "drafting": drafting_options, "output": output_options}
-    for title, add_options in groups.items():
-        add_options(parser.add_argument_group(title).add_argument)
+    add_options(parser)
     args = parser.parse_args(argv)
     if args.threshold is not None and args.schedule not in THRESHOLDS:
         fail(f"--threshold is for {' and '.join(THRESHOLDS)}, and --schedule is {args.schedule}")
