@@ -105,7 +105,7 @@ def output_distribution(function, max_paths=1_000_000):
     rng, outputs, n_paths = EveryBranch(), {}, 0
     while True:
         output = tuple(np.ravel(function(rng)).tolist())
-        mass = rng.path_probability()
+        mass = math.prod(branches[index][0] for branches, index in rng.script)  # the probability of this path
         outputs[output] = outputs.get(output, 0.0) + mass
         rng.covered += mass
         n_paths += 1
@@ -211,10 +211,6 @@ class EveryBranch:
             )
         self.n_drawn += 1
         return branches[index][1]
-
-    def path_probability(self):
-        """The probability of the path that the last run took."""
-        return math.prod(branches[index][0] for branches, index in self.script)
 
     def next_path(self):
         """Move the last choice that has a next branch to that branch. False if all paths have been run."""
