@@ -208,9 +208,7 @@ def test_K_0_is_the_autoregressive_loop(verifier, drawn, N, seed):
     assert all(np.array_equal(a, b) for one, other in zip(rounds, plain, strict=True) for a, b in zip(one, other))
 
 
-@pytest.mark.parametrize(
-    "loop", [autoregressive_sampling, lambda x, model, N: speculative_sampling(x, model, model, N, 4)],
-)  # fmt: skip
+@pytest.mark.parametrize("loop", [autoregressive_sampling, lambda x, q, N: speculative_sampling(x, q, q, N, 4)])
 def test_without_rng_the_numbers_differ_and_the_result_shares_no_memory_with_the_prompt(loop):
     x, model = np.array([0, 1]), Table([[0.5, 0.5]])
     assert loop(x, model, 50).tolist() != loop(x, model, 50).tolist()
