@@ -1,7 +1,4 @@
-"""Hypothesis profiles: "ci", the default, always draws the same examples. "thorough" draws more and new examples.
-
-`server` is a server on this machine that misbehaves as a test wants it to.
-"""
+"""Hypothesis profiles: "ci", the default, always draws the same examples. "thorough" draws more and new examples."""
 
 import http.server
 import threading
@@ -25,7 +22,7 @@ def pytest_report_header(config):
 
 @pytest.fixture
 def server(monkeypatch):
-    """A server of support.CONTENT."""
+    """A server of support.CONTENT on this machine. It misbehaves as a test wants it to, see support.Handler."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "GPT2_MODELS_URL"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"RETRIES": 2, "BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
