@@ -35,10 +35,15 @@ def pair_at(temperature):
 def decoded(K=4, N=40, rule=verify, temperature=1.0, **options):
     """A plain run, a speculative run, the rounds as `Round`s, and what the recorder made of them."""
     pair, rounds = pair_at(temperature), []
-    record = Recorder(np.random.default_rng(0), rule)
+    recorder = Recorder(np.random.default_rng(0), rule)
+
+    def on_round(r):
+        rounds.append(r)
+        recorder(r)
+
     plain = pair.decode(PROMPT, N, rng=np.random.default_rng(0))
-    fast = pair.decode(PROMPT, N, K, record, verify=rule, on_round=lambda r: rounds.append(r) or record(r), **options)
-    return plain, fast, rounds, record.rounds
+    fast = pair.decode(PROMPT, N, K, recorder, verify=rule, on_round=on_round, **options)
+    return plain, fast, rounds, recorder.rounds
 
 
 def page_of(plain, fast, seen, prompt=PROMPT, settings="python main.py"):
@@ -134,6 +139,12 @@ def test_a_text_that_ends_within_a_round():
     drafted = [e.get("class") for e in drawing.iter() if e.get("class", "").startswith("box ")][: len(kept)]
     assert drafted == ["box accepted" if k else "box rejected" for k in kept]
     assert html.count(" accepted, after the end") == sum(kept) - 1 > 0
+
+
+@pytest.mark.parametrize("rule", [verify, verify_block])
+def test_a_run_of_200_tokens_makes_less_than_1_MB(rule):
+    plain, fast, _, seen = decoded(K=16, N=200, rule=rule)
+    assert len(page_of(plain, fast, seen).encode()) < 1_000_000
 
 
 def test_nothing_on_the_page_comes_from_elsewhere():
