@@ -69,7 +69,7 @@ def add_options(parser):
     add("--draft_model_size", metavar="SIZE",
         help=f"the small model that guesses: {sizes} (draft; 124M if the target is one of OpenAI's)")
     add("--models_dir", default=MODELS_DIR, metavar="DIR",
-        help="where models are, and where they are downloaded to (%(default)s)")
+        help="where models are, and where they are downloaded to; the bundled pair is found anyway (%(default)s)")
     add("--models_url", metavar="URL", help="where to download from (OpenAI, or the variable GPT2_MODELS_URL)")
     add("--bit_identical", action="store_true", help="refuse to run if NumPy rounds differently with speculation")
 

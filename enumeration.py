@@ -144,9 +144,9 @@ class EveryBranch:
     def choice(self, a, size=None, replace=True, p=None):
         """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, that many."""
         n = a if np.ndim(a) == 0 else len(a)
-        if n > MAX_BRANCHES:
-            raise ValueError(f"{n:,} items to choose from are too many; {MAX_BRANCHES:,} can be enumerated")
-        items = range(n) if np.ndim(a) == 0 else a
+        if not 1 <= n <= MAX_BRANCHES:
+            raise ValueError(f"found {n:,} items to choose from; 1 to {MAX_BRANCHES:,} can be enumerated")
+        items = range(n) if np.ndim(a) == 0 else np.asarray(a)
         precision = p.dtype if isinstance(p, np.ndarray) and p.dtype.kind == "f" else np.float64
         tolerance = np.finfo(precision).eps ** 0.5  # NumPy's own
         p = np.full(n, 1 / n) if p is None else np.asarray(p, dtype=np.float64)
@@ -257,20 +257,26 @@ class Uniform:
         probability = (cut - lower) / (upper - lower)
         u_is_below = self.rng.take_branch([(probability, True), (1 - probability, False)])
         self.state[:] = (lower, cut) if u_is_below else (cut, upper)
-        return u_is_below == (self.scale > 0)  # if the scale is negative, u below the cut means this number is above a
+        below = u_is_below == (self.scale > 0)  # if the scale is negative, u below the cut means this number is above a
+        return np.bool_(below) if isinstance(a, np.generic | np.ndarray) else below  # as in NumPy: `~` depends on it
 
     def __lt__(self, a):
         return self.is_below(a)
 
     def __gt__(self, a):
-        return np.logical_not(self.is_below(a))
+        below = self.is_below(a)
+        return not below if isinstance(below, bool) else ~below
 
     __le__, __ge__ = __lt__, __gt__
 
     def __add__(self, number):
+        if np.ndim(number):
+            return NotImplemented  # so that NumPy adds to each element
         return Uniform(self.rng, self.shift + float(number), self.scale, self.state)
 
     def __mul__(self, number):
+        if np.ndim(number):
+            return NotImplemented
         if not math.isfinite(float(number)) or float(number) == 0:
             raise ValueError(f"a random number was multiplied by {number}; use a finite number other than 0")
         return Uniform(self.rng, self.shift * float(number), self.scale * float(number), self.state)

@@ -61,7 +61,7 @@ class GPT2:
     It behaves like a pure function: the logits depend on the ids alone. If a call begins with the same ids as the call
     before, what was computed for these ids is used again. So going back, as after a rejected draft, is just a call
     with other ids. Threads may share a GPT2, because one call waits for the other. But if their texts differ, each call
-    has to read its whole text again, so a thread should have its own.
+    has to read its whole text again, so a thread should have its own: `copy.copy(model)`, which shares the weights.
 
     With each BLAS that we tried, the logits after a prefix are the same to the last bit, however its positions were
     grouped into calls (see fast/).
@@ -92,13 +92,19 @@ class GPT2:
             self.ids = np.zeros(0, dtype=np.int64)
             self.pasts = [KeysAndValues(self.n_ctx, self.n_head, d) for _ in self.weights["blocks"]]
 
+    def __copy__(self):
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), lock=threading.RLock())
+        other.forget()  # so it gets its own room for keys and values
+        return other
+
     def first_layers(self, n_layer):
         """A GPT2 of the first n_layer layers, and the same final norm and embedding. It shares the weights."""
         blocks = self.weights["blocks"]
         if not 1 <= n_layer <= len(blocks):
             raise UserError(f"early exit after {n_layer} layers was asked for; it needs 1 to {len(blocks)}")
         first = copy.copy(self)
-        first.weights, first.lock = self.weights | {"blocks": blocks[:n_layer]}, threading.RLock()
+        first.weights = self.weights | {"blocks": blocks[:n_layer]}
         first.forget()
         return first
 

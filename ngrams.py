@@ -98,7 +98,7 @@ class NGram:
                 grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
                 counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
             return cls(n_vocab, list(zip(grams, counts, strict=True)))
-        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
 
 
@@ -145,7 +145,7 @@ class Online:
     """A model that counts n-grams in the ids that it is called with, so it learns from the prompt and the growing text.
 
     The rows depend on these ids alone. To save time, it keeps the counts from the last call and only changes them for
-    the ids that differ.
+    the ids that differ. So threads must not share it.
     """
 
     def __init__(self, n_vocab, order=3):

@@ -11,7 +11,8 @@ import numpy as np
 def sample(p, rng):
     """Draw one token from the row p [n_vocab]. A token that has all of the probability needs no draw."""
     token = p.argmax()
-    return token if p[token] == 1 else rng.choice(len(p), p=p)
+    is_certain = p[token] == 1 == p.sum()  # (if the sum is not 1, rng.choice raises a ValueError)
+    return token if is_certain else rng.choice(len(p), p=p)
 
 
 def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):

@@ -73,7 +73,7 @@ def propose(x, draft_model, k_max, rng, stop=None):
     """
     n, p = len(x), []
     for _ in range(k_max):
-        p.append(draft_model(x)[-1])  # [n] -> [n_vocab]
+        p.append(np.array(draft_model(x)[-1]))  # [n] -> [n_vocab]; a copy, in case the model reuses its array
         x = np.append(x, sample(p[-1], rng))
         if stop is not None and stop(p[-1], x[-1]):
             break

@@ -99,6 +99,11 @@ class Numbers:
 
     __le__, __ge__ = __lt__, __gt__
 
+    def has_no_value(self, *_):
+        raise NotImplementedError("found a random number that is used as a value; a random number can only be compared")
+
+    __bool__ = __eq__ = __ne__ = has_no_value
+
     def __getitem__(self, index):
         return Numbers(self.array[index])
 

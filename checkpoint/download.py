@@ -12,7 +12,6 @@ from pathlib import Path
 import requests
 from requests.adapters import HTTPAdapter
 from tqdm import tqdm
-from urllib3.exceptions import LocationParseError
 from urllib3.util import Retry
 
 from checkpoint.bundle import CheckpointError, load, read_index
@@ -30,7 +29,7 @@ MODELS_URL = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
 RETRIES, BACKOFF = 4, 0.4  # how often to try again; seconds to wait before that, doubled each time
-PIECE = 1 << 16  # bytes read or received at a time
+PIECE = 1 << 14  # bytes read or received at a time
 
 
 class DownloadError(OSError):
@@ -134,7 +133,7 @@ def fetch(session, url, path, check_part=None):
                     raise OSError("the connection breaks off every time")
                 if check_part is None and "etag" not in known:
                     part.unlink(missing_ok=True)  # without an ETag, nobody would notice that the file has changed since
-        except (OSError, LocationParseError) as error:  # OSError includes the errors of requests
+        except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
             offline = isinstance(error, requests.ConnectionError | requests.Timeout)
             why = f"no connection ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
             raise DownloadError(

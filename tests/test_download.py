@@ -83,6 +83,7 @@ def test_a_server_that_misbehaves_for_a_while(server, tmp_path, name, plan, aske
         (DATA, {"headers": {"Content-Length": "400000"}}, "400,000 bytes.*409,536"),
         (DATA, {"headers": {"Content-MD5": "1B2M2Y8AsgTpgAmY7PhCfg=="}}, "MD5"),
         (DATA, {"status": 302, "headers": {"Location": "file:///etc/passwd"}}, "file:///etc/passwd"),
+        (DATA, {"status": 302, "headers": {"Location": "http://["}}, "cannot download"),
         (DATA, {"content": CONTENT[DATA][:-1] + b"x"}, r"'model/wte'.* crc32c"),
     ],
 )

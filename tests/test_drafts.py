@@ -1,5 +1,6 @@
 """Every draft is lossless. N-gram rows equal those counted by hand, and lookup finds what a plain search finds."""
 
+import io
 from collections import Counter
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -84,14 +85,18 @@ def test_ngram_rows_are_those_counted_by_hand(order, text, ids, n_rows, least):
 @settings(max_examples=10)
 @given(text=texts, ids=texts)
 def test_saved_and_loaded_it_is_the_same(tmp_path_factory, text, ids):
-    path = tmp_path_factory.mktemp("tables") / "ngrams.npz"
+    path, npy = tmp_path_factory.mktemp("tables") / "ngrams.npz", io.BytesIO()
+    np.save(npy, np.zeros(3))
     ngram(text * 40_000, 100_000, 3).save(path)
     for n in range(1, 4):
         expected = ngram(text * 40_000, 100_000, n)(ids * 40_000)
         assert np.array_equal(NGram.load(path, n)(ids * 40_000), expected)
     with pytest.raises(UserError, match="no 4-grams"):
         NGram.load(path, 4)
-    for damaged in (b"", b"PK", path.read_bytes()[:-9]):
+    whole = path.read_bytes()
+    encrypted = bytearray(whole)
+    encrypted[whole.index(b"PK\x01\x02") + 8] |= 1  # a flag of the first file in the archive
+    for damaged in (b"", b"PK", whole[:-9], encrypted, npy.getvalue()):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"ngrams\.npz is damaged"):
             NGram.load(path, 1)

@@ -46,6 +46,7 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: rng.choice(2, p=[Fraction(1, 2)] * 2), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(1, endpoint=True), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(2), {(0,): 0.5, (1,): 0.5}),
+        (lambda rng: rng.choice(["a", "b"]).size, {(1,): 1}),  # an element is a NumPy number or str, as in NumPy
         (lambda rng: rng.integers(3, 4, size=2, endpoint=True), {(i, j): 1 / 4 for i in (3, 4) for j in (3, 4)}),
         # one uniform number, compared with one other number
         (lambda rng: int(rng.random() < 0.25), QUARTER),
@@ -53,6 +54,9 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(0.25 > rng.random()), QUARTER),
         (lambda rng: int(np.float64(0.25) > rng.random()), QUARTER),
         (lambda rng: int(rng.random() < np.float32(0.25)), QUARTER),
+        (lambda rng: int(~(rng.random() >= np.float64(0.25))), QUARTER),  # a comparison with NumPy's numbers gives
+        (lambda rng: (rng.random() < np.float64(0.25)).astype(int), QUARTER),  # one of NumPy's, for which ~ is "not"
+        (lambda rng: int(type(rng.random() > 0.25) is bool), {(1,): 1}),
         (lambda rng: int(rng.random(()) < 0.25), QUARTER),
         (lambda rng: int(not rng.random() > 0.25), QUARTER),
         (lambda rng: int(not rng.random() >= 0.25), QUARTER),
@@ -78,6 +82,8 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(1 - rng.random() < 0.25), QUARTER),
         (lambda rng: int(0.25 > -rng.random() / 2 + 0.5), {(1,): 0.5, (0,): 0.5}),
         (lambda rng: [int((u := rng.random()) < 0.5), int(2 * u - 1 < 0)], HALF_TWICE),
+        (lambda rng: (rng.random() * np.array([2, 2]) < 1).astype(int), HALF_TWICE),
+        (lambda rng: (rng.random() - np.array([0.5, 0.5]) < 0).astype(int), HALF_TWICE),
     ],
 )  # fmt: skip
 def test_the_distribution_is_the_one_computed_by_hand(draw, expected):
@@ -107,7 +113,8 @@ def test_total_variation():
         (lambda rng: int(0 * rng.random() < 1), ValueError, None),
         (lambda rng: rng.standard_normal(), AttributeError, "standard_normal"),
         (lambda rng: rng.choice(3, size=2, replace=False), AttributeError, "replace=False"),
-        (lambda rng: rng.integers(2**63), ValueError, "too many"),
+        (lambda rng: rng.integers(2**63), ValueError, "items to choose from"),
+        (lambda rng: rng.choice([]), ValueError, "0 items to choose from"),
         (lambda rng: copy.deepcopy(rng).choice(2), TypeError, "copy"),
         (lambda rng: pickle.loads(pickle.dumps(rng)).choice(2), TypeError, "copy"),
     ],

@@ -65,6 +65,17 @@ def test_bits_of_attention_with_large_heads(d):
     assert bits.same_bits(lambda i, j: past.attend(q[:, i:j], i))
 
 
+def test_attention_with_scores_whose_exp_overflows():
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 9, 64), dtype=np.float32)  # [n_head, n_seq, d]
+    past = KeysAndValues(9, 2, 64)
+    past.write(0, k, v)
+    scores = np.where(np.tri(9), 100 * q.astype(float) @ k.swapaxes(1, 2) / 8, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    expected = (weights / weights.sum(axis=-1, keepdims=True) @ v).swapaxes(0, 1).reshape(9, 128)
+    assert scores.max() > 89  # exp(89) is infinite in float32
+    assert np.abs(past.attend(100 * q, 0) - expected).max() < 1e-3
+
+
 def test_all_matrices_are_views_of_one_array():
     """One array is large enough for huge pages, and most matrices alone are not."""
     layers = lay_out([{"w": np.ones((9, 9))}, {"inner": {"w": np.ones((70, 200)), "b": np.ones(200)}}])

@@ -1,5 +1,6 @@
 """GPT2 returns the right logits, the same bits however it is called, and clear errors."""
 
+import copy
 import threading
 from unittest.mock import Mock
 
@@ -72,6 +73,14 @@ def test_the_first_layers_are_a_model_with_its_own_cache(micro, n_layer):
     first(IDS[30:60])
     assert np.abs(micro(IDS[:31]) - LOGITS[30]).max() < TOLERANCE
     assert first.lock is not micro.lock
+
+
+def test_a_copy_shares_the_weights_but_not_the_cache(micro):
+    micro(IDS[:30])
+    other = copy.copy(micro)
+    assert other.weights is micro.weights and other.lock is not micro.lock
+    other(IDS[30:60])
+    assert np.abs(micro(IDS[:31]) - LOGITS[30]).max() < TOLERANCE
 
 
 def test_all_numbers_stay_float32(micro, monkeypatch):

@@ -74,6 +74,29 @@ def test_each_draft_and_schedule(models_dir, options):
     assert re.search(r"time +\d+ % draft, \d+ % target, -?\d+ % the rest", result.stdout)
 
 
+def test_every_option_reaches_the_pair(models_dir, monkeypatch):
+    """The texts do not show this: at temperature 0 they are the same with any schedule and any rule."""
+    load, decoded = main.load_pair, []
+
+    def watched(*args, **settings):
+        pair = load(*args, **settings)
+        decode = pair.decode
+        pair.decode = lambda x, N, **options: decoded.append(options) or decode(x, N, **options)
+        assert args[-1] is True  # bit_identical
+        assert settings == dict(temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.2)
+        return pair
+
+    monkeypatch.setattr(main, "load_pair", watched)
+    main.main(
+        f"--models_dir {models_dir} --prompt A --n_tokens_to_generate 9 --K 3 --temperature 0.7 --top_k 5 --top_p 0.9 "
+        "--repetition_penalty 1.2 --bit_identical --eos --schedule target-confidence --threshold 0.3 "
+        "--verify block".split()
+    )
+    wanted = dict(K=3, schedule="target-confidence", threshold=0.3, verify=main.verify_block)
+    assert [options.items() >= wanted.items() for options in decoded] == [False, True, False, True]
+    assert decoded[2]["eos"] == decoded[3]["eos"] == 256
+
+
 def test_K_auto_takes_the_best_K_and_says_so():
     output = run("--K", "auto").stdout
     found = re.search(r"best K +(\d); estimated speedups for K = 0, 1, \.\.\.: 1\.00(, \d\.\d\d){8}\n", output)
@@ -183,6 +206,14 @@ def test_the_reader_of_the_output_goes_away():
         process.stdout.close()
         errors = process.stderr.read()
     assert process.returncode == 1 and b"rror" not in errors, errors
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the shell of Windows cannot close these")
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_without_standard_output_or_error(tmp_path, closed):
+    command = f"'{sys.executable}' main.py --n_tokens_to_generate 8 --trace '{tmp_path / 't.svg'}' {closed}"
+    result = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0 and "Traceback" not in result.stderr and (tmp_path / "t.svg").stat().st_size > 0
 
 
 @pytest.mark.parametrize("url", ["nonsense", "file:///etc", "http://127.0.0.1:9", "http://a..b"])

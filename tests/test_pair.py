@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from support import bundled
+from support import bundled, random_gpt2
 
 import gpt2
 import pair
@@ -52,6 +52,18 @@ def test_at_temperature_0_confidence_is_the_probability_at_temperature_1():
     assert 1 < (run.drafted == 0).sum() < len(run.drafted)
     run = both.decode([5, 6, 7], 40, K=4, schedule="draft-confidence")
     assert (run.drafted[:-1] == 1).any() and run.drafted.max() > 1
+
+
+def test_at_other_temperatures_confidence_is_the_probability_that_was_sampled_with():
+    both, rounds = Pair(bundled("draft"), bundled("target"), temperature=0.5), []
+    run = both.decode([5, 6, 7], 40, 4, np.random.default_rng(0), "target-confidence", on_round=rounds.append)
+    sure = [r.q[len(r.emitted) - 1, r.emitted[-1]] >= 0.5 for r in rounds]
+    assert (run.drafted[1:-1] > 0).tolist() == sure[:-2]
+
+
+def test_the_smaller_context_is_that_of_the_pair():
+    large, small = (random_gpt2(0, n_vocab=3, n_ctx=n, n_embd=8, n_head=2, n_layer=1) for n in (8, 4))
+    assert Pair(large, small).n_ctx == Pair(small, large).n_ctx == 4
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)

@@ -19,6 +19,7 @@ from show.page import page, shown
 from show.picture import picture, typical_round
 from show.rounds import Recorder, origins
 from show.terminal import COLOURS, RESET, Writer, wants_colour
+from show.trace import write_trace
 from speculative import block_probabilities, max_fn, verify, verify_block
 from utils import MODELS_DIR
 
@@ -216,6 +217,14 @@ def test_a_picture_of_one_round(options):
     assert len(boxes) == len(r.drafted) + len(r.emitted)
     seen = [d for d in r.drafted if d.kept or d.coin is not None]
     assert sum(e.get("class") == "bar" for e in drawing.iter()) == len(seen)
+
+
+def test_the_picture_shows_the_text_before_its_round(tmp_path):
+    plain, fast, _, seen = decoded()
+    write_trace(str(tmp_path / "t.svg"), ENCODER, PROMPT, plain, fast, seen, [], "")
+    i = seen.index(typical_round(seen))
+    before = [*PROMPT, *(token for r in seen[:i] for token in r.emitted)]
+    assert i > 0 and (tmp_path / "t.svg").read_text(encoding="utf-8") == picture(ENCODER, before, seen[i])
 
 
 def test_a_token_of_quotes_is_shown_whole():

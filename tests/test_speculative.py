@@ -208,12 +208,36 @@ def test_K_0_is_the_autoregressive_loop(verifier, drawn, N, seed):
     assert all(np.array_equal(a, b) for one, other in zip(rounds, plain, strict=True) for a, b in zip(one, other))
 
 
-@pytest.mark.parametrize("loop", [autoregressive_sampling, lambda x, q, N: speculative_sampling(x, q, q, N, 4)])
+both_loops = pytest.mark.parametrize(
+    "loop", [autoregressive_sampling, lambda x, q, N: speculative_sampling(x, q, q, N, 4)]
+)
+
+
+@both_loops
+def test_rows_that_do_not_sum_to_1_are_an_error(loop):
+    """For example those of a softmax without the division, whose largest entry is 1."""
+    with pytest.raises(ValueError, match="sum to 1"):
+        loop([0], lambda ids, n_rows=1: np.array([[0.5, 1.0, 0.25]] * n_rows), 3)
+
+
+@both_loops
 def test_without_rng_the_numbers_differ_and_the_result_shares_no_memory_with_the_prompt(loop):
     x, model = np.array([0, 1]), Table([[0.5, 0.5]])
     assert loop(x, model, 50).tolist() != loop(x, model, 50).tolist()
     for N in (0, 3):
         assert not np.shares_memory(loop(x, model, N), x)
+
+
+def test_lossless_with_models_that_reuse_their_array():
+    def reusing(model, out):
+        def reuse(ids, n_rows=1):
+            out[:n_rows] = model(ids, n_rows)
+            return out[:n_rows]
+
+        return reuse
+
+    draft, target = (Table(np.random.default_rng(seed).dirichlet(np.ones(3), size=5)) for seed in (0, 1))
+    assert_lossless((reusing(draft, np.empty((3, 3))), reusing(target, np.empty((3, 3))), np.array([0])), 3, 2)
 
 
 # Numerical edges
