@@ -1,8 +1,8 @@
 """The keys and values of one layer, and attention over them.
 
-Positions are stored in blocks of 64, and a block of keys is multiplied just like a tile of weights (see
-fast/product.py). So the shapes of the products do not depend on the length of the text. That keeps the result the same
-to the last bit: a block that begins after a query's position only adds zeros to its sum.
+Positions are stored in blocks of 64. A block of keys is stored and multiplied just like a tile of weights: each column
+is the key of one position (see fast/product.py). So the shapes of the products do not depend on the length of the text.
+That keeps the result the same to the last bit: a block that begins after a query's position only adds zeros to its sum.
 """
 
 import math
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fast.product import GROUP, group_size, whole_groups
+from fast.product import GROUP, group_size, stored, whole_groups
 from fast.threads import in_parallel
 
 BLOCK = 64  # positions
@@ -32,7 +32,7 @@ class KeysAndValues:
         # Of the columns of the values, column d is all ones, and the rest is padding, up to a multiple of LANES.
         # Otherwise a row's bits would depend on the size of its group.
         n_columns = d + 1 + -(d + 1) % LANES
-        self.keys = np.zeros((n_blocks, n_head, 1, BLOCK, d), dtype=np.float32)  # (1 is for the groups of queries)
+        self.keys = np.zeros((n_blocks, n_head, 1, d, BLOCK), dtype=np.float32)  # (1 is for the groups of queries)
         self.values = np.zeros((n_blocks, n_head, 1, BLOCK, n_columns), dtype=np.float32)
 
     def write(self, n_past, k, v):  # k and v: [n_head, n_new, d]
@@ -40,7 +40,7 @@ class KeysAndValues:
         d, n_new = k.shape[2], k.shape[1]
         block, first = divmod(n_past, BLOCK)
         n = min(n_new, BLOCK - first)
-        self.keys[block, :, 0, first : first + n] = k[:, :n]
+        self.keys[block, :, 0, :, first : first + n] = k[:, :n].swapaxes(1, 2)
         self.values[block, :, 0, first : first + n, :d] = v[:, :n]
         self.values[block, :, 0, first : first + n, d] = 1  # so its weighted sum is the softmax's denominator
         if n < n_new:
@@ -52,14 +52,14 @@ class KeysAndValues:
         group = group_size(n_new, self.values.shape[-1])  # the products with the values are the larger ones
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded = q.shape[1]
-        q = (q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d)
+        q = stored((q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d))
         n_blocks = -(-(n_past + n_padded) // BLOCK)
         heads = np.empty((n_padded, n_head, d), dtype=np.float32)
 
         def attend_to(some):  # a slice of the heads
             keys, values = self.keys[:n_blocks, some], self.values[:n_blocks, some]
             # order="C" as in `linear`: all groups of queries for a block of one head, then all groups for the next head
-            weights = np.matmul(q[some], keys.swapaxes(3, 4), order="C")  # [n_blocks, n_some, n_groups, group, BLOCK]
+            weights = np.matmul(q[some], keys, order="C")  # [n_blocks, n_some, n_groups, group, BLOCK]
             weights[n_past // BLOCK :] += mask(n_past % BLOCK, n_padded, group)
             weights -= weights.max(axis=(0, 4), keepdims=True)
             np.exp(weights, out=weights)  # a softmax, except for the division, which comes last
