@@ -48,54 +48,57 @@ def K(text):
 # fmt: off
 def add_options(parser):
     add = parser.add_argument_group("text").add_argument
-    add("--prompt", default=PROMPT, help="the text to continue; an empty one starts from <|endoftext|> (%(default)r)")
-    add("--n_tokens_to_generate", type=count, default=154, metavar="N", help="how many tokens to decode (%(default)s)")
+    add("--prompt", default=PROMPT,
+        help="the text to continue; an empty one starts from <|endoftext|> (default: %(default)r)")
+    add("--n_tokens_to_generate", type=count, default=154, metavar="N",
+        help="how many tokens to decode (default: %(default)s)")
     add("--temperature", type=checked(float, lambda T: 0 <= T < math.inf, "a number from 0 up"), default=0.0,
-        metavar="T", help="0: always the most probable token; 1: sample as the model says (%(default)s)")
+        metavar="T", help="0: always the most probable token; 1: sample as the model says (default: %(default)s)")
     add("--top_k", type=count, default=0, metavar="k",
-        help="sample among the k most probable tokens; 0: among all (%(default)s)")
+        help="sample among the k most probable tokens; 0: among all (default: %(default)s)")
     add("--top_p", type=checked(float, lambda p: 0 < p <= 1, "above 0 and at most 1"), default=1.0, metavar="p",
-        help="sample among the fewest tokens whose probability adds up to p (%(default)s)")
+        help="sample among the fewest tokens whose probability adds up to at least p (default: %(default)s)")
     add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r",
-        help="above 1, tokens that have occurred become less likely, as in the model CTRL (%(default)s)")
+        help="above 1, tokens that have occurred become less likely, as in the model CTRL (default: %(default)s)")
     add("--eos", action="store_true", help=f"stop after {EOT}")
-    add("--seed", type=count, default=123, help="for the random numbers of both loops (%(default)s)")
+    add("--seed", type=count, default=123, help="for the random numbers of both loops (default: %(default)s)")
 
     add = parser.add_argument_group("models").add_argument
     sizes = f"{', '.join(RELEASED)}, or the bundled {' or '.join(BUNDLED)}"
     add("--target_model_size", metavar="SIZE",
-        help=f"the large model, whose text it is: {sizes} (target; 1558M if the draft is OpenAI's)")
+        help=f"the large model, whose text it is: {sizes} (default: target; 1558M if the draft is OpenAI's)")
     add("--draft_model_size", metavar="SIZE",
-        help=f"the small model that guesses: {sizes} (draft; 124M if the target is one of OpenAI's)")
+        help=f"the small model that guesses: {sizes} (default: draft; 124M if the target is one of OpenAI's)")
     add("--models_dir", default=MODELS_DIR, metavar="DIR",
-        help="where models are, and where they are downloaded to; the bundled pair is found anyway (%(default)s)")
-    add("--models_url", metavar="URL", help="where to download from (OpenAI, or the variable GPT2_MODELS_URL)")
+        help="where models are and are downloaded to; the bundled pair is found anyway (default: %(default)s)")
+    add("--models_url", metavar="URL", help="where to download from (default: OpenAI, or the variable GPT2_MODELS_URL)")
     add("--bit_identical", action="store_true", help="refuse to run if NumPy rounds differently with speculation")
 
     add = parser.add_argument_group("drafting").add_argument
     add("--K", type=K, default=4,
-        help="how many tokens to draft per round, at most; auto: what is best by a short pilot run (%(default)s)")
+        help="how many tokens to draft per round, at most; auto: the best by a short pilot run (default: %(default)s)")
     add("--draft", type=draft_name, default="model",
         help="what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts of 1, 2 and 3 "
         "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
-        "the target's first L layers (%(default)s)")
+        "the target's first L layers (default: %(default)s)")
     add("--draft_corpus", metavar="FILE",
         help="a text to fit unigram, bigram or ngram on (the bundled pair has its own n-grams)")
     add("--schedule", choices=SCHEDULES, default="fixed",
         help="how many tokens to draft in each round. fixed: always K. target-confidence: K, but none after a token "
         "that the target was not sure of. draft-confidence: stop after a token that the draft is not sure of. "
         "heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by measured "
-        "alpha and costs (%(default)s)")
+        "alpha and costs (default: %(default)s)")
     add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
-        help="a token is sure from this probability on (0.5 for target-confidence; 0.4 for draft-confidence, but "
-        "--draft lookup stops at its first blind guess instead)")
+        help="a model is sure of a token whose probability is at least P (default: 0.5 for target-confidence, "
+        "0.4 for draft-confidence; not used by --draft lookup with draft-confidence)")
     add("--verify", choices=("token", "block"), default="token",
-        help="accept drafted tokens one by one (Chen et al. 2023) or as a block (Sun et al. 2024) (%(default)s)")
+        help="accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. 2024) "
+        "(default: %(default)s)")
 
     add = parser.add_argument_group("output").add_argument
     add("--color", choices=("auto", "always", "never"), default="auto",
-        help="colour the text by where each token comes from (%(default)s: on a terminal)")
+        help="colour the text by where each token comes from (default: auto, on a terminal)")
     add("--trace", type=trace_file, metavar="FILE",
         help="write a page that shows every round of the speculative run (.html), or a picture of a typical round "
         "(.svg)")

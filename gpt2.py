@@ -1,8 +1,9 @@
 """GPT-2's forward pass in NumPy, after picoGPT (https://github.com/jaymody/picoGPT), in float32.
 
-Two things are different from picoGPT. First, `linear` computes x @ w + b almost as fast as the weights can be read
-from memory; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
-`KeysAndValues` per layer. The first `n_past` positions are used again, and a call computes only those after them.
+Two things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x in not much more time than
+it takes to read w from memory; how it does that is the subject of fast/. Second, the keys and values of all positions
+are kept, one `KeysAndValues` per layer. The first `n_past` positions are used again, and a call computes only those
+after them.
 """
 
 import copy
@@ -14,7 +15,7 @@ import numpy as np
 from errors import UserError
 from fast import KeysAndValues, lay_out, linear, rows_are_independent, whole_groups
 
-PROMPT = 240  # positions of a prompt that run through the layers at a time, so that temporary arrays stay small
+PROMPT = 240  # of a longer prompt, about this many positions run through the layers at a time, so arrays stay small
 
 
 def gelu(x):
@@ -58,8 +59,8 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
 class GPT2:
     """A GPT-2 that remembers the keys and values of the ids that it was called with last.
 
-    It behaves like a pure function: the logits depend on the ids alone. If a call begins with the same ids as the call
-    before, what was computed for these ids is used again. So going back, as after a rejected draft, is just a call
+    It behaves like a pure function: the logits depend on the ids alone. If the ids begin like those of the call before,
+    the keys and values of the common beginning are used again. So going back, as after a rejected draft, is just a call
     with other ids. Threads may share a GPT2, because one call waits for the other. But if their texts differ, each call
     has to read its whole text again, so a thread should have its own: `copy.copy(model)`, which shares the weights.
 
@@ -69,10 +70,10 @@ class GPT2:
     Parameters
     ----------
     params, hparams : dict
-        As `utils.load_hparams_and_params` returns them. All but wte and wpe is copied, in float32. (The output layer
-        has a copy of wte.T as well.)
+        As `utils.load_hparams_and_params` returns them. Everything except wte and wpe is copied, as float32. (The
+        output layer has a copy of wte.T as well.)
     bit_identical : bool
-        Raise UserError if the logits depend on the grouping with this machine's BLAS.
+        Raise UserError if a short test finds that bits depend on the grouping with this machine's BLAS.
     """
 
     def __init__(self, params, hparams, bit_identical=False):
@@ -133,8 +134,8 @@ class GPT2:
         if ids.min() < 0 or ids.max() >= self.n_vocab:
             raise ValueError(f"ids from {ids.min()} to {ids.max()}: the vocabulary goes from 0 to {self.n_vocab - 1}")
         with self.lock, np.errstate(over="ignore", invalid="ignore"):
-            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)
-            if n_past + PROMPT < len(ids) - n_rows:
+            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the logits of n_rows positions are wanted
+            if n_past + PROMPT < len(ids) - n_rows:  # first a part of the ids, and then the rest
                 self(ids[: n_past + PROMPT])
                 return self(ids, n_rows)
             self.ids = self.ids[:n_past]  # the rest is overwritten now, so after an interruption only these count

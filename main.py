@@ -1,6 +1,6 @@
 """Decode with a target model alone, then with a draft model that guesses ahead, and compare.
 
-At temperature 0 both give the same text, the second one sooner.
+At temperature 0, both give the same text. With a good draft, the second one takes less time.
 
 Without any model sizes, the trained pair in models/ runs, which needs no download. With --target_model_size 1558M,
 OpenAI's released GPT-2 runs, after a download (6.2 GB, and 0.5 GB for the 124M that drafts).
@@ -8,7 +8,8 @@ OpenAI's released GPT-2 runs, after a download (6.2 GB, and 0.5 GB for the 124M 
 examples:
   python main.py --K 4
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
-  python main.py --draft lookup --K auto
+  python main.py --K auto
+  python main.py --draft lookup
   python main.py --K 8 --schedule adaptive
   python main.py --temperature 1 --trace trace.html
   python main.py --target_model_size 1558M --K 4 --prompt "Alan Turing theorized that computers would one day become"

@@ -2,7 +2,8 @@
 
 Positions are stored in blocks of 64. A block of keys is stored and multiplied just like a tile of weights: each column
 is the key of one position (see fast/product.py). So the shapes of the products do not depend on the length of the text.
-That keeps the result the same to the last bit: a block that begins after a query's position only adds zeros to its sum.
+A block that begins after a query's position only adds zeros to the sum for this query. So the result has the same bits,
+however many positions are computed in one call.
 """
 
 import math
@@ -29,8 +30,8 @@ class KeysAndValues:
 
     def __init__(self, n_ctx, n_head, d):
         n_blocks = -(-(n_ctx + GROUP - 1) // BLOCK)  # the last position may be followed by padding
-        # Of the columns of the values, column d is all ones, and the rest is padding, up to a multiple of LANES.
-        # Otherwise a row's bits would depend on the size of its group.
+        # Column d of the values holds ones, see `write`. The columns after it are padding, up to a multiple of LANES.
+        # Without the padding, a row's bits would depend on the size of its group.
         n_columns = d + 1 + -(d + 1) % LANES
         self.keys = np.zeros((n_blocks, n_head, 1, d, BLOCK), dtype=np.float32)  # (1 is for the groups of queries)
         self.values = np.zeros((n_blocks, n_head, 1, BLOCK, n_columns), dtype=np.float32)
@@ -49,7 +50,7 @@ class KeysAndValues:
     def attend(self, q, n_past):  # [n_head, n_new, d] -> [n_new, n_head * d]
         """softmax(q k^T / sqrt(d) + mask) v, for queries at positions n_past, n_past + 1, ..."""
         n_head, n_new, d = q.shape
-        group = group_size(n_new, self.values.shape[-1])  # the products with the values are the larger ones
+        group = group_size(n_new, self.values.shape[-1])  # a block of keys or values is about as large as such a tile
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded = q.shape[1]
         q = stored((q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d))
@@ -67,8 +68,8 @@ class KeysAndValues:
             sums = sums.reshape(len(sums), n_padded, -1).swapaxes(0, 1)  # [n_padded, n_some, ...]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, some])
 
-        # The first group of queries reads the keys and values of a head from memory. The other groups read them from
-        # the cache, and we count such a read as a quarter of one from memory.
+        # A position has a key and a value of d float32 each: 8 d bytes. The first group of queries reads them from
+        # memory. The other groups read them from the cache, and we count such a read as a quarter of one from memory.
         in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * (3 + n_padded // group) // 4)
         return heads[:n_new].reshape(n_new, n_head * d)
 

@@ -1,4 +1,4 @@
-"""x @ w for a few rows of x, almost at the speed at which w can be read from memory.
+"""x @ w for a few rows of x, in not much more time than it takes to read w from memory.
 
 The problem. Speculation pays only if checking K + 1 positions takes little longer than computing one. It should: the
 weights w are the same, and reading them takes most of the time. But a plain `x @ w` does not behave like that. For one
@@ -17,16 +17,18 @@ The two kernels differ in how many rows make a group.
 
 - 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. Among x86 CPUs,
   only those with AVX-512 have it. It is fastest when x is stored column by column, and with groups of 6 rows. Rows of
-  zeros fill up the last group. There are two exceptions, because one product is faster than two, and a small one faster
-  than a large one. One or two rows make a group of 2. 7 to 12 rows make a group of 12, unless this would take more than
-  10^6 multiplications per tile.
+  zeros fill up the last group. There are two exceptions. One or two rows make a group of 2, because that takes less
+  time than 6 rows. 7 to 12 rows make a group of 12, because one product of 12 rows is faster than two products of 6.
+  (But if it needs more than 10^6 multiplications per tile, they make two groups of 6.)
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
-`rows_per_product` tries both once on this machine. The tile is the same for every row. In all groups, the kernel of 6
-rows adds up the products of a row in the same order, as far as we have seen. `rows_per_product` tests that too, and
-takes single rows otherwise. So a row of the result is the same to the last bit, whatever rows are computed beside it.
-That is why greedy decoding gives the same text with and without speculation.
+`rows_per_product` times both kernels once on this machine.
+
+A row of the result has the same bits, whatever rows are computed beside it. That is why greedy decoding gives the same
+text with and without speculation. The shape of the tiles does not depend on the number of rows. So only the size of the
+group could change the bits of a row. Wherever we looked, the small-matrix kernel adds up the products of a row in the
+same order in groups of 2, 6 and 12. `rows_per_product` tries that too. If the bits differ, it chooses single rows.
 """
 
 import math
@@ -40,7 +42,7 @@ from fast.threads import in_parallel
 TILE = 64  # columns of a tile
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time
 SMALL = 1_000_000  # multiplications of that kernel, at most
-DEPTH = {1: 128, GROUP: 1600}  # rows of a tile, at most: 128 make 32 KB, for gemv; 1600 is the n_embd of 1558M
+DEPTH = {1: 128, GROUP: 1600}  # rows of a tile, at most: 128 make 32 KB, for gemv; with 1600, n_embd of 1558M fits
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
@@ -75,12 +77,18 @@ def whole_groups(x, group=None):  # [n_seq, ...] -> [n_seq and up to 5 more, ...
 
 def group_size(n_rows, depth=1):
     """How many of n_rows rows to multiply at a time by a tile of this depth."""
-    wanted = 2 if n_rows <= 2 else 2 * GROUP if GROUP < n_rows <= 2 * GROUP else GROUP
-    if rows_per_product() > 1:
-        for size in wanted, GROUP, 2:
-            if size <= wanted and size * depth * TILE <= SMALL:
-                return size
-    return 1
+    if rows_per_product() == 1:
+        return 1
+    if n_rows <= 2:
+        sizes = [2]
+    elif GROUP < n_rows <= 2 * GROUP:
+        sizes = [2 * GROUP, GROUP, 2]
+    else:
+        sizes = [GROUP, 2]
+    for size in sizes:
+        if size * depth * TILE <= SMALL:
+            return size
+    return 1  # in attention with very large heads
 
 
 def stored(x):  # [..., group, depth] -> the same
@@ -91,9 +99,9 @@ def stored(x):  # [..., group, depth] -> the same
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is laid out for `linear`.
 
-    All matrices share one array. For arrays of 4 MB and more, NumPy asks the system for huge pages (of 2 MB instead of
-    4 KB, so the CPU looks up fewer addresses). In one array, smaller matrices get them too, which makes small models up
-    to 20 % faster.
+    All matrices share one array. For arrays of 4 MB and more, NumPy (on Linux, from version 2.2 on) asks the system for
+    huge pages: 2 MB instead of 4 KB, so the CPU looks up fewer addresses. In one array, smaller matrices get them too,
+    which makes small models up to 20 % faster.
     """
     layers = []
 
@@ -146,13 +154,12 @@ def rows_per_product():
 
     def multiply(group):
         rows = stored(x.reshape(-1, group, 768))
-        out = [np.matmul(rows, tile) for _ in range(9)]
-        seconds = []
-        for _ in range(9):
+        out, seconds = np.matmul(rows, tile), []
+        for _ in range(18):
             begun = time.perf_counter()
-            np.matmul(rows, tile, out=out[0])
+            np.matmul(rows, tile, out=out)
             seconds.append(time.perf_counter() - begun)
-        return out[0].reshape(2 * GROUP, TILE), min(seconds)
+        return out.reshape(2 * GROUP, TILE), min(seconds)
 
     (_, one_by_one), (by_two, _), (by_six, in_sixes), (by_twelve, _) = map(multiply, (1, 2, GROUP, 2 * GROUP))
     same_bits = np.array_equal(by_two, by_six) and np.array_equal(by_two, by_twelve)

@@ -1,7 +1,7 @@
 """Share the work of one product among the cores.
 
-NumPy releases Python's global lock while it multiplies, so plain threads run side by side. The two matrix kernels that
-fast/product.py uses are single-threaded in BLAS, which leaves the sharing to us. Threads must be woken, and that takes
+NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS uses one thread for
+products as small as those of fast/product.py, which leaves the sharing to us. Threads must be woken, and that takes
 15 to 70 microseconds: as long as it takes to read a megabyte of weights. So small products stay on the calling core,
 and in large ones the calling core, which is awake already, gets the largest share.
 """
@@ -44,7 +44,7 @@ def in_parallel(function, n, n_bytes):
     n : int
         Number of items.
     n_bytes : int
-        Bytes of memory that one item takes to read, as an estimate of the work.
+        The work of one item: the number of bytes that could be read from memory in the same time.
     """
     n_ahead = HEAD_START // n_bytes  # items that the calling core has done when the others are awake
     n_workers = min(n_cores(), n - n_ahead)
@@ -54,7 +54,7 @@ def in_parallel(function, n, n_bytes):
     bounds = [n_own + (n - n_own) * i // (n_workers - 1) for i in range(n_workers)]
     results = SimpleQueue()
     for items in map(slice, bounds, bounds[1:]):
-        helpers().put((function, items, results))
+        job_queue().put((function, items, results))
     function(slice(n_own))
     for _ in bounds[1:]:
         if error := results.get():
@@ -62,10 +62,10 @@ def in_parallel(function, n, n_bytes):
 
 
 @cache
-def helpers():
+def job_queue():
     """The queue from which the other cores take work. (concurrent.futures does the same, but slows 124M by 5 %.)"""
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=helpers.cache_clear)  # a forked process has the queue, but not the threads
+        os.register_at_fork(after_in_child=job_queue.cache_clear)  # a forked process has the queue, but not the threads
     work = SimpleQueue()
     for _ in range(n_cores() - 1):
         threading.Thread(target=help_with, args=(work,), daemon=True).start()

@@ -1,9 +1,9 @@
-"""Draw the pictures of the README: a round of a real run, and every path to the first token of a round.
+"""Draw docs/tree.svg, a picture of the README: every path to the first token of a round.
 
-    python main.py --temperature 1 --seed 3 --trace docs/round.svg
     python tools/pictures.py > docs/tree.svg
 
-The tree is that of the README's worked example: a draft with p = (.5, .3, .2), a target with q = (.3, .6, .1), K = 1.
+The example is the README's: a draft with p = (.5, .3, .2), a target with q = (.3, .6, .1), K = 1. (The README's picture
+of a round comes from `python main.py --temperature 1 --seed 3 --trace docs/round.svg`.)
 """
 
 import argparse
