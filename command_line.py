@@ -36,7 +36,7 @@ def checked(type, is_good, what):
 count = checked(int, lambda n: n >= 0, "0 or more")
 draft_name = checked(
     str, lambda name: name in DRAFTS or re.fullmatch(r"early-exit:[0-9]{1,4}", name),
-    f"one of {', '.join(DRAFTS)}, early-exit:1",
+    f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ...",
 )  # fmt: skip
 trace_file = checked(str, lambda path: path.endswith((".html", ".svg")), "the name of a .html or .svg file")
 

@@ -46,7 +46,9 @@ class Lookup:
             if len(longer) == 0:
                 break
             places = longer
-        return np.eye(1, self.n_vocab, ids[places[-1] + 1])[0]
+        row = np.zeros(self.n_vocab)
+        row[ids[places[-1] + 1]] = 1  # the token after the latest match
+        return row
 
     __call__ = each_row(row)
 

@@ -41,8 +41,8 @@ def ffn(x, c_fc, c_proj):  # [n_seq, n_embd] -> [n_seq, n_embd]
     return linear(gelu(linear(x, **c_fc)), **c_proj)  # [n_seq, n_embd] -> [n_seq, 4*n_embd] -> [n_seq, n_embd]
 
 
-def transformer_block(x, ln_1, attn, ln_2, mlp, **past):  # [n_seq, n_embd] -> [n_seq, n_embd]
-    x = x + attention(layer_norm(x, **ln_1), **attn, **past)
+def transformer_block(x, ln_1, attn, ln_2, mlp, n_head, past, n_past):  # [n_seq, n_embd] -> [n_seq, n_embd]
+    x = x + attention(layer_norm(x, **ln_1), **attn, n_head=n_head, past=past, n_past=n_past)
     return x + ffn(layer_norm(x, **ln_2), **mlp)
 
 

@@ -98,10 +98,10 @@ def decode(args, pair, x, title, options):
     rng = np.random.default_rng(args.seed)
     recorder = Recorder(rng, options["verify"]) if args.trace and is_fast else None
     eos = pair.encoder.ids[EOT] if args.eos else None
-    head = f"\n{title}\n{'-' * len(title)}\n" + f"({legend()})\n" * coloured
+    head = f"\n{title}\n{'-' * len(title)}\n" + (f"({legend()})\n" if coloured else "")
     if live:
         print(f"{head}Text = ", end="")
-    writer.add(x if args.prompt else x[1:])
+    writer.add(x if args.prompt else x[1:])  # without the <|endoftext|> that stands for an empty prompt
     with tqdm(total=args.n_tokens_to_generate, desc=title, unit="token", leave=False, disable=live) as bar:
 
         def on_round(r):  # the clock of the run does not count the time that this takes

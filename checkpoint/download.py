@@ -155,7 +155,10 @@ def fetch(session, url, path, check_part=None):
 
 
 def transfer(session, url, part, bar, known):
-    """Download what is missing from part. False: call again, because the connection broke off or part did not fit."""
+    """Download what is missing from part.
+
+    False: call again, because the connection broke off, or because part was not the beginning of the server's file.
+    """
     have = size_of(part)
     headers = {"Accept-Encoding": "identity"}  # without compression, so that lengths and ranges are those of the file
     if have:

@@ -37,8 +37,8 @@ class Seen(NamedTuple):
 
     @property
     def looked_at(self):
-        """The drafted tokens that the verdict depends on: not those after a rejection, unless they were tried first."""
-        return [d for d in self.drafted if self.is_block or d.kept or d.coin is not None]
+        """The drafted tokens that were looked at: all by block verification, otherwise up to the rejected one."""
+        return [d for d in self.drafted if self.is_block or d.coin is not None]
 
 
 def origins(r):
