@@ -12,15 +12,14 @@ of P that have four terms, not too long but far apart, found
 
 So modulo P, x^6777 = x^484 + x^100 + 1. A bit of the message may be replaced by three bits that are 6777 - 484,
 6777 - 100 and 6777 places further right. Squaring the equation doubles all distances and keeps it true, because
-(a + b)^2 = a^2 + b^2 over GF(2). After three squarings it is about bytes instead of bits, and after k more it is about
-blocks of 2^k bytes. So three XORs of long arrays fold the front of a message into its rest.
+(a + b)^2 = a^2 + b^2 over GF(2). After three squarings it is about bytes instead of bits. So three XORs of long arrays
+fold the front of a message into its rest.
 """
 
 import numpy as np
 
 POLYNOMIAL = 0x82F63B78  # P without x^32; the lowest power of x is the highest bit
 FAR, SHIFTS = 6777, (6777 - 484, 6777 - 100, 6777)
-UNITS = (64, 8, 1)  # bytes per block; large blocks while the message is long
 PIECE = 1 << 22  # bytes that are folded at a time, so that they stay in the CPU's cache
 
 TABLE = np.arange(256, dtype=np.uint32)  # becomes the remainder of each byte
@@ -34,33 +33,27 @@ def crc32c(data):
     data = np.frombuffer(data, np.uint8)
     register = 0xFFFFFFFF
     if len(data) > FAR:
-        data, register = _fold_all(data), 0
+        data, register = _fold(data), 0
     for byte in data.tobytes():
         register = TABLE[(register ^ byte) & 255] ^ (register >> 8)
     return register ^ 0xFFFFFFFF
 
 
-def _fold_all(data):
+def _fold(data):
     """uint8 [n] -> uint8 [FAR] with the same remainder, for a register that starts at 0 and not at all ones."""
     rest = data[:0]
+    step = min(SHIFTS)  # bytes that can move at once, without landing on each other
     for start in range(0, len(data), PIECE):
         rest = np.concatenate([rest, data[start : start + PIECE]])  # a copy, because folding overwrites it
         if start == 0:
             rest[:4] ^= 255  # flipping the first 32 bits has the same effect as a register of all ones
-        for unit in UNITS:
-            rest = _fold(rest, unit)
+        end = len(rest) - FAR  # how many bytes have to go
+        for i in range(0, end, step):
+            front = rest[i : min(i + step, end)]
+            for shift in SHIFTS:
+                rest[i + shift :][: len(front)] ^= front
+        rest = rest[end:]
     return rest
-
-
-def _fold(data, unit):
-    """Shorten uint8 [n] to at most FAR * unit bytes with the same remainder. Overwrites data."""
-    end = len(data) - FAR * unit  # how many bytes have to go
-    step = min(SHIFTS) * unit  # bytes that can move at once, without landing on each other
-    for start in range(0, end, step):
-        front = data[start : min(start + step, end)]
-        for shift in SHIFTS:
-            data[start + shift * unit :][: len(front)] ^= front
-    return data[max(end, 0) :]
 
 
 def mask(crc):
