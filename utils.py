@@ -6,7 +6,6 @@ missing. "draft" and "target" are the small pair that comes with this project.
 
 import json
 import os
-import re
 
 from checkpoint.bundle import CheckpointError, load
 from checkpoint.download import DATA, RELEASED, download_gpt2_files, missing_files
@@ -111,13 +110,12 @@ def expected_shapes(n_vocab, n_ctx, n_embd, n_head, n_layer):
 
 def nest(tensors, n_layer):
     """{"model/h0/attn/c_attn/w": [1, n_in, n_out], ...} -> {"blocks": [{"attn": {"c_attn": {"w": [n_in, n_out]}}}]}"""
-    params = {"blocks": [{} for _ in range(n_layer)]}
+    params = {}
     for name, tensor in tensors.items():
         _, *path, leaf = name.split("/")
         branch = params
-        if path and re.fullmatch(r"h\d+", path[0]):
-            branch = params["blocks"][int(path.pop(0)[1:])]
         for part in path:
             branch = branch.setdefault(part, {})
         branch[leaf] = tensor[0] if tensor.ndim == 3 else tensor  # w was the kernel of a convolution of width 1
+    params["blocks"] = [params.pop(f"h{i}") for i in range(n_layer)]
     return params
