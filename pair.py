@@ -83,11 +83,6 @@ class Run(NamedTuple):
     def tokens_per_round(self):
         return self.n_new / len(self.drafted)
 
-    @property
-    def alpha(self):
-        """The mean of beta over all verified positions. It is nan if no position was verified."""
-        return np.concatenate(self.betas).mean() if any(map(len, self.betas)) else np.nan
-
     def expected_tokens(self, K):
         """The mean number of tokens per round that the betas predict for 0 ... K drafted tokens, [K+1]."""
         at = [[b[i] for b in self.betas if len(b) > i] for i in range(K)]  # at[i]: all betas at position i
@@ -246,7 +241,7 @@ class Forecast(NamedTuple):
     """The speedup that theory.py predicts from a run, and the figures that go into it."""
 
     speedup: float
-    alpha: float
+    alpha: float  # the mean of beta over all verified positions
     c: float
     v: float  # for the most rows that were verified at once
     r: float
@@ -275,7 +270,7 @@ def predicted(plain, fast):
     """
     ks, timed = fast.drafted, {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
     n_rows = sorted(timed)
-    if np.isnan(fast.alpha) or min(map(len, (fast.draft.steps[1], timed[1], timed[n_rows[-1]]))) < ENOUGH:
+    if min(map(len, (fast.draft.steps[1], timed[1], timed[n_rows[-1]]))) < ENOUGH:
         return None
     step = np.mean(timed[1]) + rest_of(plain)
     c = np.mean(fast.draft.steps[1]) / step
@@ -287,7 +282,7 @@ def predicted(plain, fast):
     read = plain.target.reading / step - n_prompts * v[0]
     read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (c + v[ks[0]])
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), fast.n_new, read, read_fast)
-    return Forecast(speedup, fast.alpha, c, v[-1], r)
+    return Forecast(speedup, np.concatenate(fast.betas).mean(), c, v[-1], r)
 
 
 def load_pair(
