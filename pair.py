@@ -225,16 +225,14 @@ class Pair:
 
 def pooled(runs):
     """One record of several runs, as if each had continued where the one before it ended. Its ids are None."""
+    _, n_new, drafted, accepted, betas, lasted, drafts, targets = zip(*runs)
     draft, target = Timed(None), Timed(None)
-    for pool, parts in (draft, [run.draft for run in runs]), (target, [run.target for run in runs]):
+    for pool, parts in (draft, drafts), (target, targets):
         pool.calls = [seconds for part in parts for seconds in part.calls]
         for n_rows in {n_rows for part in parts for n_rows in part.steps}:
             pool.steps[n_rows] = [seconds for part in parts for seconds in part.steps[n_rows]]
-    drafted, accepted, lasted = (
-        np.concatenate([getattr(run, name) for run in runs]) for name in ("drafted", "accepted", "lasted")
-    )
-    betas = [b for run in runs for b in run.betas]
-    return Run(None, sum(run.n_new for run in runs), drafted, accepted, betas, lasted, draft, target)
+    drafted, accepted, lasted = map(np.concatenate, (drafted, accepted, lasted))
+    return Run(None, sum(n_new), drafted, accepted, list(itertools.chain(*betas)), lasted, draft, target)
 
 
 class Forecast(NamedTuple):

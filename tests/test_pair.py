@@ -167,7 +167,7 @@ def test_the_prediction_takes_alpha_by_position():
     betas = [[0.9, 0.2], [0.9], [0.9, 0.4]]
     fast = run_with({3: [2.0] * 6}, [1.0] * 8, [2] * 7, betas, reading=(1.0, 2.0))
     plain = run_with(PLAIN, drafted=[0] * 7, reading=(0, 2.0))
-    assert predicted(plain, fast).speedup == pytest.approx((1 + 0.9 + 0.9 * 0.3) / (2 * 0.5 + 1))
+    assert predicted(plain, fast)[:2] == pytest.approx(((1 + 0.9 + 0.9 * 0.3) / (2 * 0.5 + 1), 3.3 / 5))
     assert fast.expected_tokens(3).tolist() == pytest.approx([1, 1.9, 2.17, 2.17])  # nothing is known of the third
 
 
