@@ -127,21 +127,16 @@ class Overheard:
 
 
 def heuristic(K):
-    """A schedule: two tokens more after a round that accepted all drafted tokens, one fewer after any other round.
+    """A schedule: two tokens more than in the last round if it accepted all drafted tokens, otherwise one fewer.
 
     It begins with K and stays between 1 and K. Hugging Face's Transformers calls this schedule "heuristic".
     """
-    k = K
 
     def schedule(last):
-        nonlocal k
         if last is None:
-            k = K
-        elif last.n_accepted == len(last.drafted):
-            k = min(k + 2, K)
-        else:
-            k = max(k - 1, min(K, 1))
-        return k
+            return K
+        k = len(last.drafted)
+        return min(k + 2, K) if last.n_accepted == k else max(k - 1, 1)
 
     return schedule
 

@@ -102,14 +102,9 @@ def test_confidence_in_the_logits_is_their_probability_at_temperature_1():
 
 
 def test_heuristic_goes_two_up_and_one_down():
-    schedule = heuristic(5)
-    assert schedule(None) == 5
-    assert [schedule(round_of(5, 4)) for _ in range(6)] == [4, 3, 2, 1, 1, 1]
-    assert [schedule(round_of(1, 1)) for _ in range(3)] == [3, 5, 5]
-    schedule(round_of(5, 0))
-    assert schedule(None) == 5
-    zero = heuristic(0)
-    assert [zero(None), zero(round_of(0, 0)), zero(round_of(1, 0))] == [0, 0, 0]
+    assert [heuristic(5)(round_of(k, k - 1)) for k in (5, 4, 3, 2, 1)] == [4, 3, 2, 1, 1]
+    assert [heuristic(5)(last) for last in (None, round_of(1, 1), round_of(3, 3), round_of(4, 4))] == [5, 3, 5, 5]
+    assert heuristic(0)(None) == heuristic(0)(round_of(0, 0)) == 0
 
 
 def decisions(schedule, *rounds):
