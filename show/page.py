@@ -47,7 +47,7 @@ Point at a token, or use Tab or the arrow keys, to select its round.</p>
 <p>{RULES[any(r.is_block for r in rounds)]}</p>
 </header>
 <section class="time" aria-label="Time line">
-{timeline(plain, fast, rounds)}
+{timeline(plain, fast)}
 </section>
 <main>
 <section class="text" aria-label="Text">
@@ -139,7 +139,7 @@ def tops(encoder, top):
     )
 
 
-def timeline(plain, fast, rounds):
+def timeline(plain, fast):
     """Both loops, to one scale of time: each pass is a box as wide as the time that it took."""
     longest = max(plain.seconds, fast.seconds, 1e-9)
 
@@ -150,22 +150,20 @@ def timeline(plain, fast, rounds):
         x, width = 1000 * begin / longest, 1000 * seconds / longest
         return f'<rect class="{kind}" x="{x:.2f}" width="{width:.2f}" height="20"/>'
 
-    begin, steps = 0.0, []
-    for lasted, seconds in zip(plain.lasted, plain.target.calls):
-        steps.append(box("rest", begin, lasted) + box("target", begin, seconds))
-        begin += lasted
-    begin, drafts, groups = 0.0, iter(fast.draft.calls), []
-    for i, (r, lasted, seconds) in enumerate(zip(rounds, fast.lasted, fast.target.calls), start=1):
-        now, boxes = begin, []
-        for _ in r.drafted:
-            step = next(drafts)
-            boxes.append(box("draft", now, step))
-            now += step
-        boxes = [box("rest", begin, lasted), *boxes, box("target", now, seconds)]
-        groups.append(f'<g data-round="{i}">{"".join(boxes)}</g>')
-        begin += lasted
+    def rounds(run):
+        begin, drafts = 0.0, iter(run.draft.calls)
+        for k, lasted, seconds in zip(run.drafted, run.lasted, run.target.calls):
+            now, boxes = begin, box("rest", begin, lasted)
+            for _ in range(k):
+                step = next(drafts)
+                boxes += box("draft", now, step)
+                now += step
+            yield boxes + box("target", now, seconds)
+            begin += lasted
+
+    groups = (f'<g data-round="{i}">{boxes}</g>' for i, boxes in enumerate(rounds(fast), start=1))
     return f"""<p>Token by token: {len(plain.lasted)} passes of the target, {plain.seconds:.2f} s</p>
-{strip("token by token", "".join(steps))}<p>In rounds: {len(fast.lasted)} passes of the target and \
+{strip("token by token", "".join(rounds(plain)))}<p>In rounds: {len(fast.lasted)} passes of the target and \
 {len(fast.draft.calls)} steps of the draft, {fast.seconds:.2f} s</p>
 {strip("in rounds", "".join(groups))}<p class="legend"><span class="target">pass of the target</span>
 <span class="draft">step of the draft</span> <span class="rest">drawing and accepting</span></p>"""

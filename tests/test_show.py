@@ -86,7 +86,7 @@ def test_the_page_shows_every_token_and_every_round_once(options):
     assert [a.get("data-round") for a in links] == [str(i) for i, r in enumerate(rounds, 1) for _ in r.emitted]
     articles = tree.findall(".//article")
     assert [a.get("id") for a in articles] == [f"round-{i}" for i in range(1, len(rounds) + 1)]
-    assert len(tree.findall(".//svg/g")) == len(rounds)
+    assert [f"round-{g.get('data-round')}" for g in tree.findall(".//svg/g")] == [a.get("id") for a in articles]
     for svg, lasted in zip(tree.findall(".//svg"), (plain.lasted, fast.lasted)):
         ends = [float(e.get("x")) + float(e.get("width")) for e in svg.findall(".//rect[@class='rest']")]
         np.testing.assert_allclose(ends, 1000 * np.cumsum(lasted) / max(plain.seconds, fast.seconds, 1e-9), atol=0.02)
