@@ -65,17 +65,6 @@ def test_bits_of_attention_with_large_heads(d):
     assert bits.same_bits(lambda i, j: past.attend(q[:, i:j], i))
 
 
-def test_attention_with_scores_whose_exp_overflows():
-    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 9, 64), dtype=np.float32)  # [n_head, n_seq, d]
-    past = KeysAndValues(9, 2, 64)
-    past.write(0, k, v)
-    scores = np.where(np.tri(9), 100 * q.astype(float) @ k.swapaxes(1, 2) / 8, -np.inf)
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    expected = (weights / weights.sum(axis=-1, keepdims=True) @ v).swapaxes(0, 1).reshape(9, 128)
-    assert scores.max() > 89  # exp(89) is infinite in float32
-    assert np.abs(past.attend(100 * q, 0) - expected).max() < 1e-3
-
-
 def test_all_matrices_are_views_of_one_array():
     """One array is large enough for huge pages, and most matrices alone are not."""
     layers = lay_out([{"w": np.ones((9, 9))}, {"inner": {"w": np.ones((70, 200)), "b": np.ones(200)}}])
@@ -85,12 +74,13 @@ def test_all_matrices_are_views_of_one_array():
 
 @given(
     lengths=st.lists(st.integers(1, 70), min_size=1, max_size=5), n_head=st.integers(1, 3),
-    d=st.sampled_from([1, 8, 33, 64]), seed=st.integers(0, 99),
+    d=st.sampled_from([1, 8, 33, 64]), seed=st.integers(0, 99), scale=st.sampled_from([1, 100]),
 )  # fmt: skip
-def test_attention_is_its_definition(lengths, n_head, d, seed):
+def test_attention_is_its_definition(lengths, n_head, d, seed, scale):
     """Positions are added in steps of these lengths, over older keys and values that must not matter."""
     rng, n = np.random.default_rng(seed), sum(lengths)
     q, k, v = rng.standard_normal((3, n_head, n, d), dtype=np.float32)
+    q *= scale  # 100 makes scores above 89, whose exp is infinite in float32
     past = KeysAndValues(n, n_head, d)
     past.write(0, v, k)
     found, n_past = [], 0
@@ -101,7 +91,7 @@ def test_attention_is_its_definition(lengths, n_head, d, seed):
         n_past += length
     mask = np.where(np.tri(n), 0, -np.inf)
     expected = [softmax(q[h].astype(float) @ k[h].T / np.sqrt(d) + mask) @ v[h] for h in range(n_head)]
-    assert np.abs(np.concatenate(found) - np.hstack(expected)).max() < 1e-4
+    assert np.abs(np.concatenate(found) - np.hstack(expected)).max() < 1e-5 * scale
 
 
 # ---- Threads ----
