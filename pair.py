@@ -235,16 +235,6 @@ def pooled(runs):
     return Run(None, sum(n_new), drafted, accepted, list(itertools.chain(*betas)), lasted, draft, target)
 
 
-class Forecast(NamedTuple):
-    """The speedup that theory.py predicts from a run, and the figures that go into it."""
-
-    speedup: float
-    alpha: float  # the mean of beta over all verified positions
-    c: float
-    v: float  # for the most rows that were verified at once
-    r: float
-
-
 def rest_of(run):
     """The seconds per round in which neither draft nor target ran: tokens were drawn and accepted."""
     return (run.seconds - run.draft.seconds - run.target.seconds) / len(run.lasted)
@@ -264,7 +254,9 @@ def predicted(plain, fast):
 
     Returns
     -------
-    Forecast, or None if nothing was drafted or too few calls were timed
+    speedup, alpha, c, v, r : float
+        The prediction and the figures that go into it. alpha is the mean of beta over all verified positions, and v is
+        for the most rows that were verified at once. If nothing was drafted or too few calls were timed, None instead.
     """
     ks, timed = fast.drafted, {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
     n_rows = sorted(timed)
@@ -280,7 +272,7 @@ def predicted(plain, fast):
     read = plain.target.reading / step - n_prompts * v[0]
     read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (c + v[ks[0]])
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), fast.n_new, read, read_fast)
-    return Forecast(speedup, np.concatenate(fast.betas).mean(), c, v[-1], r)
+    return speedup, np.concatenate(fast.betas).mean(), c, v[-1], r
 
 
 def load_pair(
