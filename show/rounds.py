@@ -24,7 +24,6 @@ class Drafted(NamedTuple):
 class Seen(NamedTuple):
     """A `speculative.Round` with the numbers that were drawn, in plain lists."""
 
-    first: int  # how many tokens had been decoded before this round
     drafted: list  # of Drafted
     origins: list  # of str, for each emitted token: "accepted", "residual" or "extra"
     emitted: list  # of int
@@ -96,8 +95,7 @@ class Recorder:
             p, q = r.p[n_kept], r.q[n_kept]
             top = {"p": most_probable(p), "q": most_probable(q)}
             top["residual"] = most_probable(residual(w[n_kept] * q if w else q, p))
-        first = self.rounds[-1].first + len(self.rounds[-1].emitted) if self.rounds else 0
-        self.rounds.append(Seen(first, drafted, origins(r), r.emitted.tolist(), top))
+        self.rounds.append(Seen(drafted, origins(r), r.emitted.tolist(), top))
 
 
 def most_probable(row):

@@ -10,6 +10,7 @@ def write_trace(path, encoder, prompt, plain, fast, rounds, figures, settings):
         text = page(encoder, prompt, plain, fast, rounds, figures, settings)
     else:
         r = typical_round(rounds)
-        text = picture(encoder, fast.ids[: len(prompt) + r.first], r)
+        before = [token for earlier in rounds[: rounds.index(r)] for token in earlier.emitted]
+        text = picture(encoder, [*prompt, *before], r)
     with open(path, "w", encoding="utf-8", errors="replace") as f:  # a file name on the command line may not be UTF-8
         f.write(text)

@@ -210,9 +210,8 @@ def test_when_there_is_colour(choice, is_terminal, environment, coloured):
 
 @pytest.mark.parametrize("options", RUNS[:5])
 def test_a_picture_of_one_round(options):
-    _, fast, _, seen = decoded(**options)
-    r = typical_round(seen)
-    drawing = xml.fromstring(picture(ENCODER, fast.ids[: len(PROMPT) + r.first], r))
+    r = typical_round(decoded(**options)[3])
+    drawing = xml.fromstring(picture(ENCODER, PROMPT, r))
     boxes = [e for e in drawing.iter() if e.get("class", "").startswith("box ")]
     assert len(boxes) == len(r.drafted) + len(r.emitted)
     seen = [d for d in r.drafted if d.kept or d.coin is not None]
