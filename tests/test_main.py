@@ -240,22 +240,21 @@ def test_vocabularies_that_do_not_fit(models_dir, tmp_path, capsys):
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="cannot see here how far a process has come")
-@pytest.mark.parametrize("work", ["decoding", "downloading"])
-def test_interrupts_at_random_moments(server, tmp_path, work):
+@pytest.mark.parametrize("size", ["target", "1558M"])
+def test_interrupts_at_random_moments(server, tmp_path, size):
+    """While the bundled pair decodes, and while OpenAI's is downloaded."""
     slow = {"stall": 0.1, "hold": SimpleNamespace(wait=lambda seconds: time.sleep(0.5))}
     rng, server.plan = random.Random(0), {name: [slow] for name in FILES}  # 14 files take more than a second
-    args = ["--temperature", "1", "--n_tokens_to_generate", "500", "--prompt", "A"]
-    if work == "downloading":
-        args = ["--target_model_size", "1558M", "--models_url", server.url, *args[:2], "--models_dir"]
     for i in range(5):
         directory = tmp_path / str(i)
+        args = ["--target_model_size", size, "--models_url", server.url, "--models_dir", directory, "--prompt", "A"]
         process = subprocess.Popen(
-            [sys.executable, "main.py", *args, *([directory] if work == "downloading" else [])],
+            [sys.executable, "main.py", *args, "--temperature", "1", "--n_tokens_to_generate", "500"],
             cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell may ignore it
         )  # fmt: skip
         wait_until(lambda p=process: "numpy" in Path(f"/proc/{p.pid}/maps").read_text(), process)
-        if work == "downloading":
+        if size == "1558M":
             wait_until(lambda d=directory: any(d.rglob("*/*")), process)
         time.sleep(rng.uniform(0, 0.8))
         process.send_signal(signal.SIGINT)
@@ -264,10 +263,9 @@ def test_interrupts_at_random_moments(server, tmp_path, work):
         for path in directory.rglob("*/*"):
             content, found = CONTENT[path.name.removesuffix(".part")], path.read_bytes()
             assert content.startswith(found) if path.suffix == ".part" else content == found
-    if work == "downloading":
-        server.plan.clear()
-        result = run(*args, directory, "--n_tokens_to_generate", 20, "--prompt", "A")
-        assert result.returncode == 0 and "1558M" in result.stdout, result.stderr
+    server.plan.clear()
+    result = run(*args, "--n_tokens_to_generate", 20)
+    assert result.returncode == 0 and size in result.stdout, result.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such setting")
