@@ -167,14 +167,10 @@ def test_lookup_is_a_search(ids, n_rows, longest):
 # Drafts by name
 
 
-@pytest.fixture(scope="module")
-def target():
-    return bundled("target")
-
-
 @pytest.mark.parametrize("name", ["unigram", "bigram", "ngram", "online", "lookup", "early-exit:2"])
-def test_every_draft_is_a_network(target, name):
-    draft, ids = make_draft(name, target, None), np.array([5, 6, 7, 5, 6])
+def test_every_draft_is_a_network(name):
+    target, ids = bundled("target"), np.array([5, 6, 7, 5, 6])
+    draft = make_draft(name, target, None)
     draft.forget()
     rows = sampler(draft)(ids, 3)
     assert rows.shape == (3, target.n_vocab)
@@ -183,8 +179,8 @@ def test_every_draft_is_a_network(target, name):
         assert draft.sure == 1 and rows[-1, 7] == 1 and rows[0, 7] == 1 / target.n_vocab
 
 
-def test_a_draft_can_be_fitted_on_another_corpus(target, tmp_path):
-    encoder, path = get_encoder("target", ROOT / "models"), tmp_path / "corpus.txt"
+def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
+    target, encoder, path = bundled("target"), get_encoder("target", ROOT / "models"), tmp_path / "corpus.txt"
     path.write_text("A king.\n<|endoftext|>\nA queen.\n", encoding="utf-8")
     end = encoder.ids["<|endoftext|>"]
     text = np.array([*encoder.encode("A king."), end, *encoder.encode("A queen."), end])

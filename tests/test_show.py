@@ -28,14 +28,9 @@ PROMPT = ENCODER.encode("Once upon a time")
 
 
 @functools.cache
-def pair_at(temperature):
-    return Pair(bundled("draft"), bundled("target"), ENCODER, temperature=temperature)
-
-
-@functools.cache
 def decoded(K=4, N=40, rule=verify, temperature=1.0, **options):
     """A plain run, a speculative run, the rounds as `Round`s, and what the recorder made of them."""
-    pair, rounds = pair_at(temperature), []
+    pair, rounds = Pair(bundled("draft"), bundled("target"), temperature=temperature), []
     recorder = Recorder(np.random.default_rng(0), rule)
 
     def on_round(r):
