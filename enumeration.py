@@ -295,11 +295,6 @@ class Uniform:
     def __truediv__(self, number):
         return self * (1 / number)
 
-    def __array__(self, dtype=None, copy=None):
-        array = np.empty((), dtype=object)  # an array of objects, so that np.searchsorted calls __lt__ above
-        array[()] = self
-        return array
-
     def has_no_value(self, *_):
         raise TypeError("a random number was used as a value, but it stands for all values; only compare it")
 
