@@ -235,11 +235,6 @@ def pooled(runs):
     return Run(None, sum(n_new), drafted, accepted, list(itertools.chain(*betas)), lasted, draft, target)
 
 
-def rest_of(run):
-    """The seconds per round in which neither draft nor target ran: tokens were drawn and accepted."""
-    return (run.seconds - run.draft.seconds - run.target.seconds) / len(run.lasted)
-
-
 def predicted(plain, fast):
     """The speedup by theory.py, from what was measured in two runs.
 
@@ -262,10 +257,10 @@ def predicted(plain, fast):
     n_rows = sorted(timed)
     if min(map(len, (fast.draft.steps[1], timed[1], timed[n_rows[-1]]))) < ENOUGH:
         return None
-    step = np.mean(timed[1]) + rest_of(plain)
+    step = np.mean(timed[1]) + (plain.seconds - plain.target.seconds) / len(plain.lasted)  # in seconds, with the draw
     c = np.mean(fast.draft.steps[1]) / step
     v = np.interp(np.arange(1, max(ks) + 2), n_rows, [np.mean(timed[n]) for n in n_rows]) / step  # for 0 ... K drafted
-    r = rest_of(fast) / step
+    r = (fast.seconds - fast.draft.seconds - fast.target.seconds) / len(fast.lasted) / step
     tokens = fast.expected_tokens(max(ks))
     # how much more the calls that read a prompt cost than others, in plain steps
     n_prompts = len(plain.target.calls) - len(timed[1])
