@@ -21,7 +21,7 @@ import numpy as np
 
 import theory
 from drafts import make_draft
-from encoder import EOT, Encoder
+from encoder import EOT
 from errors import UserError
 from gpt2 import GPT2
 from sampling import sampler
@@ -103,16 +103,14 @@ class Pair:
         Networks over the same vocabulary. The target is a gpt2.GPT2, and the draft is one too or is from drafts.py.
     encoder : encoder.Encoder, optional
         Kept for the caller, as `pair.encoder`.
-    settings
-        temperature, top_k, top_p and repetition_penalty of `sampling.sampler`, for both. The temperature is 0 if it is
-        not given.
+    temperature, settings
+        Settings of `sampling.sampler`, for both: also top_k, top_p and repetition_penalty.
     """
 
-    def __init__(self, draft, target, encoder: Encoder | None = None, **settings):
-        settings = {"temperature": 0.0} | settings
-        self.encoder, self.greedy = encoder, settings["temperature"] == 0
+    def __init__(self, draft, target, encoder=None, temperature=0.0, **settings):
+        self.encoder, self.greedy = encoder, temperature == 0
         self.draft, self.target = Overheard(draft), Overheard(target)
-        self.draft_model, self.target_model = sampler(self.draft, **settings), sampler(self.target, **settings)
+        self.draft_model, self.target_model = (sampler(n, temperature, **settings) for n in (self.draft, self.target))
         self.times = defaultdict(list)  # times[k]: how long the rounds took that drafted k tokens, in ascending order
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 

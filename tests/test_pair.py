@@ -55,10 +55,11 @@ def test_at_temperature_0_confidence_is_the_probability_at_temperature_1():
 
 
 def test_at_other_temperatures_confidence_is_the_probability_that_was_sampled_with():
-    both, rounds = Pair(bundled("draft"), bundled("target"), temperature=0.5), []
+    both, rounds = Pair(bundled("draft"), bundled("target"), temperature=0.5, top_k=9), []
     run = both.decode([5, 6, 7], 40, 4, np.random.default_rng(0), "target-confidence", on_round=rounds.append)
     sure = [r.q[len(r.emitted) - 1, r.emitted[-1]] >= 0.5 for r in rounds]
     assert (run.drafted[1:-1] > 0).tolist() == sure[:-2]
+    assert all(np.count_nonzero(row) == 9 for r in rounds for row in (*r.p, *r.q))
 
 
 def test_the_smaller_context_is_that_of_the_pair():
