@@ -6,7 +6,7 @@ As in sampling.py, a *model* returns rows, which are distributions of the next t
 The drafts of `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
 """
 
-import os
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ngrams import NGram, Online, each_row, ngram
 from utils import MODELS_DIR
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
-TABLES = os.path.join(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled models were trained on
+TABLES = Path(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled models were trained on
 DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, early-exit:2, ...
 
 
@@ -115,8 +115,7 @@ def make_draft(name, target, encoder, corpus=None):
 def read_texts(path):
     """Read a UTF-8 file and split it into texts at each <|endoftext|>."""
     try:
-        with open(path, encoding="utf-8") as f:
-            return [text.strip("\n") for text in f.read().split(EOT)]
+        return [text.strip("\n") for text in Path(path).read_text(encoding="utf-8").split(EOT)]
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not a text in UTF-8, so convert it first: {error}") from None
 

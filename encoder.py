@@ -7,9 +7,9 @@ Any text can be encoded, because each byte is a token too.
 
 import heapq
 import json
-import os
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import regex
 
@@ -123,13 +123,11 @@ def check_vocabulary(vocabulary, merges):
 
 def get_encoder(model_size, models_dir):
     """The `Encoder` of models_dir/model_size. If a file is damaged, VocabularyError names it."""
-    directory, name = os.path.join(models_dir, model_size), "encoder.json"
+    directory, name = Path(models_dir, model_size), "encoder.json"
     try:
-        with open(os.path.join(directory, name), encoding="utf-8") as f:
-            vocabulary = json.load(f, object_pairs_hook=unique)
+        vocabulary = json.loads((directory / name).read_text(encoding="utf-8"), object_pairs_hook=unique)
         name = "vocab.bpe"
-        with open(os.path.join(directory, name), encoding="utf-8") as f:
-            lines = f.read().split("\n")
+        lines = (directory / name).read_text(encoding="utf-8").split("\n")
         merges = [tuple(line.split(" ")) for line in lines[1:] if line]  # the first line is a version
         if bad := [pair for pair in merges if len(pair) != 2]:
             raise VocabularyError(f"vocab.bpe has a line that is not a pair: {' '.join(bad[0])[:40]!r}")
@@ -140,7 +138,7 @@ def get_encoder(model_size, models_dir):
         advice = "restore that file, or remove it to download it again"
         raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}; {advice}") from None
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or a number of 5,000 digits
-        raise VocabularyError(f"{os.path.join(directory, name)} is damaged: {error}") from None
+        raise VocabularyError(f"{directory / name} is damaged: {error}") from None
 
 
 def unique(pairs):
