@@ -102,8 +102,9 @@ def test_confidence_in_the_logits_is_their_probability_at_temperature_1():
 
 
 def test_heuristic_goes_two_up_and_one_down():
-    assert [heuristic(5)(round_of(k, k - 1)) for k in (5, 4, 3, 2, 1)] == [4, 3, 2, 1, 1]
-    assert [heuristic(5)(last) for last in (None, round_of(1, 1), round_of(3, 3), round_of(4, 4))] == [5, 3, 5, 5]
+    schedule, _ = make_schedule("heuristic", 5, None)
+    assert [schedule(round_of(k, k - 1)) for k in (5, 4, 3, 2, 1)] == [4, 3, 2, 1, 1]
+    assert [schedule(last) for last in (None, round_of(1, 1), round_of(3, 3), round_of(4, 4))] == [5, 3, 5, 5]
     assert heuristic(0)(None) == heuristic(0)(round_of(0, 0)) == 0
 
 
