@@ -14,9 +14,9 @@ doc/log_format.md (for the masked crc32c). A file may come from anybody, so each
 Anything wrong raises a CheckpointError.
 """
 
-import os
 from itertools import pairwise
 from math import prod
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +69,7 @@ def load(prefix, data_path=None):
     data_path = data_path or prefix + ".data-00000-of-00001"
     expected = max((e.offset + e.size for e in entries.values()), default=0)
     try:
-        found = os.path.getsize(data_path)
+        found = Path(data_path).stat().st_size
         if found != expected or found == 0:
             raise CheckpointError(
                 f"{data_path} has {found:,} bytes, not {expected:,}; restore it, or remove it to download it again"
@@ -86,8 +86,7 @@ def read_index(path):
     Raises CheckpointError if anything does not follow the format, or if tensors overlap.
     """
     try:
-        with open(path, "rb") as f:
-            return _read_table(f.read())
+        return _read_table(Path(path).read_bytes())
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     except CheckpointError as error:
