@@ -111,11 +111,12 @@ class Pair:
         self.encoder, self.greedy = encoder, temperature == 0
         self.draft, self.target = Overheard(draft), Overheard(target)
         self.draft_model, self.target_model = (sampler(n, temperature, **settings) for n in (self.draft, self.target))
-        self.times = defaultdict(list)  # times[k]: how long the rounds took that drafted k tokens, in ascending order
+        # times[k]: the seconds of the rounds that drafted k tokens, sorted. The first round of each run is left out.
+        self.times = defaultdict(list)
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 
     def decode(self, x, N, K=None, rng=None, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None):
-        """Decode N tokens after the prompt x, as if it had not been seen before.
+        """Decode N tokens after the prompt x. Before that, draft and target forget what they have computed.
 
         Parameters
         ----------
@@ -154,7 +155,7 @@ class Pair:
         if K is None:
             ids = autoregressive_sampling(x, target, N, rng, eos, record)
         else:
-            sure = getattr(self.draft.network, "sure", 0.0)
+            sure = getattr(self.draft.network, "sure", 0.0)  # for drafts that stop by themselves, see drafts.AsNetwork
             schedule, stop = make_schedule(
                 schedule, K, self.costs, threshold,
                 draft_rows=self.draft.rows if self.greedy or sure else None,
@@ -196,7 +197,8 @@ class Pair:
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         Before that, it decodes N tokens plainly, to time plain steps. The pilot run has plain steps too, but they take
-        longer than those of the plain loop.
+        longer than those of the plain loop. (For a draft that often stops by itself, like --draft lookup, the estimates
+        are too low, because the tokens per round are those of all rounds, and the cost is that of K drafted tokens.)
 
         Parameters
         ----------
@@ -222,7 +224,7 @@ class Pair:
 
 
 def pooled(runs):
-    """One record of several runs, as if each had continued where the one before it ended. Its ids are None."""
+    """One record with the rounds and times of several runs. Its ids are None."""
     _, n_new, drafted, accepted, betas, lasted, drafts, targets = zip(*runs)
     draft, target = Timed(None), Timed(None)
     for pool, parts in (draft, drafts), (target, targets):
@@ -236,9 +238,10 @@ def pooled(runs):
 def predicted(plain, fast):
     """The speedup by theory.py, from what was measured in two runs.
 
-    The theory is about `verify` with a fixed K. For other schedules, the prediction is less exact. For block
-    verification, it is too low, because that rule accepts more tokens. (docs/acceptance.json has both speedups for each
-    setting, the measured one and the predicted one.)
+    The theory is about `verify` with a fixed K. If the number of drafted tokens varies, as with other schedules or with
+    --draft lookup, the prediction is less exact. For block verification at temperatures above 0, it is often too low,
+    because that rule accepts more tokens. (docs/acceptance.json has both speedups for each setting, the measured one
+    and the predicted one.)
 
     Parameters
     ----------
@@ -251,7 +254,9 @@ def predicted(plain, fast):
         The prediction and the figures that go into it. alpha is the mean of beta over all verified positions, and v is
         for the most rows that were verified at once. If nothing was drafted or too few calls were timed, None instead.
     """
-    ks, timed = fast.drafted, {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
+    ks = fast.drafted
+    # {n_rows: seconds of each pass}. One row is timed in the plain loop, because between other passes it takes longer.
+    timed = {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
     n_rows = sorted(timed)
     if min(map(len, (fast.draft.steps[1], timed[1], timed[n_rows[-1]]))) < ENOUGH:
         return None
@@ -261,7 +266,7 @@ def predicted(plain, fast):
     r = (fast.seconds - fast.draft.seconds - fast.target.seconds) / len(fast.lasted) / step
     tokens = fast.expected_tokens(max(ks))
     # how much more the calls that read a prompt cost than others, in plain steps
-    n_prompts = len(plain.target.calls) - len(timed[1])
+    n_prompts = len(plain.target.calls) - len(timed[1])  # the first call of each run reads a prompt, see `Timed`
     read = plain.target.reading / step - n_prompts * v[0]
     read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (c + v[ks[0]])
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), fast.n_new, read, read_fast)
@@ -294,13 +299,17 @@ def load_pair(
     UserError or OSError
         If something cannot be loaded, if the two vocabularies differ, or if they have no <|endoftext|>.
     """
-    drafting = load_encoder_hparams_and_params(draft_size, models_dir, models_url) if draft == "model" else None
+    is_model = draft == "model"
+    if is_model:
+        draft_encoder, draft_hparams, draft_params = load_encoder_hparams_and_params(draft_size, models_dir, models_url)
     encoder, hparams, params = load_encoder_hparams_and_params(target_size, models_dir, models_url)
-    if drafting and drafting[0].ids != encoder.ids:
+    if is_model and draft_encoder.ids != encoder.ids:
         raise UserError(f"{draft_size} and {target_size} have different vocabularies; a pair must have the same")
     if EOT not in encoder.ids:
         raise UserError(f"the vocabulary of {target_size} has no token {EOT}; restore its encoder.json")
     target = GPT2(params, hparams, bit_identical)
-    if drafting:
-        return Pair(GPT2(drafting[2], drafting[1], bit_identical), target, encoder, **settings)
-    return Pair(make_draft(draft, target, encoder, corpus), target, encoder, **settings)
+    if is_model:
+        network = GPT2(draft_params, draft_hparams, bit_identical)
+    else:
+        network = make_draft(draft, target, encoder, corpus)
+    return Pair(network, target, encoder, **settings)

@@ -20,7 +20,7 @@ import numpy as np
 import theory
 from sampling import logits_to_probs
 
-# The names for --schedule. "fixed" always drafts K tokens. "draft-confidence" is a stop.
+# The names for --schedule. "fixed" drafts K tokens, if no stop ends a round. "draft-confidence" is a stop.
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 GUESS, GUESSED = 0.7, 4  # `adaptive` begins as if it had verified 4 positions with a mean beta of 0.7 (see theory.py)
 EVERY = 32  # in each 32nd round, `adaptive` tries a number of tokens that may not seem best
@@ -54,14 +54,14 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     ValueError
         If the name is not one of SCHEDULES.
     """
-    threshold = {} if threshold is None else {"threshold": threshold}
+    options = {} if threshold is None else {"threshold": threshold}
     schedule = stop = None
     if callable(name):
         schedule = name
     elif name == "target-confidence":
-        schedule = target_confidence(K, **threshold, rows=target_rows)
+        schedule = target_confidence(K, **options, rows=target_rows)
     elif name == "draft-confidence":
-        stop = draft_confidence(**threshold, rows=draft_rows)
+        stop = draft_confidence(**options, rows=draft_rows)
     elif name == "heuristic":
         schedule = heuristic(K)
     elif name == "adaptive":
@@ -122,7 +122,7 @@ class Overheard:
         return self.logits
 
     def rows(self):
-        """The rows of the last call at temperature 1, whatever the temperature of the model is. [n_rows, n_vocab]"""
+        """The rows of the last call at temperature 1, without the settings of the model. [n_rows, n_vocab]"""
         return logits_to_probs(self.logits)
 
 
