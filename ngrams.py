@@ -17,6 +17,9 @@ from gpt2 import common_prefix
 
 DISCOUNT = 0.75  # taken off each count, see `blend`
 
+# What np.load and the reading of arrays raise if a file is damaged, or if it is not an archive of arrays.
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, AttributeError, TypeError, ValueError, RuntimeError)
+
 
 def blend(p, tokens, counts):
     """Refine the row p with the counts of a longer context: interpolated absolute discounting (Ney et al. 1994).
@@ -98,7 +101,7 @@ class NGram:
                 grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
                 counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
             return cls(n_vocab, list(zip(grams, counts, strict=True)))
-        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        except DAMAGED as error:
             raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
 
 
