@@ -60,7 +60,8 @@ def add_options(parser):
         help="sample among the fewest tokens whose probability adds up to at least p (default: %(default)s)")
     add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r",
-        help="above 1, tokens that have occurred become less likely, as in the model CTRL (default: %(default)s)")
+        help="above 1, tokens that have occurred become less likely, as in Hugging Face's Transformers "
+        "(default: %(default)s)")
     add("--eos", action="store_true", help=f"stop after {EOT}")
     add("--seed", type=count, default=123, help="for the random numbers of both loops (default: %(default)s)")
 
@@ -71,7 +72,7 @@ def add_options(parser):
     add("--draft_model_size", metavar="SIZE",
         help=f"the small model that guesses: {sizes} (default: draft; 124M if the target is one of OpenAI's)")
     add("--models_dir", default=MODELS_DIR, metavar="DIR",
-        help="where models are and are downloaded to; the bundled pair is found anyway (default: %(default)s)")
+        help="the folder of the models, also for downloads; the bundled pair is found anyway (default: %(default)s)")
     add("--models_url", metavar="URL", help="where to download from (default: OpenAI, or the variable GPT2_MODELS_URL)")
     add("--bit_identical", action="store_true", help="refuse to run if NumPy rounds differently with speculation")
 

@@ -8,8 +8,8 @@ The result is exact up to rounding.
 
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
 `EveryBranch` answers each draw with the first possible outcome. The second run gets the same answers, except that the
-last draw gets its next outcome. If a draw has no next outcome, the draw before it gets its next one, and all draws
-after that one begin with their first outcomes again. This continues until all paths have been run. A number from
+last draw gets its next outcome. When the last draw has had all its outcomes, the draw before it gets its next outcome,
+and all later draws begin with their first outcomes again. This continues until all paths have been run. A number from
 `rng.random()` gets no value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True with
 probability 0.3.
 
@@ -47,18 +47,19 @@ sampling:
     slow = output_distribution(lambda rng: my_sampling(prompt, target, rng))
     assert total_variation(fast, slow) < 1e-12
 
-Use a vocabulary of 2 to 4 tokens, because the number of paths is about this size to the power of the number of draws.
-Let the rows depend on the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of
-0, so that a division 0 / 0 in the sampler is found.
+Use a vocabulary of 2 to 4 tokens, because with V tokens and n draws there are about V^n paths. Let the rows depend on
+the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, so that a division 0
+/ 0 in the sampler is found.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. `np.searchsorted` can look up one such number at a time.
 
-Three kinds of function cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has
-infinitely many paths. Continuous output has infinitely many values. A function that depends on more than its random
-choices, for example on a counter that it keeps between calls, does not repeat itself. If its draws change from run to
-run, this ends with an error. If only its output changes, the result is wrong, and nothing notices it. For code that
-draws from PyTorch, see benchmarks/torch_enumeration.py.
+Four kinds of function cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has
+infinitely many paths. Continuous output has infinitely many values. A draw from another continuous distribution, such
+as Gumbel noise, has infinitely many outcomes. A function that depends on more than its random choices, for example on a
+counter that it keeps between calls, does not repeat itself. If its draws change from run to run, this ends with an
+error. If only its output changes, the result is wrong, and nothing notices it. For code that draws from PyTorch, see
+benchmarks/torch_enumeration.py.
 """
 
 import math
@@ -100,7 +101,8 @@ def output_distribution(function, max_paths=1_000_000):
     TooManyPaths
         If there are more paths than max_paths, or if one path has more than MAX_CHOICES choices.
     RuntimeError
-        If two runs had the same outcomes so far, but then make different choices. So function depends on more than rng.
+        If, after the same outcomes, function draws from other choices than in an earlier run, or draws less often. Then
+        it depends on more than rng.
     """
     rng, outputs, n_paths = EveryBranch(), {}, 0
     while True:

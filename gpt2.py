@@ -15,7 +15,7 @@ import numpy as np
 from errors import UserError
 from fast import KeysAndValues, lay_out, linear, rows_are_independent, whole_groups
 
-PROMPT = 240  # of a longer prompt, about this many positions run through the layers at a time, so arrays stay small
+PROMPT = 240  # a longer prompt runs through the layers in parts of about this many positions, so arrays stay small
 
 
 def gelu(x):
@@ -50,7 +50,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq]  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # rows of zeros after the last position, once, because otherwise every linear would add them
+    x = whole_groups(x)  # adds the rows of zeros that `linear` needs. Otherwise, each `linear` would add them.
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]

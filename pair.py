@@ -176,8 +176,8 @@ class Pair:
         - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
           else. (The median of an even number of times is here the smaller of the two in the middle.)
         - Until 1 is timed, it costs as much as 0, so that it is tried next.
-        - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0). This is rarely too high. So
-          the schedule soon tries a k that could be the best, and then its time is known. Until 1 is timed, such a k
+        - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0). This estimate is rarely too high. So a k
+          that could be the best rarely looks too expensive, and the schedule soon tries it. Until 1 is timed, such a k
           costs infinitely much.
 
         Returns
@@ -197,8 +197,9 @@ class Pair:
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         Before that, it decodes N tokens plainly, to time plain steps. The pilot run has plain steps too, but they take
-        longer than those of the plain loop. (For a draft that often stops by itself, like --draft lookup, the estimates
-        are too low, because the tokens per round are those of all rounds, and the cost is that of K drafted tokens.)
+        longer than those of the plain loop. (A draft that often stops by itself, like --draft lookup, has many short
+        rounds. The estimate for K counts the tokens of these rounds too, but it takes the cost from rounds that drafted
+        K tokens. So it is too low.)
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ import numpy as np
 def sample(p, rng):
     """Draw one token from the row p [n_vocab]. A token that has all of the probability needs no draw."""
     token = p.argmax()
-    is_certain = p[token] == 1 == p.sum()  # (if the sum is not 1, rng.choice raises a ValueError)
+    is_certain = p[token] == 1 == p.sum()  # (if the sum is clearly not 1, rng.choice raises a ValueError)
     return token if is_certain else rng.choice(len(p), p=p)
 
 

@@ -2,7 +2,7 @@
 
 The output is distributed exactly as if the target had been sampled one token at a time. Chen et al. 2023
 (arXiv 2302.01318, "DeepMind" below) and Leviathan et al. 2023 (arXiv 2211.17192) found the algorithm independently.
-The notation is DeepMind's: the draft has distribution p, the target has q, K tokens are drafted per round, and N
+The notation is DeepMind's: the draft has distribution p, the target has q, and K tokens are drafted per round. N
 tokens are asked for. (Leviathan et al. swap p and q, and write gamma for K.)
 
 A model is any callable `model(ids, n_rows=1) -> probs`. For token ids [n] it returns float64 [n_rows, n_vocab]: the
@@ -222,10 +222,11 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        A goal: w[i] is the probability with which at least i tokens should be kept, given the first i drafted tokens,
-        and averaged over the tokens that may be drafted after them. To compute w, begin with 1, and for each drafted
-        token multiply by q/p and cut off at 1. (w[i+1] may be larger than w[i] after a token that the target likes
-        more than the draft does. But the average of w[i+1] over the next drafted token never is.)
+        A goal. Fix the first i drafted tokens, and leave open which tokens are drafted after them. w[i] is the
+        probability with which the round should keep all of these i tokens, and perhaps more. To compute w, begin with
+        1, and for each drafted token multiply by q/p and cut off at 1. (For a token that the target likes more than
+        the draft does, w[i+1] may be larger than w[i]. But the next token is drawn from p, and averaged over that draw,
+        w[i+1] is never larger than w[i].)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

@@ -1,7 +1,8 @@
 """How much speculative sampling gains: the formulas of Leviathan et al. 2023 (arXiv 2211.17192) and Chen et al. 2023.
 
 As in speculative.py, the draft has distribution p, the target has q, and each round drafts K tokens. (Leviathan et al.
-swap p and q, and write gamma for K. All numbers of theorems, equations and sections are theirs.)
+swap p and q, and write gamma for K. Numbers of theorems, equations and sections are theirs, if no other paper is
+named.)
 
     beta    the probability that a token drafted after one given prefix is accepted
     alpha   the mean of beta over the prefixes at which a drafted token is verified
@@ -81,7 +82,9 @@ def improvement(alpha, K, c, v=1.0, r=0.0):
 
 
 def with_prompt(speedup, N, prompt_plain, prompt_fast):
-    """The speedup of a whole run: reading the prompt does not get faster, because both loops must do it (Amdahl 1967).
+    """The speedup of a whole run. Both loops must read the prompt, and speculation does not make that faster.
+
+    This is the argument of Amdahl 1967.
 
     Parameters
     ----------
@@ -120,7 +123,7 @@ def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
 def operations(alpha, K, c_hat):
     """The factor by which speculation increases the arithmetic operations per token, Theorem 3.11.
 
-    c_hat is the number of operations per token of the draft, divided by that of the target.
+    c_hat is the number of operations that the draft needs for a token, divided by the number that the target needs.
     """
     K = np.asarray(K)
     return (K * c_hat + K + 1) / expected_tokens(alpha, K)

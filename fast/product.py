@@ -42,7 +42,7 @@ from fast.threads import in_parallel
 TILE = 64  # columns of a tile
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time
 SMALL = 1_000_000  # multiplications of that kernel, at most
-DEPTH = {1: 128, GROUP: 1600}  # rows of a tile, at most: 128 make 32 KB, for gemv; with 1600, n_embd of 1558M fits
+DEPTH = {1: 128, GROUP: 1600}  # the most rows of a tile. gemv: 128, which make 32 KB. 1600 is the n_embd of 1558M.
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
@@ -56,8 +56,8 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
 
     def multiply(some):  # a slice of the tiles
         # order="C" sets the order of the loops: all groups for one tile or chunk, then all groups for the next one.
-        # Otherwise NumPy goes by the order of x and out in memory. It would read all tiles, or all chunks of a tile,
-        # once for each group.
+        # Without it, NumPy would choose the order from how x and out lie in memory. Then each group would go through
+        # all tiles (or through all chunks of a tile) before the next group begins.
         if n_chunks == 1:
             np.matmul(x[0], w[some], out=by_tile[some], order="C")
         else:
@@ -99,9 +99,9 @@ def stored(x):  # [..., group, depth] -> the same
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is laid out for `linear`.
 
-    All matrices share one array. For arrays of 4 MB and more, NumPy (on Linux, from version 2.2 on) asks the system for
-    huge pages: 2 MB instead of 4 KB, so the CPU looks up fewer addresses. In one array, smaller matrices get them too,
-    which makes small models up to 20 % faster.
+    All matrices share one array. For arrays of 4 MB and more, NumPy (on Linux; in np.zeros from version 2.2 on) asks
+    the system for huge pages: 2 MB instead of 4 KB, so the CPU looks up fewer addresses. In one array, smaller matrices
+    get them too, which makes small models up to 20 % faster.
     """
     layers = []
 

@@ -23,7 +23,7 @@ WORTH_WAKING = 1_500_000  # bytes: less work than this stays on the calling core
 
 @cache
 def n_cores():
-    """How many cores to use: those that this process may use, but not more than the user's own limits."""
+    """How many cores to use: those that this process may use, but not more than MAX_CORES and the user's limits."""
     limits = [MAX_CORES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         with contextlib.suppress(KeyError, ValueError):
@@ -44,7 +44,7 @@ def in_parallel(function, n, n_bytes):
     n : int
         Number of items.
     n_bytes : int
-        The work of one item: the number of bytes that could be read from memory in the same time.
+        How long one item takes, given as the number of bytes that could be read from memory in that time.
     """
     n_ahead = HEAD_START // n_bytes  # items that the calling core has done when the others are awake
     n_workers = min(n_cores(), n - n_ahead)

@@ -2,7 +2,7 @@
 
 Every variant runs, and most look right. docs/exactness.md shows the table that
 `PYTHONPATH=. python tests/test_broken_variants.py` prints. Most variants are `verify` with one change, so only the
-change is written down. A variant that names an issue shows a mistake that was reported there in public. The code here
+change is written down. A wrong variant that names an issue shows a mistake that was reported there. The code here
 is ours, and only shows the idea. (Most of these projects call the draft q and the target p.)
 
 The distance is the total variation distance, which is the largest error in the probability of any event. enumeration.py
@@ -90,10 +90,10 @@ add("accepts with probability q",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
-# The next variant has the same distance as "accepts everything" below, because its rejections change nothing. It
-# rejects only tokens with q > p. In each row of P and Q above there is only one such token, so it is also the only one
-# in the residual, and replaces itself. (With both variants, the first two tokens are draws from p, and the third is a
-# draw from q, because the last token that is wanted is never drafted.)
+# The next variant rejects only tokens with q > p. In each row of P and Q above there is one such token, and the
+# residual holds only that token. So a rejected token is replaced by itself, and a rejection changes nothing. That is
+# why the distance is that of "accepts everything" below. (With both variants, the first two tokens are draws from p,
+# and the third is a draw from q, because the last token that is wanted is never drafted.)
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip
@@ -185,8 +185,8 @@ def changed_draft(draw=sample, reported=lambda row: row):
 
 
 add("argmax weighed with softmax",
-    "The draft takes its most probable token, but reports its probabilities as if it had drawn from them: "
-    "reported in jaymody/speculative-sampling #3, and fixed in huggingface/transformers by #33534.",
+    "The draft takes the most probable token. But as p it reports its softmax, as if the token had been drawn from "
+    "that: reported in jaymody/speculative-sampling #3, and fixed in huggingface/transformers by #33534.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
 add("top-k draft with the p of all tokens",
     "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "
