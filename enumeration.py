@@ -48,8 +48,8 @@ sampling:
     assert total_variation(fast, slow) < 1e-12
 
 Use a vocabulary of 2 to 4 tokens, because with V tokens and n draws there are about V^n paths. Let the rows depend on
-the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, so that a division 0
-/ 0 in the sampler is found.
+the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, to find a sampler
+that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. `np.searchsorted` can look up one such number at a time.
