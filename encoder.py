@@ -109,7 +109,7 @@ def merge(word, ranks):
 def check_vocabulary(vocabulary, merges):
     """Raise VocabularyError unless any text can be encoded and any id decoded. Otherwise that might fail much later."""
     if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
-        raise VocabularyError("encoder.json is not an object of token: id")
+        raise VocabularyError("encoder.json is not a JSON object that maps tokens to ids")
     n_vocab = len(vocabulary)
     if sorted(vocabulary.values()) != list(range(n_vocab)):
         raise VocabularyError(f"the {n_vocab} ids in encoder.json are not 0 to {n_vocab - 1}, each once")
@@ -124,6 +124,7 @@ def check_vocabulary(vocabulary, merges):
 def get_encoder(model_size, models_dir):
     """The `Encoder` of models_dir/model_size. If a file is damaged, VocabularyError names it."""
     directory, name = Path(models_dir, model_size), "encoder.json"
+    advice = "restore that file, or remove it to download it again"
     try:
         vocabulary = json.loads((directory / name).read_text(encoding="utf-8"), object_pairs_hook=unique)
         name = "vocab.bpe"
@@ -135,10 +136,9 @@ def get_encoder(model_size, models_dir):
             raise VocabularyError(f"vocab.bpe ends within a line, {lines[-1][:40]!r}")
         return Encoder(vocabulary, merges)
     except VocabularyError as error:
-        advice = "restore that file, or remove it to download it again"
         raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}; {advice}") from None
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or a number of 5,000 digits
-        raise VocabularyError(f"{directory / name} is damaged: {error}") from None
+        raise VocabularyError(f"{directory / name} is damaged: {error}; {advice}") from None
 
 
 def unique(pairs):

@@ -2,8 +2,8 @@
 
 Two things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x in not much more time than
 it takes to read w from memory; how it does that is the subject of fast/. Second, the keys and values of all positions
-are kept, one `KeysAndValues` per layer. The first `n_past` positions are used again, and a call computes only those
-after them.
+are kept, one `KeysAndValues` per layer. A call uses those of the first `n_past` positions again, and computes only the
+positions after them.
 """
 
 import copy

@@ -134,8 +134,7 @@ def speedup(share, K, t_draft, t_target):
 
     See https://jaykmody.com/blog/speculative-sampling/. share is the r of the blog post, which is not the r above. It
     is the mean number of tokens per round divided by K + 1, the most that is possible: expected_tokens(alpha, K) /
-    (K + 1). (Chen et al. 2023 report it in section 2.) So the result is `improvement` with c = t_draft / t_target and
-    v = 1.
+    (K + 1). So the result is `improvement` with c = t_draft / t_target and v = 1.
     """
     share, K = np.asarray(share), np.asarray(K)
     return share * (K + 1) * t_target / (K * t_draft + t_target)

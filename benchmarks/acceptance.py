@@ -165,8 +165,8 @@ Each cell is the speedup, with the tokens per round in brackets. `verify` accept
 
 The prediction is `pair.predicted`, which uses theory.py with beta by position, c, v, r and the time to read the \
 prompt, all measured in the same runs. The fastest K was \
-{", ".join(f"{K} at T = {T:g}" for T, K in best.items())}. (K = 4 shows by how much a speedup varies: it was measured \
-again for the other tables.)
+{", ".join(f"{K} at T = {T:g}" for T, K in best.items())}. (K = 4 was measured again for "Schedules" and \
+for "Token by token". The differences show how much a speedup varies.)
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 

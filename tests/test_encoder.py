@@ -78,8 +78,8 @@ GOOD = json.dumps(BYTES_AND_AB)
     ("encoder_json", "merges", "message"),
     [
         ("not JSON", "a b\n", "encoder.json is damaged: Expecting value"),
-        ("[1, 2]", "a b\n", "not an object"),
-        (json.dumps(BYTES_AND_AB | {"ab": "256"}), "a b\n", "not an object of token: id"),
+        ("[1, 2]", "a b\n", "not a JSON object that maps tokens to ids"),
+        (json.dumps(BYTES_AND_AB | {"ab": "256"}), "a b\n", "not a JSON object that maps tokens to ids"),
         (json.dumps(BYTES_AND_AB | {"ab": 255}), "a b\n", "are not 0 to 256, each once"),
         (json.dumps(BYTES_AND_AB | {"漢": 257}), "a b\n", "token '漢', which has a character that stands for no byte"),
         (GOOD.replace("256", "9" * 5000), "a b\n", "limit"),
@@ -96,4 +96,4 @@ def test_a_damaged_vocabulary_is_found_when_it_is_loaded(tmp_path, encoder_json,
     (tmp_path / "vocab.bpe").write_text("#version: 0" if merges is None else "#version: 0.2\n" + merges)
     with pytest.raises(VocabularyError, match=message) as error:
         get_encoder(tmp_path.name, tmp_path.parent)
-    assert str(tmp_path) in str(error.value)
+    assert str(tmp_path) in str(error.value) and "restore that file, or remove it" in str(error.value)

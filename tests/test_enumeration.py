@@ -47,8 +47,9 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(rng.random() <= 0.25), QUARTER),
         (lambda rng: int(np.float64(0.25) > rng.random()), QUARTER),
         (lambda rng: int(rng.random() < np.float32(0.25)), QUARTER),
-        (lambda rng: int(~(rng.random() >= np.float64(0.25))), QUARTER),  # a comparison with NumPy's numbers gives
-        (lambda rng: (rng.random() < np.float64(0.25)).astype(int), QUARTER),  # one of NumPy's, for which ~ is "not"
+        # (a comparison with a NumPy number gives a NumPy bool, for which ~ means "not")
+        (lambda rng: int(~(rng.random() >= np.float64(0.25))), QUARTER),
+        (lambda rng: (rng.random() < np.float64(0.25)).astype(int), QUARTER),
         (lambda rng: int(type(rng.random() > 0.25) is bool), {(1,): 1}),
         (lambda rng: int(rng.random(()) < 0.25), QUARTER),
         (lambda rng: int(not rng.random() > 0.25), QUARTER),
