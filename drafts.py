@@ -42,7 +42,7 @@ class Lookup:
             return np.full(self.n_vocab, 1 / self.n_vocab)
         for back in range(1, self.longest):
             fits = places[places >= back]
-            longer = fits[ids[fits - back] == ids[len(ids) - 1 - back]]
+            longer = fits[ids[fits - back] == ids[-1 - back]]
             if len(longer) == 0:
                 break
             places = longer

@@ -106,6 +106,7 @@ class GPT2:
             raise UserError(f"early exit after {n_layer} layers was asked for; it needs 1 to {len(blocks)}")
         first = copy.copy(self)
         first.weights = self.weights | {"blocks": blocks[:n_layer]}
+        first.forget()  # so it has room for as many layers
         return first
 
     def __call__(self, ids, n_rows=1):

@@ -129,7 +129,8 @@ class Overheard:
 def heuristic(K):
     """A schedule: two tokens more than in the last round if it accepted all drafted tokens, otherwise one fewer.
 
-    It begins with K and stays between 1 and K. Hugging Face's Transformers calls this schedule "heuristic".
+    It begins with K and stays between 1 and K. If a stop ended the last round early, it counts from the tokens that
+    were drafted. Hugging Face's Transformers calls this schedule "heuristic".
     """
 
     def schedule(last):

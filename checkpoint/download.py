@@ -29,7 +29,7 @@ MODELS_URL = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
 RETRIES, BACKOFF = 4, 0.4  # how often to try again; seconds to wait before that, doubled each time
-PIECE = 1 << 14  # bytes read or received at a time
+PIECE = 1 << 14  # bytes read or received at a time; if the connection breaks off, up to as many are lost
 
 
 class DownloadError(OSError):

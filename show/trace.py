@@ -1,5 +1,7 @@
 """The file that --trace writes."""
 
+from pathlib import Path
+
 from show.page import page
 from show.picture import picture, typical_round
 
@@ -12,5 +14,5 @@ def write_trace(path, encoder, prompt, plain, fast, rounds, figures, settings):
         r = typical_round(rounds)
         before = [token for earlier in rounds[: rounds.index(r)] for token in earlier.emitted]
         text = picture(encoder, [*prompt, *before], r)
-    with open(path, "w", encoding="utf-8", errors="replace") as f:  # a file name on the command line may not be UTF-8
-        f.write(text)
+    # errors="replace", because a file name on the command line, which the page shows, may not be UTF-8
+    Path(path).write_text(text, encoding="utf-8", errors="replace")

@@ -144,7 +144,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         wrong = plan.pop(0) if len(plan) > 1 else plan[0]
         self.server.log.append((name, asked))
         time.sleep(wrong.get("stall", 0))
-        if wrong.get("hang_up"):
+        if wrong.get("hang_up") or "//" in self.path:
             return
         content, etag = wrong.get("content", CONTENT[name]), wrong.get("etag", '"1"')
         status, start, headers = wrong.get("status", 200), 0, {"ETag": etag}

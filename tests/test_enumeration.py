@@ -37,7 +37,7 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: np.argmax(rng.multinomial(1, P)), ONE_DRAW),
         (lambda rng: np.argmax(rng.multinomial(1, P, size=2), axis=-1), TWO_DRAWS),
         (lambda rng: rng.multinomial(3, [0.5, 0.5])[0], {(0,): 1 / 8, (1,): 3 / 8, (2,): 3 / 8, (3,): 1 / 8}),
-        (lambda rng: rng.choice(2, p=[Fraction(1, 2)] * 2), {(0,): 0.5, (1,): 0.5}),
+        (lambda rng: rng.choice(2, p=np.array([Fraction(1, 2)] * 2)), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(1, endpoint=True), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(2), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.choice(["a", "b"]).size, {(1,): 1}),  # an element is a NumPy number or str, as in NumPy

@@ -72,6 +72,7 @@ def test_the_first_layers_and_a_copy_share_the_weights_but_not_the_cache(micro, 
     assert np.abs(other(IDS[:20], 20) - expected).max() < TOLERANCE
     other(IDS[30:60])
     assert np.abs(micro(IDS[:31]) - LOGITS[30]).max() < TOLERANCE
+    assert len(other.pasts) == n_layer
     assert other.weights["blocks"][0] is micro.weights["blocks"][0] and other.lock is not micro.lock
 
 

@@ -202,7 +202,8 @@ def test_a_programming_error_shows_its_traceback(monkeypatch):
 
 def test_the_reader_of_the_output_goes_away():
     command = [sys.executable, "main.py"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    env = os.environ | {"PYTHONUNBUFFERED": ""}  # so that Python holds back some text at the end
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
         process.stdout.close()
         errors = process.stderr.read()
     assert process.returncode == 1 and b"rror" not in errors, errors

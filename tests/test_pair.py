@@ -56,9 +56,14 @@ def test_at_temperature_0_confidence_is_the_probability_at_temperature_1():
 
 def test_at_other_temperatures_confidence_is_the_probability_that_was_sampled_with():
     both, rounds = Pair(bundled("draft"), bundled("target"), temperature=0.5, top_k=9), []
-    run = both.decode([5, 6, 7], 40, 4, np.random.default_rng(0), "target-confidence", on_round=rounds.append)
-    sure = [r.q[len(r.emitted) - 1, r.emitted[-1]] >= 0.5 for r in rounds]
+    run = both.decode([5, 6, 7], 40, 4, np.random.default_rng(0), "target-confidence", 0.3, on_round=rounds.append)
+    sure = [r.q[len(r.emitted) - 1, r.emitted[-1]] >= 0.3 for r in rounds]
     assert (run.drafted[1:-1] > 0).tolist() == sure[:-2]
+    rounds.clear()
+    both.decode([5, 6, 7], 40, 4, np.random.default_rng(0), "draft-confidence", 0.7, on_round=rounds.append)
+    for r in rounds[:-2]:
+        sure = [row[token] >= 0.7 for row, token in zip(r.p, r.drafted)]
+        assert all(sure[:-1]) and (len(sure) == 4 or not sure[-1])
     assert all(np.count_nonzero(row) == 9 for r in rounds for row in (*r.p, *r.q))
 
 
@@ -198,3 +203,15 @@ def test_best_K_divides_tokens_by_costs(monkeypatch):
 def test_no_prediction_from_too_few_timings(n_plain, n_draft, n_fast):
     fast = run_with({5: [3.0] * n_fast}, [0.5] * n_draft, [4], [[0.8]])
     assert predicted(run_with({1: [2.0] * n_plain}), fast) is None
+
+
+def test_two_runs_are_pooled_field_by_field():
+    both = Pair(bundled("draft"), bundled("target"), temperature=1)
+    runs = [both.decode([5, 6, 7], n, 3, np.random.default_rng(n)) for n in (10, 14)]
+    found = pair.pooled(runs)
+    assert found.n_new == 24
+    for name in "drafted", "accepted", "lasted":
+        assert getattr(found, name).tolist() == [x for run in runs for x in getattr(run, name)]
+    assert [b.tolist() for b in found.betas] == [b.tolist() for run in runs for b in run.betas]
+    assert found.draft.calls == runs[0].draft.calls + runs[1].draft.calls
+    assert found.target.reading == pytest.approx(runs[0].target.reading + runs[1].target.reading)

@@ -86,6 +86,10 @@ def test_the_page_shows_every_token_and_every_round_once(options):
         ends = [float(e.get("x")) + float(e.get("width")) for e in svg.findall(".//rect[@class='rest']")]
         np.testing.assert_allclose(ends, 1000 * np.cumsum(lasted) / max(plain.seconds, fast.seconds, 1e-9), atol=0.02)
     assert len(tree.findall(".//rect[@class='draft']")) == fast.drafted.sum()
+    for g in tree.findall(".//svg/g"):
+        rest, *passes = ([float(e.get(name)) for name in ("x", "width")] for e in g.findall("rect"))
+        begins = rest[0] + np.cumsum([0, *(width for _, width in passes)])[:-1]
+        np.testing.assert_allclose([x for x, _ in passes], begins, atol=0.1)
     assert len(tree.findall(".//rect[@class='target']")) == len(plain.lasted) + len(fast.lasted)
     for article, r in zip(articles, rounds):
         drafted = article.findall(".//table/tr/td[1]") + article.findall(".//s")
@@ -219,6 +223,8 @@ def test_the_picture_shows_the_text_before_its_round(tmp_path):
     i = seen.index(typical_round(seen))
     before = [*PROMPT, *(token for r in seen[:i] for token in r.emitted)]
     assert i > 0 and (tmp_path / "t.svg").read_text(encoding="utf-8") == picture(ENCODER, before, seen[i])
+    write_trace(str(tmp_path / "t.svg"), ENCODER, PROMPT, plain, fast, seen[i:], [], "")
+    assert (tmp_path / "t.svg").read_text(encoding="utf-8") == picture(ENCODER, PROMPT, seen[i])
 
 
 def test_a_token_of_quotes_is_shown_whole():
