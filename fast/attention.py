@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fast.product import GROUP, group_size, stored, whole_groups
+from fast.product import GROUP, group_size, whole_groups
 from fast.threads import in_parallel
 
 BLOCK = 64  # positions
@@ -53,7 +53,7 @@ class KeysAndValues:
         group = group_size(n_new, self.values.shape[-1])  # a block is multiplied like a tile of this depth
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded = q.shape[1]
-        q = stored((q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d))
+        q = (q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d)
         n_blocks = -(-(n_past + n_padded) // BLOCK)
         heads = np.empty((n_padded, n_head, d), dtype=np.float32)
 

@@ -16,10 +16,10 @@ after the other in memory. On each core, one call of np.matmul then runs over ma
 The two kernels differ in how many rows make a group.
 
 - 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. Among x86 CPUs,
-  only those with AVX-512 have it. It is fastest when x is stored column by column, and with groups of 6 rows. Rows of
-  zeros fill up the last group. There are two exceptions. One or two rows make a group of 2, because that takes less
-  time than 6 rows. 7 to 12 rows make a group of 12, because one product of 12 rows is faster than two products of 6.
-  (But if it needs more than 10^6 multiplications per tile, they make two groups of 6.)
+  only those with AVX-512 have it. It is fastest with groups of 6 rows, if x is stored column by column. Rows of zeros
+  fill up the last group. But up to 12 rows make one group, with at most one row of zeros, so that their number is even.
+  One product of 8 rows, for example, is faster than two products of 6. (If that one product needs more than 10^6
+  multiplications per tile, they make groups of 6 after all.)
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
@@ -28,11 +28,11 @@ The two kernels differ in how many rows make a group.
 A row of the result has the same bits, whatever rows are computed beside it. That is why greedy decoding gives the same
 text with and without speculation. The shape of the tiles does not depend on the number of rows. So only the size of the
 group could change the bits of a row. Wherever we looked, the small-matrix kernel adds up the products of a row in the
-same order in groups of 2, 6 and 12. `rows_per_product` tries that too. If the bits differ, it chooses single rows.
+same order in groups of 2, 4, ... and 12. `rows_per_product` tries that too. If the bits differ, it chooses single rows.
 """
 
 import math
-import time
+import timeit
 from functools import cache
 
 import numpy as np
@@ -79,13 +79,8 @@ def group_size(n_rows, depth=1):
     """How many of n_rows rows to multiply at a time by a tile of this depth."""
     if rows_per_product() == 1:
         return 1
-    if n_rows <= 2:
-        sizes = [2]
-    elif GROUP < n_rows <= 2 * GROUP:
-        sizes = [2 * GROUP, GROUP, 2]
-    else:
-        sizes = [GROUP, 2]
-    for size in sizes:
+    best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
+    for size in best, GROUP, 4, 2:
         if size * depth * TILE <= SMALL:
             return size
     return 1  # in attention with very large heads
@@ -93,7 +88,7 @@ def group_size(n_rows, depth=1):
 
 def stored(x):  # [..., group, depth] -> the same
     """x in the memory order that is fastest for this group size: by rows, or by columns."""
-    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] >= GROUP else x
+    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
 
 
 def lay_out(params):
@@ -143,24 +138,20 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, TILE]
 
 @cache
 def rows_per_product():
-    """Which kernel this machine should use: 6 (groups of 2, 6 or 12 rows, see `group_size`) or 1 (single rows).
+    """Which kernel this machine should use: 6 (groups of 2 to 12 rows, see `group_size`) or 1 (single rows).
 
-    6 if this BLAS has a fast kernel for small matrices. That is tried with 12 rows. They must come out the same to the
-    last bit in groups of 2, 6 and 12. And in groups of 6 they must take at most half the time of single rows. On a CPU
-    with AVX-512 they take less than a third. Without AVX-512, BLAS packs every tile, and they take as long or longer.
+    6 if this BLAS has a fast kernel for small matrices. That is tried with 12 rows. In groups of 6, they must take at
+    most half the time of single rows. On a CPU with AVX-512 they take less than a third. Without AVX-512, BLAS packs
+    every tile, and they take as long or longer. And a row must have the same bits in groups of 2, 4, ... and 12.
     """
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))
 
-    def multiply(group):
+    def seconds(group):
         rows = stored(x.reshape(-1, group, 768))
-        out, seconds = np.matmul(rows, tile), []
-        for _ in range(18):
-            begun = time.perf_counter()
-            np.matmul(rows, tile, out=out)
-            seconds.append(time.perf_counter() - begun)
-        return out.reshape(2 * GROUP, TILE), min(seconds)
+        out = np.matmul(rows, tile)
+        return min(timeit.repeat(lambda: np.matmul(rows, tile, out=out), number=1, repeat=18))
 
-    (_, one_by_one), (by_two, _), (by_six, in_sixes), (by_twelve, _) = map(multiply, (1, 2, GROUP, 2 * GROUP))
-    same_bits = np.array_equal(by_two, by_six) and np.array_equal(by_two, by_twelve)
-    return GROUP if same_bits and in_sixes < one_by_one / 2 else 1
+    first = [np.matmul(stored(x[:n]), tile) for n in range(2, 2 * GROUP + 1, 2)]  # the first 2, 4, ... 12 rows
+    same_bits = all(np.array_equal(rows, first[-1][: len(rows)]) for rows in first)
+    return GROUP if same_bits and seconds(GROUP) < seconds(1) / 2 else 1
