@@ -50,7 +50,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq]  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # adds the rows of zeros that `linear` needs. Otherwise, each `linear` would add them.
+    x = whole_groups(x)  # rows of zeros that `linear` needs: added once here, and not again in each layer
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -62,7 +62,8 @@ class GPT2:
     It behaves like a pure function: the logits depend on the ids alone. If the ids begin like those of the call before,
     the keys and values of the common beginning are used again. So going back, as after a rejected draft, is just a call
     with other ids. Threads may share a GPT2, because one call waits for the other. But if their texts differ, each call
-    has to read its whole text again, so a thread should have its own: `copy.copy(model)`, which shares the weights.
+    computes its text again from the first difference on, so a thread should have its own: `copy.copy(model)`, which
+    shares the weights.
 
     With each BLAS that we tried, the logits after a prefix are the same to the last bit, however its positions were
     grouped into calls (see fast/).

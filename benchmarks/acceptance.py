@@ -134,7 +134,8 @@ each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores
 
 A *speedup* is the time of the plain loop divided by that of the speculative loop, for the same number of tokens. \
 The setting "model" with K = 4 occurs in all four tables. It was measured three times, for "Drafts", "Schedules" (as \
-"fixed") and "Token by token" (as `verify`), so the differences show how exact the figures are.""",
+"fixed") and "Token by token" (as `verify`, T = 0.5 and 1), so the differences show how much a speedup varies. The \
+letters alpha, beta, c, v and r are explained in theory.py, and the drafts in drafts.py.""",
         """## Drafts
 
 alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \
@@ -165,8 +166,7 @@ Each cell is the speedup, with the tokens per round in brackets. `verify` accept
 
 The prediction is `pair.predicted`, which uses theory.py with beta by position, c, v, r and the time to read the \
 prompt, all measured in the same runs. The fastest K was \
-{", ".join(f"{K} at T = {T:g}" for T, K in best.items())}. (K = 4 was measured again for "Schedules" and \
-for "Token by token". The differences show how much a speedup varies.)
+{", ".join(f"{K} at T = {T:g}" for T, K in best.items())}.
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 

@@ -1,7 +1,7 @@
 """The keys and values of one layer, and attention over them.
 
-Positions are stored in blocks of 64. A block of keys is stored and multiplied just like a tile of weights: each column
-is the key of one position (see fast/product.py). So the shapes of the products do not depend on the length of the text.
+Positions are stored in blocks of 64. A block of keys is laid out like a tile of weights: each column is the key of one
+position (see fast/product.py). So the shapes of the products do not depend on the length of the text.
 A block that begins after a query's position only adds zeros to the sum for this query. So the result has the same bits,
 however many positions are computed in one call.
 """

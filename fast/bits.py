@@ -9,7 +9,7 @@ N = 20  # rows, so that there are groups of all sizes, and several groups
 
 
 def rows_are_independent():
-    """Try it on this machine: with a shallow and a deep matrix, which is cut into chunks, and with attention."""
+    """Try it on this machine: with a shallow matrix, with a deep one (which is cut into chunks), and with attention."""
     rng = np.random.default_rng(0)
     tries = []
     for n_in in 800, 3200:

@@ -17,9 +17,9 @@ The two kernels differ in how many rows make a group.
 
 - 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. Among x86 CPUs,
   only those with AVX-512 have it. It is fastest with groups of 6 rows, if x is stored column by column. Rows of zeros
-  fill up the last group. But up to 12 rows make one group, with at most one row of zeros, so that their number is even.
-  One product of 8 rows, for example, is faster than two products of 6. (If that one product needs more than 10^6
-  multiplications per tile, they make groups of 6 after all.)
+  fill up the last group. Up to 12 rows make a single group, in which a row of zeros makes an odd number even, because
+  one product of 8 rows, for example, is faster than two products of 6. (If a single group would need more than 10^6
+  multiplications per tile, the rows are multiplied in groups of 6.)
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
@@ -40,7 +40,7 @@ import numpy as np
 from fast.threads import in_parallel
 
 TILE = 64  # columns of a tile
-GROUP = 6  # rows that the small-matrix kernel multiplies at a time
+GROUP = 6  # the number of rows with which the small-matrix kernel is fastest
 SMALL = 1_000_000  # multiplications of that kernel, at most
 DEPTH = {1: 128, GROUP: 1600}  # the most rows of a tile. gemv: 128, which make 32 KB. 1600 is the n_embd of 1558M.
 
@@ -80,14 +80,14 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    for size in best, GROUP, 4, 2:
+    for size in best, GROUP, 4, 2:  # (groups of 4 and 2 are for attention with very large heads)
         if size * depth * TILE <= SMALL:
             return size
-    return 1  # in attention with very large heads
+    return 1
 
 
 def stored(x):  # [..., group, depth] -> the same
-    """x in the memory order that is fastest for this group size: by rows, or by columns."""
+    """x in the memory order that is fastest for this group size: by columns for multiples of 6, otherwise unchanged."""
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
 
 

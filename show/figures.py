@@ -9,7 +9,7 @@ from pair import predicted
 def figures(plain, fast, drafter, target, K, schedule, temperature):
     """The figures of two `pair.Run`s of the same pair, as a list of (name, value, meaning), all str.
 
-    plain is without speculation, and fast is with it. The other arguments are options of main.py.
+    plain is without speculation, and fast is with it. The other arguments come from the options of main.py.
     """
     n_rows = rows_per_product()
     found = [
@@ -63,6 +63,6 @@ def best_K(K, speedups):
     estimates = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
     meaning = (
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
-        "rounds, so the largest of them is often too high. A ? stands for a K that was drafted less than twice."
+        "rounds, so the largest of them is often too high. A ? stands for a K that was timed less than twice."
     )
     return "best K", f"{K}; estimated speedups for K = 0, 1, ...: {estimates}", meaning
