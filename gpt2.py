@@ -85,19 +85,23 @@ class GPT2:
         self.weights = {"wte": params["wte"], "wpe": params["wpe"]}
         self.weights |= lay_out({"blocks": params["blocks"], "ln_f": params["ln_f"], "head": head})
         self.lock = threading.RLock()  # reentrant, because a long prompt calls the model from within a call
-        self.forget()
+        self.make_room()
+
+    def make_room(self):
+        """Make room for keys and values, in which nothing is stored yet."""
+        d = self.weights["wpe"].shape[1] // self.n_head
+        self.ids = np.zeros(0, dtype=np.int64)
+        self.pasts = [KeysAndValues(self.n_ctx, self.n_head, d) for _ in self.weights["blocks"]]
 
     def forget(self):
-        """Forget all keys and values, as if nothing had been called yet."""
-        d = self.weights["wpe"].shape[1] // self.n_head
+        """Forget the text, so that the next call computes all of its positions."""
         with self.lock:
-            self.ids = np.zeros(0, dtype=np.int64)
-            self.pasts = [KeysAndValues(self.n_ctx, self.n_head, d) for _ in self.weights["blocks"]]
+            self.ids = self.ids[:0]
 
     def __copy__(self):
         other = object.__new__(type(self))
         vars(other).update(vars(self), lock=threading.RLock())
-        other.forget()  # so it gets its own room for keys and values
+        other.make_room()
         return other
 
     def first_layers(self, n_layer):
@@ -107,7 +111,7 @@ class GPT2:
             raise UserError(f"early exit after {n_layer} layers was asked for; it needs 1 to {len(blocks)}")
         first = copy.copy(self)
         first.weights = self.weights | {"blocks": blocks[:n_layer]}
-        first.forget()  # so it has room for as many layers
+        first.pasts = first.pasts[:n_layer]
         return first
 
     def __call__(self, ids, n_rows=1):
@@ -142,7 +146,7 @@ class GPT2:
             self.ids = self.ids[:n_past]  # the rest is overwritten now, so after an interruption only these count
             logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, pasts=self.pasts, n_past=n_past)
             if not np.isfinite(logits).all():
-                self.forget()  # a stored NaN would reach later calls even if masked, because 0 * NaN is NaN
+                self.make_room()  # a stored NaN would reach later calls even if masked, because 0 * NaN is NaN
                 worst, name = largest(self.weights)
                 raise UserError(f"the logits are not finite; look at {name}, which has a weight of {worst:.3g}")
             self.ids = ids.copy()

@@ -16,10 +16,10 @@ after the other in memory. On each core, one call of np.matmul then runs over ma
 The two kernels differ in how many rows make a group.
 
 - 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. Among x86 CPUs,
-  only those with AVX-512 have it. It is fastest with groups of 6 rows, if x is stored column by column. Rows of zeros
-  fill up the last group. Up to 12 rows make a single group, in which a row of zeros makes an odd number even, because
-  one product of 8 rows, for example, is faster than two products of 6. (If a single group would need more than 10^6
-  multiplications per tile, the rows are multiplied in groups of 6.)
+  only those with AVX-512 have it. Many rows are cut into groups of 6, and rows of zeros fill up the last group. Here, x
+  must be stored column by column to be fast. Larger groups gain nothing more. But up to 12 rows make a single group, in
+  which a row of zeros makes an odd number even. One product of 8 rows, for example, is faster than two products of 6.
+  (If a single group would need more than 10^6 multiplications per tile, it is cut into groups of 6 too.)
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
@@ -40,7 +40,7 @@ import numpy as np
 from fast.threads import in_parallel
 
 TILE = 64  # columns of a tile
-GROUP = 6  # the number of rows with which the small-matrix kernel is fastest
+GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # multiplications of that kernel, at most
 DEPTH = {1: 128, GROUP: 1600}  # the most rows of a tile. gemv: 128, which make 32 KB. 1600 is the n_embd of 1558M.
 
@@ -80,7 +80,7 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    for size in best, GROUP, 4, 2:  # (groups of 4 and 2 are for attention with very large heads)
+    for size in best, GROUP, 2:  # (groups of 2 for more than 2 rows: only in attention with very large heads)
         if size * depth * TILE <= SMALL:
             return size
     return 1
@@ -98,9 +98,10 @@ def lay_out(params):
     the system for huge pages: 2 MB instead of 4 KB, so the CPU looks up fewer addresses. In one array, smaller matrices
     get them too, which makes small models up to 20 % faster.
     """
-    # This array is freed at once, and never written. From then on, the C library of Linux (glibc) keeps up to 60 MB of
-    # freed memory for later arrays. Otherwise it may give the memory of an array back to the system, and then ask for
-    # it again, page by page, in every layer of a long prompt. This makes prompts up to 15 % faster.
+    # This array is freed at once, and never written. glibc, the C library of most Linux systems, gives freed memory at
+    # the end of the heap back to the system, above a limit. In a long prompt, it may give back the same memory in every
+    # layer, and ask for it again page by page, which takes up to a fifth of the time. But when an array of up to 32 MB
+    # is freed, glibc raises the limit to twice its size.
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
@@ -146,7 +147,8 @@ def rows_per_product():
 
     6 if this BLAS has a fast kernel for small matrices. That is tried with 12 rows. In groups of 6, they must take at
     most half the time of single rows. On a CPU with AVX-512 they take less than a third. Without AVX-512, BLAS packs
-    every tile, and they take as long or longer. And a row must have the same bits in groups of 2, 4, ... and 12.
+    every tile, and they take as long or longer. And a row must have the same bits in groups of 2, 4, ... and 12, and at
+    each place in a group.
     """
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))
@@ -156,6 +158,7 @@ def rows_per_product():
         out = np.matmul(rows, tile)
         return min(timeit.repeat(lambda: np.matmul(rows, tile, out=out), number=1, repeat=18))
 
-    first = [np.matmul(stored(x[:n]), tile) for n in range(2, 2 * GROUP + 1, 2)]  # the first 2, 4, ... 12 rows
-    same_bits = all(np.array_equal(rows, first[-1][: len(rows)]) for rows in first)
+    together = np.matmul(stored(x), tile)
+    some = [slice(i, i + n) for n in range(2, 2 * GROUP + 1, 2) for i in range(2 * GROUP - n + 1)]
+    same_bits = all(np.array_equal(np.matmul(stored(x[rows]), tile), together[rows]) for rows in some)
     return GROUP if same_bits and seconds(GROUP) < seconds(1) / 2 else 1

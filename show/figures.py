@@ -15,8 +15,8 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     found = [
         ("models", f'target "{target}", draft "{drafter}"', "The draft guesses tokens. The text is the target's."),
         ("matrix kernel", f"{n_rows} row{'s' * (n_rows > 1)} at a time (see fast/product.py)",
-         "How many rows are multiplied by the weights at a time: 1, or several, of which 6 is the number that is "
-         "fastest per row. A short test on this computer decides it."),
+         "How many rows are multiplied by the weights at a time: 1, or several (many rows in groups of 6, and up to 12 "
+         "rows in one group). A short test on this computer decides it."),
     ]  # fmt: skip
     if fast.n_new == 0:
         return [*found, ("tokens per second", "nothing was decoded, so there is nothing to compare", "")]

@@ -1,6 +1,7 @@
 """The matrix product, the attention and the threads of fast/, with each kernel that this machine has."""
 
 import gc
+import itertools
 import multiprocessing
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from sampling import sampler
 from speculative import speculative_sampling
 
 KERNELS = sorted({1, rows_per_product()})
-N_CORES = threads.n_cores.__wrapped__  # without its cache
+N_CORES, ROWS_PER_PRODUCT = threads.n_cores.__wrapped__, product.rows_per_product.__wrapped__  # without their caches
 
 
 @pytest.fixture(autouse=True, params=KERNELS, ids=["one row at a time", "six rows at a time"][: len(KERNELS)])
@@ -58,11 +59,41 @@ def test_rows_that_depend_on_each_other_are_noticed(monkeypatch):
 
 @pytest.mark.parametrize("d", [64, 1360, 2700, 8000])
 def test_bits_of_attention_with_large_heads(d):
-    """The small-matrix kernel takes up to 12, 6, 4 or no rows at a time, because the products get larger."""
+    """The small-matrix kernel takes up to 12, 6, 2 or no rows at a time, because the products get larger."""
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, bits.N, d), dtype=np.float32)
     past = KeysAndValues(bits.N, 1, d)
     past.write(0, k, v)
     assert bits.same_bits(lambda i, j: past.attend(q[:, i:j], i))
+
+
+@pytest.mark.parametrize("d", [64, 1360, 2600, 8000])
+def test_there_is_room_for_padding_after_the_last_position(d):
+    for n_ctx, n in itertools.product(range(54, 65), range(1, 20)):
+        past = KeysAndValues(n_ctx, 1, d)
+        x = product.whole_groups(np.ones((n, d), dtype=np.float32))[None]  # as in `gpt2`
+        past.write(n_ctx - n, x, x)
+        assert np.array_equal(past.attend(x, n_ctx - n)[:n], x[0, :n])
+
+
+@pytest.mark.parametrize(
+    ("changed", "seconds", "expected"),
+    [(slice(0), 0.4, 6), (slice(0), 0.6, 1), (slice(1, None, 2), 0.4, 1), (slice(4, None), 0.4, 1),
+     (slice(8, None), 0.4, 1)],
+)  # fmt: skip
+def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_the_group(
+    monkeypatch, changed, seconds, expected
+):
+    """seconds are for groups of 6, and single rows take 1. changed are the places in a group that get other bits."""
+
+    def matmul(rows, tile):
+        product = (rows[..., None] * tile).sum(axis=-2)
+        product[..., changed, :] *= 2
+        return product
+
+    times = iter([seconds, 1.0])
+    monkeypatch.setattr(np, "matmul", matmul)
+    monkeypatch.setattr(product.timeit, "repeat", lambda *args, **options: [next(times)])
+    assert ROWS_PER_PRODUCT() == expected
 
 
 def test_all_matrices_are_views_of_one_array():
