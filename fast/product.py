@@ -16,10 +16,11 @@ after the other in memory. On each core, one call of np.matmul then runs over ma
 The two kernels differ in how many rows make a group.
 
 - 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. Among x86 CPUs,
-  only those with AVX-512 have it. Many rows are cut into groups of 6, and rows of zeros fill up the last group. Here, x
-  must be stored column by column to be fast. Larger groups gain nothing more. But up to 12 rows make a single group, in
-  which a row of zeros makes an odd number even. One product of 8 rows, for example, is faster than two products of 6.
-  (If a single group would need more than 10^6 multiplications per tile, it is cut into groups of 6 too.)
+  only those with AVX-512 have it. Up to 12 rows make a single group. An odd number gets a row of zeros, because the
+  kernel takes longer for 5 rows, for example, than for 6. More rows are cut into groups of 6, and rows of zeros fill up
+  the last one. Larger groups would gain nothing there. Groups of 6 and 12 are stored column by column, because the
+  kernel is faster then. (If a single group would need more than 10^6 multiplications per tile, it is cut into groups of
+  6 too.)
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
