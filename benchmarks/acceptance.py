@@ -132,10 +132,11 @@ def draw(found, out):
 each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores, with the matrix kernel \
 {about["kernel"]} and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
 
-A *speedup* is the time of the plain loop divided by that of the speculative loop, for the same number of tokens. \
-The setting "model" with K = 4 occurs in all four tables. It was measured three times, for "Drafts", "Schedules" (as \
-"fixed") and "Token by token" (as `verify`, T = 0.5 and 1), so the differences show how much a speedup varies. The \
-letters alpha, beta, c, v and r are explained in theory.py, and the drafts in drafts.py.""",
+A *speedup* is the time of the plain loop divided by that of the speculative loop, for the same number of tokens. The \
+setting "model" with K = 4 occurs in all four tables. It was measured three times, for "Drafts", "Schedules" (as \
+"fixed") and "Token by token" (as `verify`, T = 0.5 and 1), so the differences show how much a speedup varies. (The \
+table of fixed K has the figures of "Drafts".) The letters alpha, beta, c, v and r are explained in theory.py, and the \
+drafts in drafts.py.""",
         """## Drafts
 
 alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \

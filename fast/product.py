@@ -1,4 +1,4 @@
-"""x @ w for a few rows of x, in not much more time than it takes to read w from memory.
+"""x @ w for a few rows of x, in not much more time than for one row.
 
 The problem. Speculation pays only if checking K + 1 positions takes little longer than computing one. It should: the
 weights w are the same, and reading them takes most of the time. But a plain `x @ w` does not behave like that. For one
@@ -24,7 +24,7 @@ The two kernels differ in how many rows make a group.
 - 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
   closest to the core.
 
-`rows_per_product` times both kernels once on this machine.
+`rows_per_product` times both kernels, once per process.
 
 A row of the result has the same bits, whatever rows are computed beside it. That is why greedy decoding gives the same
 text with and without speculation. The shape of the tiles does not depend on the number of rows. So only the size of the
@@ -99,10 +99,10 @@ def lay_out(params):
     the system for huge pages: 2 MB instead of 4 KB, so the CPU looks up fewer addresses. In one array, smaller matrices
     get them too, which makes small models up to 20 % faster.
     """
-    # This array is freed at once, and never written. glibc, the C library of most Linux systems, gives freed memory at
+    # This makes glibc, the C library of most Linux systems, keep more freed memory for later arrays. It gives memory at
     # the end of the heap back to the system, above a limit. In a long prompt, it may give back the same memory in every
     # layer, and ask for it again page by page, which takes up to a fifth of the time. But when an array of up to 32 MB
-    # is freed, glibc raises the limit to twice its size.
+    # is freed, glibc raises the limit to twice its size. (This array is never written, so it takes no memory.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
@@ -148,8 +148,8 @@ def rows_per_product():
 
     6 if this BLAS has a fast kernel for small matrices. That is tried with 12 rows. In groups of 6, they must take at
     most half the time of single rows. On a CPU with AVX-512 they take less than a third. Without AVX-512, BLAS packs
-    every tile, and they take as long or longer. And a row must have the same bits in groups of 2, 4, ... and 12, and at
-    each place in a group.
+    every tile, and groups take as long as single rows, or longer. And a row must have the same bits in groups of 2, 4,
+    ... and 12, and at each place in a group.
     """
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))
