@@ -54,12 +54,12 @@ that divides 0 by 0.
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. `np.searchsorted` can look up one such number at a time.
 
-Four kinds of function cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has
-infinitely many paths. Continuous output has infinitely many values. A draw from another continuous distribution, such
-as Gumbel noise, has infinitely many outcomes. A function that depends on more than its random choices, for example on a
-counter that it keeps between calls, does not repeat itself. If it draws differently after choices that an earlier run
-has made too, this ends with an error. Other changes are not noticed, and then the result is wrong. For code that draws
-from PyTorch, see benchmarks/torch_enumeration.py.
+Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
+many paths. Continuous output has infinitely many values. A draw from another continuous distribution, such as Gumbel
+noise, has infinitely many outcomes. A function that depends on more than its random choices, for example on a counter
+that it keeps between calls, does not repeat itself. If the same choices are followed by different draws in two runs,
+this ends with an error. Other changes are not noticed, and then the result is wrong. For code that draws from PyTorch,
+see benchmarks/torch_enumeration.py.
 """
 
 import math

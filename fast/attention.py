@@ -1,9 +1,9 @@
 """The keys and values of one layer, and attention over them.
 
 Positions are stored in blocks of 64. A block of keys is laid out like a tile of weights: each column is the key of one
-position (see fast/product.py). So the shapes of the products do not depend on the length of the text.
-A block that begins after a query's position only adds zeros to the sum for this query. So the result has the same bits,
-however many positions are computed in one call.
+position (see fast/product.py). So the shapes of the products do not depend on the length of the text. A block that
+begins after a query's position only adds zeros to the sum for this query. So the result has the same bits, however many
+positions are computed in one call.
 """
 
 import math
@@ -11,10 +11,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from fast.product import GROUP, group_size, whole_groups
+from fast.product import GROUP, TILE, group_size, whole_groups
 from fast.threads import in_parallel
 
-BLOCK = 64  # positions
+BLOCK = TILE  # positions, because a block of keys is multiplied like a tile
 LANES = 16  # numbers in a register of AVX-512, see n_columns
 
 

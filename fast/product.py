@@ -134,7 +134,7 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, TILE]
     """Copy a matrix into tiles of TILE columns. Tiles that would be too deep are cut into chunks."""
 
     def copy(some):
-        for i in range(some.start or 0, some.stop):
+        for i in range(len(into))[some]:
             columns = w[:, i * TILE : (i + 1) * TILE]
             into[i].reshape(-1, TILE)[:, : columns.shape[1]] = columns
 

@@ -1,8 +1,8 @@
 """Share the work of one product among the cores.
 
 NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS uses one thread for
-products as small as those of fast/product.py, which leaves the sharing to us. Threads must be woken, and that takes
-15 to 70 microseconds: as long as it takes to read a megabyte of weights. So small products stay on the calling core,
+products as small as those of fast/product.py, which leaves the sharing to us. Threads must be woken, and that takes 15
+to 70 microseconds: as long as it takes to read up to a megabyte of weights. So small products stay on the calling core,
 and in large ones the calling core, which is awake already, gets the largest share.
 """
 

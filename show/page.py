@@ -15,15 +15,16 @@ RULES = {  # by whether it is block verification
     "token is accepted if a number drawn between 0 and 1 is below min(1, q/p).",
     True: "p is the probability that the draft gives a token, and q the probability that the target gives it. Block "
     "verification begins at the last token: if a number drawn between 0 and 1 is below its h, this token and all "
-    "before it are accepted. Otherwise the token before it is tried. w is how likely it should be that at least this "
-    "much is accepted, averaged over what the draft may say afterwards. h makes that come true.",
+    "before it are accepted. Otherwise the token before it is tried. w is the probability with which this token and "
+    "all before it should be accepted, averaged over the tokens that may be drafted afterwards. h is chosen so that "
+    "they are.",
 }
 
 
 def page(encoder, prompt, plain, fast, rounds, figures, settings):
     """The page as a text.
 
-    prompt is a list of ids. plain and fast are `pair.Run`s without and with speculation. rounds are the rounds of fast,
+    prompt holds ids. plain and fast are `pair.Run`s without and with speculation. rounds are the rounds of fast,
     each a `show.rounds.Seen`. figures is as `show.figures.figures` returns it. settings is the command line, which
     stands below the title.
     """

@@ -86,9 +86,9 @@ def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_th
     """seconds are for groups of 6, and single rows take 1. changed are the places in a group that get other bits."""
 
     def matmul(rows, tile):
-        product = (rows[..., None] * tile).sum(axis=-2)
-        product[..., changed, :] *= 2
-        return product
+        out = (rows[..., None] * tile).sum(axis=-2)
+        out[..., changed, :] *= 2
+        return out
 
     times = iter([seconds, 1.0])
     monkeypatch.setattr(np, "matmul", matmul)
