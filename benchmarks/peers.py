@@ -6,8 +6,9 @@
 Engines that are not installed are left out. All engines have the same weights in float32 and one thread per core. Each
 engine runs in its own process. This project and one other engine take turns, a few passes each, because the memory of a
 shared machine may be twice as fast a minute later. The times are median milliseconds per forward pass, over a few rows
-after CONTEXT cached tokens and over a prompt. The engine "naive" is tests/plain_gpt2.py, which multiplies with a plain
-x @ w and computes the whole text at each step.
+after CONTEXT cached tokens and over a prompt. For a prompt, each engine computes only the last row of logits, except
+"naive", which computes all rows. "naive" is tests/plain_gpt2.py. It multiplies with a plain x @ w, and computes the
+whole text in each pass.
 """
 
 import argparse
@@ -141,8 +142,11 @@ def llama_cpp(directory, hparams, params):
 
     def forward(ids, n_new):
         llama.n_tokens = min(llama.n_tokens, len(ids) - n_new)
+        llama._logits_all = n_new < len(ids)  # for a prompt only the last row (there is no public switch)
         llama.eval(ids[llama.n_tokens :].tolist())
-        return llama.scores[len(ids) - n_new : len(ids)]
+        if llama._logits_all:
+            return llama.scores[len(ids) - n_new : len(ids)]
+        return np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(llama.ctx, -1), (1, hparams["n_vocab"]))
 
     return forward
 
