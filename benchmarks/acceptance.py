@@ -110,6 +110,12 @@ def draw(found, out):
         ]
         return table(header, rows)
 
+    def spread(K):
+        """By how many percent the three measurements of a fixed K differ, at the worst temperature."""
+        ways = [result["ways"] for result in results.values()]
+        found = [[way[f"{name}, K = {K}"]["speedup"] for name in ("model", "fixed", "verify")] for way in ways]
+        return f"{max(max(speedups) / min(speedups) - 1 for speedups in found) * 100:.0f} %"
+
     by_T = [f"T = {T:g}" for T in TEMPERATURES]
     drafts = [
         [
@@ -132,11 +138,11 @@ def draw(found, out):
 each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores, with the matrix kernel \
 {about["kernel"]} and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
 
-A *speedup* is the time of the plain loop divided by that of the speculative loop, for the same number of tokens. The \
-setting "model" with K = 4 occurs in all four tables. It was measured three times, for "Drafts", "Schedules" (as \
-"fixed") and "Token by token" (as `verify`, T = 0.5 and 1), so the differences show how much a speedup varies. (The \
-table of fixed K has the figures of "Drafts".) The letters alpha, beta, c, v and r are explained in theory.py, and the \
-drafts in drafts.py.""",
+A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
+number of tokens. T is the temperature. The bundled draft with a fixed K was measured three times: as "model" for \
+"Drafts" and "Fixed K", as "fixed" for "Schedules", and as `verify` for "Token by token". The differences show how \
+much a speedup varies: by up to {spread(4)} for K = 4, and by up to {spread(8)} for K = 8. The letters alpha, \
+beta, c, v and r are explained in theory.py, and the drafts in drafts.py.""",
         """## Drafts
 
 alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \
@@ -158,8 +164,9 @@ thresholds are 0.5 for the target and 0.4 for the draft. See schedules.py for wh
         + with_rounds(SCHEDULES, [(T, K) for T in TEMPERATURES for K in (4, 8)]),
         """## Token by token, or as a block
 
-Each cell is the speedup, with the tokens per round in brackets. `verify` accepts drafted tokens one by one, and \
-`verify_block` as a block (Sun et al. 2024). At temperature 0 they are the same.
+Each cell is the speedup, with the tokens per round in brackets. `verify` accepts drafted tokens one by one. \
+`verify_block` decides about all tokens of a round together (Sun et al. 2024). At temperature 0, both accept the same \
+tokens.
 
 """
         + with_rounds(("verify", "verify_block"), [(T, K) for T in TEMPERATURES[1:] for K in (2, 4, 8)]),

@@ -157,8 +157,8 @@ def withdraws_an_unsure_token(drafted, p, q, rng):
 
 
 @in_gallery("block verification with w instead of h",
-            "Each prefix is kept with w[i], the probability that it should have in total. But a part of it was used up "
-            "when longer prefixes were tried. h[i] takes that into account.",
+            "Each prefix is kept with probability w[i]. But w[i] is the probability to keep this prefix or a longer "
+            "one, and the longer ones were tried before. h[i] takes that into account.",
             0.1530)  # fmt: skip
 def block_with_w(drafted, p, q, rng):
     w, _ = block_probabilities(drafted, p, q)

@@ -4,15 +4,17 @@
     python tools/train_bundled.py fairy-tales.txt --out models
 
 The text is UTF-8, with one paragraph per line, and `<|endoftext|>` alone on a line between tales. There are five steps.
-Each keeps its result in --work, so that a stopped run can be started again at the same step (or stage of step 2).
+Steps 1 to 4 keep their results in --work, so that a stopped run can be started again at the same step (or stage of step
+2).
 
 1. Learn a vocabulary of 2,048 tokens from the training part. The last tenth of the text is held out.
-2. Train the target on the corpus, with dropout, because the text is small and is read several times.
+2. Train the target on the corpus in three stages, two of them with dropout, because the text is small and is read
+   several times.
 3. Let the target write text, half of it greedily and half by sampling.
 4. Train the draft on the corpus and on the written text, first with the loss KL(target || draft), then with the total
    variation. The written text is needed because the draft must agree with the target on the target's own text, which
    differs from the corpus after a few tokens (cf. DistillSpec, arXiv 2310.08461).
-5. Write both as float16 in OpenAI's checkpoint format, with TensorFlow.
+5. Write both to --out, as float16 in OpenAI's checkpoint format, with TensorFlow.
 """
 
 import argparse
