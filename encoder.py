@@ -124,7 +124,7 @@ def check_vocabulary(vocabulary, merges):
 def get_encoder(model_size, models_dir):
     """The `Encoder` of models_dir/model_size. If a file is damaged, VocabularyError names it."""
     directory, name = Path(models_dir, model_size), "encoder.json"
-    advice = "restore encoder.json and vocab.bpe, or remove both to download them again"
+    advice = "restore encoder.json and vocab.bpe, or (for OpenAI's models) remove both to download them again"
     try:
         vocabulary = json.loads((directory / name).read_text(encoding="utf-8"), object_pairs_hook=unique)
         name = "vocab.bpe"

@@ -164,6 +164,8 @@ class EveryBranch:
     def integers(self, low, high=None, size=None, endpoint=False):
         """An integer from low to high - 1, or from 0 to low - 1 without high. With endpoint, the bound itself too."""
         low, high = (0, low) if high is None else (low, high)
+        if np.ndim(low) or np.ndim(high):
+            raise AttributeError("integers with several bounds cannot be enumerated; draw them one by one")
         return low + self.choice(high + bool(endpoint) - low, size)
 
     def multinomial(self, n, pvals, size=None):
@@ -180,7 +182,7 @@ class EveryBranch:
 
     def uniform(self, low=0.0, high=1.0, size=None):
         """A number that is uniform in [low, high). It can be shifted, scaled and compared with plain numbers."""
-        return low + (high - low) * self.random(size)
+        return low + (high - low) * self.random(np.broadcast(low, high).shape or None if size is None else size)
 
     def __getattr__(self, name):
         raise AttributeError(
@@ -246,11 +248,9 @@ class Uniform:
         if np.ndim(a):
             return np.array([self.is_below(one) for one in np.ravel(a)], dtype=bool).reshape(np.shape(a))
         if isinstance(a, Uniform):
-            if a.state is not self.state or (a.shift, a.scale) != (self.shift, self.scale):
-                raise TypeError(
-                    "found two random numbers that are compared; compare a random number only with a plain number"
-                )
-            return False  # np.searchsorted asks whether the number is below itself
+            raise TypeError(
+                "found two random numbers that are compared; compare a random number only with a plain number"
+            )
         cut = (float(a) - self.shift) / self.scale
         if math.isnan(cut):
             raise ValueError("a random number was compared with NaN; check the probabilities for 0 / 0")
@@ -262,14 +262,17 @@ class Uniform:
         below = u_is_below == (self.scale > 0)  # if the scale is negative, u below the cut means this number is above a
         return np.bool_(below) if isinstance(a, np.generic | np.ndarray) else below  # as in NumPy: `~` depends on it
 
-    def __lt__(self, a):
-        return self.is_below(a)
-
-    def __gt__(self, a):
+    def is_above(self, a):
         below = self.is_below(a)
         return not below if isinstance(below, bool) else ~below
 
-    __le__, __ge__ = __lt__, __gt__
+    def __lt__(self, a):
+        return a is not self and self.is_below(a)  # np.searchsorted compares the number with itself, by < or by >
+
+    def __gt__(self, a):
+        return a is not self and self.is_above(a)
+
+    __le__, __ge__ = is_below, is_above
 
     def __add__(self, number):
         if np.ndim(number):

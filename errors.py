@@ -1,4 +1,4 @@
-"""The only kind of error that main.py reports as one line, without a traceback."""
+"""An error that main.py reports as one line, without a traceback, like OSError and MemoryError."""
 
 
 class UserError(ValueError):

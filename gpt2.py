@@ -15,7 +15,7 @@ import numpy as np
 from errors import UserError
 from fast import KeysAndValues, lay_out, linear, rows_are_independent, whole_groups
 
-PROMPT = 240  # a longer prompt runs through the layers in parts of about this many positions, so arrays stay small
+PART = 240  # a longer prompt runs through the layers in parts of about this many positions, so arrays stay small
 
 
 def gelu(x):
@@ -140,8 +140,8 @@ class GPT2:
             raise ValueError(f"ids from {ids.min()} to {ids.max()}: the vocabulary goes from 0 to {self.n_vocab - 1}")
         with self.lock, np.errstate(over="ignore", invalid="ignore"):
             n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the logits of n_rows positions are wanted
-            if n_past + PROMPT < len(ids) - n_rows:  # first a part of the ids, and then the rest
-                self(ids[: n_past + PROMPT])
+            if n_past + PART < len(ids) - n_rows:  # first a part of the ids, and then the rest
+                self(ids[: n_past + PART])
                 return self(ids, n_rows)
             self.ids = self.ids[:n_past]  # the rest is overwritten now, so after an interruption only these count
             logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, pasts=self.pasts, n_past=n_past)

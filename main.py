@@ -33,7 +33,7 @@ from command_line import arguments, fail
 from encoder import EOT
 from errors import UserError
 from pair import load_pair
-from show.figures import best_K, figures
+from show.figures import best_K_figure, figures
 from show.rounds import Recorder, origins
 from show.terminal import Writer, legend, wants_colour
 from show.trace import write_trace
@@ -79,7 +79,7 @@ def run(args):
     drafter = args.draft_model_size if args.draft == "model" else args.draft
     found = figures(plain, fast, drafter, args.target_model_size, args.K, args.schedule, args.temperature)
     if speedups is not None:
-        found.append(best_K(args.K, speedups))
+        found.append(best_K_figure(args.K, speedups))
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
     if args.trace:
         write_trace(args.trace, pair.encoder, x, plain, fast, rounds, found, args.command)

@@ -18,7 +18,10 @@ from gpt2 import common_prefix
 DISCOUNT = 0.75  # taken off each count, see `blend`
 
 # What np.load and the reading of arrays raise if a file is damaged, or if it is not an archive of arrays.
-DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, AttributeError, TypeError, ValueError, RuntimeError)
+DAMAGED = (
+    zipfile.BadZipFile, zlib.error, EOFError, LookupError, ArithmeticError, AttributeError, TypeError, ValueError,
+    RuntimeError,
+)  # fmt: skip
 
 
 def blend(p, tokens, counts):
@@ -125,15 +128,15 @@ def ngram(ids, n_vocab, order, least=1):
     Raises
     ------
     UserError
-        If there are no ids, if an id is outside the vocabulary, or if n_vocab ** order does not fit in 63 bits.
+        If there are no ids, if an id is outside the vocabulary, or if n_vocab ** order is 2 ** 63 or more.
     """
     ids = np.asarray(ids, dtype=np.int64)
     if len(ids) == 0:
         raise UserError("the text to count n-grams in is empty; give at least one token")
     if ids.min() < 0 or ids.max() >= n_vocab:
         raise UserError(f"the text has ids from {ids.min()} to {ids.max()}; they must be from 0 to {n_vocab - 1}")
-    if not 1 <= order <= np.log(2.0**63) / np.log(max(n_vocab, 2)):
-        raise UserError(f"order = {order}, but it must be 1 or more, and {n_vocab} ** order must fit in 63 bits")
+    if order < 1 or n_vocab**order >= 2**63:
+        raise UserError(f"order = {order}, but it must be 1 or more, and {n_vocab} ** order must be below 2 ** 63")
     tables, grams = [], np.zeros(len(ids), dtype=np.int64)
     for n in range(1, order + 1):
         before = grams[: len(ids) - n + 1]  # all (n-1)-grams except the last, which no token follows

@@ -83,7 +83,7 @@ class Run(NamedTuple):
     def tokens_per_round(self):
         return self.n_new / len(self.drafted)
 
-    def expected_tokens(self, K):
+    def tokens_by_K(self, K):
         """The mean number of tokens per round that the betas predict for 0 ... K drafted tokens, [K+1]."""
         at = [[b[i] for b in self.betas if len(b) > i] for i in range(K)]  # at[i]: all betas at position i
         return theory.tokens_by_position([np.mean(betas) if betas else 0.0 for betas in at])
@@ -176,7 +176,8 @@ class Pair:
         - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
           else. (The median of an even number of times is here the smaller of the two in the middle.)
         - Until 1 is timed, it costs as much as 0, so that it is tried next.
-        - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0). This estimate is rarely too high. So a k
+        - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0), or cost(k - 1) if by chance cost(1) is
+          below cost(0). This estimate is rarely too high. So a k
           that could be the best rarely looks too expensive, and the schedule soon tries it. Until 1 is timed, such a k
           costs infinitely much.
 
@@ -188,7 +189,7 @@ class Pair:
         if 0 not in timed:
             return np.where(np.arange(K + 1) == 0, 1.0, math.inf)
         found = [timed[0], timed.get(1, timed[0])]
-        step = timed[1] - timed[0] if 1 in timed else math.inf
+        step = max(timed[1] - timed[0], 0.0) if 1 in timed else math.inf
         for k in range(2, K + 1):
             found.append(timed.get(k, found[-1] + step))
         return np.array(found[: K + 1]) / found[0]
@@ -197,9 +198,9 @@ class Pair:
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         Before that, it decodes N tokens plainly, to time plain steps. The pilot run has plain steps too, but they take
-        longer than those of the plain loop. (A draft that often stops by itself, like --draft lookup, has many short
-        rounds. The estimate for K counts the tokens of these rounds too, but it takes the cost from rounds that drafted
-        K tokens. So it is too low.)
+        longer than those of the plain loop. (A draft that often stops by itself, like --draft lookup, has many rounds
+        that are short and cheap. The estimate for K takes the tokens from all rounds, but the cost only from rounds
+        that drafted K tokens. So it is too low.)
 
         Parameters
         ----------
@@ -220,7 +221,7 @@ class Pair:
         self.decode(x, N, **options)
         pilot = self.decode(x, N, K_max, schedule=lambda last: next(ks), **options)
         timed = [len(self.times[K]) > 1 for K in range(K_max + 1)]
-        speedups = np.where(timed, pilot.expected_tokens(K_max) / self.costs(K_max), 0.0)
+        speedups = np.where(timed, pilot.tokens_by_K(K_max) / self.costs(K_max), 0.0)
         return int(np.argmax(speedups)), speedups
 
 
@@ -247,7 +248,7 @@ def predicted(plain, fast):
     Parameters
     ----------
     plain, fast : Run
-        Of the same pair and prompt, without and with speculation.
+        Without and with speculation, for the same pair and the same prompts. Each is one run, or several, `pooled`.
 
     Returns
     -------
@@ -265,7 +266,7 @@ def predicted(plain, fast):
     c = np.mean(fast.draft.steps[1]) / step
     v = np.interp(np.arange(1, max(ks) + 2), n_rows, [np.mean(timed[n]) for n in n_rows]) / step  # for 0 ... K drafted
     r = (fast.seconds - fast.draft.seconds - fast.target.seconds) / len(fast.lasted) / step
-    tokens = fast.expected_tokens(max(ks))
+    tokens = fast.tokens_by_K(max(ks))
     # how much more the calls that read a prompt cost than others, in plain steps
     n_prompts = len(plain.target.calls) - len(timed[1])  # the first call of each run reads a prompt, see `Timed`
     read = plain.target.reading / step - n_prompts * v[0]
@@ -282,10 +283,12 @@ def load_pair(
 
     Parameters
     ----------
-    draft_size, target_size : str
-        Sizes as in `utils.load_encoder_hparams_and_params`, like models_dir and models_url.
+    draft_size, target_size, models_dir, models_url
+        As in `utils.load_encoder_hparams_and_params`.
     draft : str
-        "model" for the model of draft_size. Otherwise a name for `drafts.make_draft`, like corpus.
+        "model" for the model of draft_size, or a name of a draft in `drafts.make_draft`.
+    corpus
+        As in `drafts.make_draft`.
     bit_identical : bool
         As in gpt2.GPT2.
     settings

@@ -129,8 +129,8 @@ class Overheard:
 def heuristic(K):
     """A schedule: two tokens more than in the last round if it accepted all drafted tokens, otherwise one fewer.
 
-    It begins with K and stays between 1 and K. If a stop ended the last round early, it counts from the tokens that
-    were drafted. Hugging Face's Transformers calls this schedule "heuristic".
+    It begins with K and stays between 1 and K (if K is 0, at 0). If a stop ended the last round early, it counts from
+    the tokens that were drafted. Hugging Face's Transformers calls this schedule "heuristic".
     """
 
     def schedule(last):
@@ -168,8 +168,8 @@ def adaptive(K, costs, memory=32):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        # alpha is only measured if something is drafted, and the cost of a number of tokens only if it is tried. So now
-        # and then, the next number from 0 to K is tried, whatever seems best.
+        # alpha is only measured if something is drafted, and the cost of a number of tokens only if it is tried. So
+        # rounds 32, 64, 96, ... try 1, 2, ... K, 0, 1, ... tokens in turn, whatever seems best.
         if n_rounds % EVERY == 0:
             return n_rounds // EVERY % (K + 1)
         tokens = np.cumsum(alpha ** np.arange(K + 1))  # per round, for 0 ... K: as theory.expected_tokens, but faster

@@ -110,7 +110,7 @@ def verify(drafted, p, q, rng):
 
 
 def acceptance(q, p):
-    """min(1, q / p). Where p is so small that q / p would overflow, q is larger, and the result is 1."""
+    """min(1, q / p). Where q >= p nothing is divided, because q / p could overflow."""
     return 1.0 if q >= p else q / p
 
 

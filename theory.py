@@ -31,12 +31,13 @@ def alpha(p, q):
     return float(np.mean(beta(p, q)))
 
 
-def betas(last):
+def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # `verify` replaced the rejected token by the last emitted one, so it looked at len(emitted) positions. (If all k
-    # drafted tokens were accepted, len(emitted) is k + 1, and all k betas are taken. If eos ended the text, positions
-    # after it do not count, even if `verify` looked at them. `verify_block` looks at all k, but the same ones count.)
-    return beta(last.p, last.q[:-1])[: len(last.emitted)]
+    # `verify` looked at the accepted tokens and at the rejected one. The emitted tokens are the accepted ones and one
+    # more, so there are as many. (If all k drafted tokens were accepted, len(emitted) is k + 1, and all k betas are
+    # taken. If eos ended the text, positions after it do not count, even if `verify` looked at them. `verify_block`
+    # looks at all k, but the same ones count.)
+    return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 
 def expected_tokens(alpha, K):

@@ -41,7 +41,8 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     Raises
     ------
     UserError
-        If the size is unknown. Its subclasses CheckpointError and VocabularyError mean that a file is damaged.
+        If the size is unknown. Its subclasses CheckpointError and VocabularyError mean that a file is damaged, or
+        that a file of a bundled model is missing.
     DownloadError
         If a file is missing and cannot be downloaded.
     """
@@ -52,7 +53,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     model_dir = os.path.join(models_dir, model_size)
     if model_size in RELEASED and missing_files(model_dir):
         download_gpt2_files(model_size, model_dir, models_url)
-    if missing := [name for name in missing_files(model_dir) if name != DATA]:  # load reports DATA, with its length
+    if missing := [name for name in missing_files(model_dir) if name != DATA]:  # for DATA, `load` says its length too
         raise CheckpointError(f"{os.path.join(model_dir, missing[0])} is missing or empty; restore it from the project")
     hparams, params = load_hparams_and_params(model_dir)
     encoder = get_encoder(model_size, models_dir)
@@ -84,7 +85,7 @@ def read_hparams(path):
         with open(path, "rb") as f:
             hparams = json.load(f)
     except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of "["
-        raise CheckpointError(f"{path} cannot be read: {error or type(error).__name__}") from None
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
     if not isinstance(hparams, dict):
         raise CheckpointError(f"{path} is not an object with {', '.join(HPARAMS)}")
     hparams = {name: hparams.get(name) for name in HPARAMS}

@@ -74,12 +74,12 @@ def measure(args):
         results[f"{T:g}"] = {"alpha": {name: float(np.mean(betas)) for name, betas in alphas.items()}, "ways": {}}
         for name in ways():
             run = pooled(runs[name])
-            forecast = predicted(plain, run)
+            prediction = predicted(plain, run)
             results[f"{T:g}"]["ways"][name] = {
                 "speedup": plain.seconds / run.seconds,
-                "predicted": forecast and float(forecast[0]),
+                "predicted": prediction and float(prediction[0]),
                 "c": float(np.mean(run.draft.steps[1]) / np.mean(plain.target.steps[1])),
-                "v": forecast and float(forecast[3]),
+                "v": prediction and float(prediction[3]),
                 "tokens per round": run.tokens_per_round,
                 "acceptance rate": float(run.acceptance_rate),
             }

@@ -45,11 +45,11 @@ def main():
             for found, options in zip(runs, ({}, {"K": K})):
                 found.append(pair.decode(prompt, args.N, rng=np.random.default_rng(seed), **options))
         plain, fast = map(pooled, runs)
-        forecast, alpha, c, v, r = predicted(plain, fast) or [np.nan] * 5
+        prediction, alpha, c, v, r = predicted(plain, fast) or [np.nan] * 5
         print(
-            f"| {K} | {alpha:.3f} | {fast.tokens_per_round:.2f} | {fast.expected_tokens(K)[-1]:.2f} "
+            f"| {K} | {alpha:.3f} | {fast.tokens_per_round:.2f} | {fast.tokens_by_K(K)[-1]:.2f} "
             f"| {np.mean(plain.target.steps[1]) * 1e3:.2f} | {c:.3f} | {v:.2f} | {r:.2f} "
-            f"| {plain.seconds / fast.seconds:.2f} | {forecast:.2f} |",
+            f"| {plain.seconds / fast.seconds:.2f} | {prediction:.2f} |",
             flush=True,
         )
 

@@ -67,12 +67,13 @@ def load(prefix, data_path=None):
     """
     entries = read_index(prefix + ".index")
     data_path = data_path or prefix + ".data-00000-of-00001"
-    expected = max((e.offset + e.size for e in entries.values()), default=0)
+    expected = max(e.offset + e.size for e in entries.values())
     try:
         found = Path(data_path).stat().st_size
-        if found != expected or found == 0:
+        if found != expected:
             raise CheckpointError(
-                f"{data_path} has {found:,} bytes, not {expected:,}; restore it, or remove it to download it again"
+                f"{data_path} has {found:,} bytes, not {expected:,}; restore it, or (for OpenAI's models) remove it to "
+                "download it again"
             )
         data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     except OSError as error:
@@ -123,6 +124,8 @@ def _read_table(table):
             raise CheckpointError(f"tensor {name!r} is there twice, or out of order")
         last = name
         entries[name] = _entry(name, value)
+    if not entries:
+        raise CheckpointError("it has no tensors")
     for (one, a), (other, b) in pairwise(sorted(entries.items(), key=lambda item: item[1].offset)):
         if a.offset + a.size > b.offset:
             raise CheckpointError(f"tensors {one!r} and {other!r} overlap")
@@ -172,8 +175,8 @@ def _varints(data, position, count):
     """
     numbers, number, shift = [], 0, 0
     while len(numbers) < count:
-        if position >= len(data) or shift == 70:  # 64 bits are 10 groups at most
-            raise CheckpointError("a number is cut off, or has more than 64 bits")
+        if position >= len(data) or shift == 70:  # 10 groups hold any number of 64 bits
+            raise CheckpointError("a number is cut off, or has more than 10 groups of 7 bits")
         number |= (data[position] & 127) << shift
         shift += 7
         if data[position] < 128:

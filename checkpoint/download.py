@@ -63,9 +63,10 @@ def check(model_dir, data_path=None):
 def download_gpt2_files(model_size, model_dir, models_url=None):
     """Download those of a model's seven files that are not in model_dir yet.
 
-    A file is written as `<name>.part`, and renamed after its length, and its MD5 if the server announced one, have been
-    checked. The tensors are also compared with the checksums in the index. If the index or the data was
-    interrupted, the next call resumes it. The other files are small, and are downloaded again.
+    A file is written as `<name>.part`, and renamed after its length was checked. If the server announces an MD5, it is
+    checked too, except for a file that an earlier call has begun. The tensors are also compared with the checksums in
+    the index. If the index or the data was interrupted, the next call resumes it. The other files are small, and are
+    downloaded again.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ def fetch(session, url, path, check_part=None):
     part, known, idle = Path(path + ".part"), {}, 0  # known: the ETag and the MD5 that the server announced
     if check_part is None:
         part.unlink(missing_ok=True)
-    best = size_of(part)  # idle counts the attempts in sequence that did not get further than this
+    best = size_of(part)  # the most bytes so far; idle counts the attempts in a row that did not add to them
     with tqdm(desc=os.path.basename(path), unit="B", unit_scale=True) as bar:
         try:
             while not transfer(session, url, part, bar, known):

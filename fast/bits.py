@@ -5,25 +5,25 @@ import numpy as np
 from fast.attention import KeysAndValues
 from fast.product import TILE, lay_out, linear
 
-N = 20  # rows, so that there are groups of all sizes, and several groups
+N_ROWS = 20  # so that there are groups of all sizes, and several groups
 
 
 def rows_are_independent():
-    """Try it on this machine: with a shallow matrix, with a deep one (which is cut into chunks), and with attention."""
+    """Try it on this machine: with a shallow matrix, with one that is always cut into chunks, and with attention."""
     rng = np.random.default_rng(0)
     tries = []
     for n_in in 800, 3200:
-        x, w = rng.standard_normal((N, n_in), dtype=np.float32), rng.standard_normal((n_in, TILE + 1), dtype=np.float32)
+        x, w = (rng.standard_normal(shape, dtype=np.float32) for shape in ((N_ROWS, n_in), (n_in, TILE + 1)))
         layer = lay_out({"w": w, "b": np.zeros(TILE + 1)})
         tries.append(lambda i, j, x=x, layer=layer: linear(x[i:j], **layer))
-    q, k, v = rng.standard_normal((3, 1, N, 64), dtype=np.float32)  # three times [n_head, N, d]
-    past = KeysAndValues(N, 1, 64)
+    q, k, v = rng.standard_normal((3, 1, N_ROWS, 64), dtype=np.float32)  # three times [n_head, n_seq, d]
+    past = KeysAndValues(N_ROWS, 1, 64)
     past.write(0, k, v)
     tries.append(lambda i, j: past.attend(q[:, i:j], i))
     return all(same_bits(rows) for rows in tries)
 
 
 def same_bits(rows):
-    """Whether rows(i, j), which computes rows i to j - 1, gives the same as rows(0, N) there."""
-    together = rows(0, N)
-    return all(np.array_equal(rows(i, j), together[i:j]) for j in range(1, N + 1) for i in range(j))
+    """Whether rows(i, j), which computes rows i to j - 1, gives the same as rows(0, N_ROWS) there."""
+    together = rows(0, N_ROWS)
+    return all(np.array_equal(rows(i, j), together[i:j]) for j in range(1, N_ROWS + 1) for i in range(j))

@@ -15,14 +15,14 @@ after the other in memory. On each core, one call of np.matmul then runs over ma
 
 The two kernels differ in how many rows make a group.
 
-- 6 rows. OpenBLAS has a kernel for small matrices (at most 10^6 multiplications), which does not pack. Among x86 CPUs,
-  only those with AVX-512 have it. Up to 12 rows make a single group. An odd number gets a row of zeros, because the
-  kernel takes longer for 5 rows, for example, than for 6. More rows are cut into groups of 6, and rows of zeros fill up
-  the last one. Larger groups would gain nothing there. Groups of 6 and 12 are stored column by column, because the
-  kernel is faster then. (If a single group would need more than 10^6 multiplications per tile, it is cut into groups of
-  6 too.)
-- 1 row. gemv works everywhere. The tile is then at most 32 KB, so that the second row finds it in the cache that is
-  closest to the core.
+- A small-matrix kernel ("6 rows at a time"). OpenBLAS has one for at most 10^6 multiplications, which does not pack.
+  Among x86 CPUs, only those with AVX-512 have it. Up to 12 rows make a single group. An odd number gets a row of zeros,
+  because the kernel takes longer for 5 rows, for example, than for 6. More rows are cut into groups of 6, and rows of
+  zeros fill up the last one. Larger groups would gain nothing there. Groups of 6 and 12 are stored column by column,
+  because the kernel is faster then. (If a single group would need more than 10^6 multiplications per tile, it is cut
+  into groups of 6 too.)
+- gemv ("1 row at a time"), which works everywhere. The tile is then at most 32 KB, so that the second row finds it in
+  the cache that is closest to the core.
 
 `rows_per_product` times both kernels, once per process.
 
@@ -81,10 +81,8 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    for size in best, GROUP, 2:  # (groups of 2 for more than 2 rows: only in attention with very large heads)
-        if size * depth * TILE <= SMALL:
-            return size
-    return 1
+    # (groups of 2 for more than 2 rows: only in attention with very large heads)
+    return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 
 def stored(x):  # [..., group, depth] -> the same
@@ -99,10 +97,11 @@ def lay_out(params):
     the system for huge pages: 2 MB instead of 4 KB, so the CPU looks up fewer addresses. In one array, smaller matrices
     get them too, which makes small models up to 20 % faster.
     """
-    # This makes glibc, the C library of most Linux systems, keep more freed memory for later arrays. It gives memory at
-    # the end of the heap back to the system, above a limit. In a long prompt, it may give back the same memory in every
-    # layer, and ask for it again page by page, which takes up to a fifth of the time. But when an array of up to 32 MB
-    # is freed, glibc raises the limit to twice its size. (This array is never written, so it takes no memory.)
+    # This makes glibc, the C library of most Linux systems, keep more freed memory for later arrays. If more than a
+    # certain limit is free at the end of the heap, glibc gives it back to the system. In a long prompt, it may give
+    # back the same memory in every layer, and ask for it again page by page, which takes up to a fifth of the time.
+    # When an array of up to 32 MB is freed, glibc raises this limit to twice the size of that array. (The array here is
+    # never written, so it takes no memory.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 

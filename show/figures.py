@@ -20,10 +20,10 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     ]  # fmt: skip
     if fast.n_new == 0:
         return [*found, ("tokens per second", "nothing was decoded, so there is nothing to compare", "")]
-    forecast = predicted(plain, fast)
+    prediction = predicted(plain, fast)
     by = "no prediction: nothing was drafted, or too few steps were timed"
-    if forecast:
-        by = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*forecast)
+    if prediction:
+        by = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
     drafting, passes = (100 * model.seconds / fast.seconds for model in (fast.draft, fast.target))
     same = np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
@@ -56,7 +56,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     ]  # fmt: skip
 
 
-def best_K(K, speedups):
+def best_K_figure(K, speedups):
     """The figure that --K auto adds. K and speedups are as from `pair.Pair.best_K`."""
     if not speedups[1:].any():
         return "best K", f"{K}, but the pilot run was too short to tell", "Found by a short pilot run."

@@ -21,11 +21,11 @@ RULES = {  # by whether it is block verification
 }
 
 
-def page(encoder, prompt, plain, fast, rounds, figures, settings):
+def page(encoder, prompt, plain, fast, rounds, figures, command):
     """The page as a text.
 
     prompt holds ids. plain and fast are `pair.Run`s without and with speculation. rounds are the rounds of fast,
-    each a `show.rounds.Seen`. figures is as `show.figures.figures` returns it. settings is the command line, which
+    each a `show.rounds.Seen`. figures is as `show.figures.figures` returns it. command is the command line, which
     stands below the title.
     """
     rows = "".join(f"<dt>{name}</dt><dd><b>{escape(value)}</b> {meaning}</dd>\n" for name, value, meaning in figures)
@@ -42,7 +42,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, settings):
 <body>
 <header>
 <h1>Speculative sampling, round by round</h1>
-<p class="settings">{shown(settings, {})}</p>
+<p class="command">{shown(command, {})}</p>
 <p>In each round, the draft guesses some tokens, and one pass of the target checks all of them.
 Point at a token, or use Tab or the arrow keys, to select its round.</p>
 <p>{RULES[any(r.is_block for r in rounds)]}</p>

@@ -6,10 +6,10 @@ from show.page import page
 from show.picture import picture, typical_round
 
 
-def write_trace(path, encoder, prompt, plain, fast, rounds, figures, settings):
+def write_trace(path, encoder, prompt, plain, fast, rounds, figures, command):
     """Write a page (.html) or a picture of one round (.svg). The arguments are those of `show.page.page`."""
     if path.endswith(".html"):
-        text = page(encoder, prompt, plain, fast, rounds, figures, settings)
+        text = page(encoder, prompt, plain, fast, rounds, figures, command)
     else:
         r = typical_round(rounds)
         before = [token for earlier in rounds[: rounds.index(r)] for token in earlier.emitted]

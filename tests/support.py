@@ -136,7 +136,7 @@ BLOCK = 4096  # bytes that the server sends and the client receives at a time
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves CONTENT. server.plan[name] lists what to do wrong in each request for a file; the last entry stays."""
+    """Serves CONTENT. server.plan[name] lists what to do wrong: an entry per request, and the last one from then on."""
 
     def do_GET(self):
         name, asked = self.path.rpartition("/")[2], self.headers.get("Range")

@@ -100,6 +100,7 @@ TWICE = end_block(bytes([0, 1, 2]) + b"a" + SAME + bytes([0, 1, 2]) + b"b" + SAM
         (index_of(HEAD, A, A), "'a' is there twice"),
         (index_of(HEAD, (b"b", entry(offset=24)), A), "'a' is there twice, or out of order"),
         (index_of(HEAD, A, (b"b", entry(offset=23))), "'a' and 'b' overlap"),
+        (index_of(HEAD), "no tensors"),
         (index_of(HEAD, (b"a" * 257, entry())), "name is too long"),
         (table([(b"", end_block(varint(1) + varint(0) * 2))]), "reaches outside its block"),
         (table([(b"", end_block(varint(0) * 2 + varint(1)))]), "reaches outside its block"),
@@ -119,7 +120,7 @@ TWICE = end_block(bytes([0, 1, 2]) + b"a" + SAME + bytes([0, 1, 2]) + b"b" + SAM
                 (b"\x0b", "wire type 3"),
                 (entry()[:-1], "field is cut off"),
                 (entry() + b"\x20", "number is cut off"),
-                (b"\xff" * 10 + b"\1", "more than 64 bits"),
+                (b"\xff" * 10 + b"\1", "more than 10 groups"),
             ]
         ),
     ],

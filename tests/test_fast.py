@@ -60,8 +60,8 @@ def test_rows_that_depend_on_each_other_are_noticed(monkeypatch):
 @pytest.mark.parametrize("d", [64, 1360, 2700, 8000])
 def test_bits_of_attention_with_large_heads(d):
     """The small-matrix kernel takes up to 12, 10, 4 or 1 rows at a time, because the products get larger."""
-    q, k, v = np.random.default_rng(0).standard_normal((3, 1, bits.N, d), dtype=np.float32)
-    past = KeysAndValues(bits.N, 1, d)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, bits.N_ROWS, d), dtype=np.float32)
+    past = KeysAndValues(bits.N_ROWS, 1, d)
     past.write(0, k, v)
     assert bits.same_bits(lambda i, j: past.attend(q[:, i:j], i))
 

@@ -57,7 +57,7 @@ def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
 
 @pytest.mark.parametrize(("n_rows", "pieces"), [(1, [20, 20, 20, 4]), (30, [20, 44]), (64, [64])])
 def test_long_prompts_are_computed_in_pieces(micro, monkeypatch, n_computed, n_rows, pieces):
-    monkeypatch.setattr(gpt2, "PROMPT", 20)
+    monkeypatch.setattr(gpt2, "PART", 20)
     micro.forget()
     assert np.abs(micro(IDS, n_rows) - LOGITS[-n_rows:]).max() < TOLERANCE
     assert n_computed == pieces

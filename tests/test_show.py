@@ -14,7 +14,7 @@ from support import bundled, run
 
 from encoder import get_encoder
 from pair import Pair
-from show.figures import best_K, figures
+from show.figures import best_K_figure, figures
 from show.page import page, shown
 from show.picture import picture, typical_round
 from show.rounds import Recorder, origins
@@ -42,9 +42,9 @@ def decoded(K=4, N=40, rule=verify, temperature=1.0, **options):
     return plain, fast, rounds, recorder.rounds
 
 
-def page_of(plain, fast, seen, prompt=PROMPT, settings="python main.py"):
+def page_of(plain, fast, seen, prompt=PROMPT, command="python main.py"):
     found = figures(plain, fast, "draft & <target>", "target", 4, "fixed", 1.0)
-    return page(ENCODER, prompt, plain, fast, seen, found, settings)
+    return page(ENCODER, prompt, plain, fast, seen, found, command)
 
 
 def parsed(html):
@@ -124,7 +124,7 @@ def test_the_same_text_is_a_claim_about_ids(shift, temperature, verdict):
 
 
 def test_a_K_that_was_not_timed_has_no_predicted_speedup():
-    assert best_K(2, np.array([1, 0, 1.5]))[1].endswith(": 1.00, ?, 1.50")
+    assert best_K_figure(2, np.array([1, 0, 1.5]))[1].endswith(": 1.00, ?, 1.50")
 
 
 def test_a_text_that_ends_within_a_round():
