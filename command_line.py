@@ -45,6 +45,9 @@ def K(text):
     return text if text == "auto" else count(text)
 
 
+K.__name__ = "whole number (or auto)"  # for "invalid whole number (or auto) value"
+
+
 # fmt: off
 def add_options(parser):
     add = parser.add_argument_group("text").add_argument
@@ -112,6 +115,8 @@ def arguments(argv, description):
     parser.error = fail
     add_options(parser)
     args = parser.parse_args(argv)
+    if lost := [name for name, value in vars(args).items() if value == []]:  # before Python 3.13, argparse loses a "--"
+        fail(f"argument --{lost[0]}: found no value; this version of Python cannot take '--' for one")
     if args.threshold is not None and args.schedule not in THRESHOLDS:
         fail(f"--threshold is for {' and '.join(THRESHOLDS)}, and --schedule is {args.schedule}")
     if args.draft_corpus is not None and args.draft not in ORDERS:

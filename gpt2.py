@@ -49,7 +49,7 @@ def transformer_block(x, ln_1, attn, ln_2, mlp, n_head, past, n_past):  # [n_seq
 def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [n_seq] -> [n_rows, n_vocab]
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
-    x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq]  # [n_seq] -> [n_seq, n_embd]
+    x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
     x = whole_groups(x)  # adds the rows of zeros that `linear` needs; to add them in each product takes longer
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)

@@ -20,7 +20,7 @@ DISCOUNT = 0.75  # taken off each count, see `blend`
 # What np.load and the reading of arrays raise if a file is damaged, or if it is not an archive of arrays.
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, EOFError, LookupError, ArithmeticError, AttributeError, TypeError, ValueError,
-    RuntimeError,
+    RuntimeError, OSError,
 )  # fmt: skip
 
 

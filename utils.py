@@ -59,6 +59,10 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     encoder = get_encoder(model_size, models_dir)
     if len(encoder.ids) != hparams["n_vocab"]:
         raise CheckpointError(f"{model_dir} has n_vocab = {hparams['n_vocab']} but {len(encoder.ids)} tokens")
+    if len(encoder.ids) != 256 + len(encoder.ranks) + 1:  # the bytes, a token from each pair, and <|endoftext|>
+        raise CheckpointError(
+            f"{model_dir} has {len(encoder.ids)} tokens but {len(encoder.ranks)} pairs in vocab.bpe; restore vocab.bpe"
+        )
     return encoder, hparams, params
 
 
@@ -85,7 +89,7 @@ def read_hparams(path):
         with open(path, "rb") as f:
             hparams = json.load(f)
     except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of "["
-        raise CheckpointError(f"{path} cannot be read: {error}") from None
+        raise CheckpointError(f"{path} cannot be read: {error}; restore it") from None
     if not isinstance(hparams, dict):
         raise CheckpointError(f"{path} is not an object with {', '.join(HPARAMS)}")
     hparams = {name: hparams.get(name) for name in HPARAMS}

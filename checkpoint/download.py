@@ -55,7 +55,7 @@ def check(model_dir, data_path=None):
             if mask(crc32c(tensor)) != entries[name].crc32c:
                 raise CheckpointError(
                     f"tensor {name!r} of {prefix} does not match its crc32c; "
-                    "restore the data, or remove it and run again"
+                    "restore the data, or (for OpenAI's models) remove it to download it again"
                 )
             bar.update(tensor.nbytes)
 

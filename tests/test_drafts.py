@@ -96,7 +96,8 @@ def test_saved_and_loaded_it_is_the_same(tmp_path_factory, text, ids):
     whole = path.read_bytes()
     encrypted = bytearray(whole)
     encrypted[whole.index(b"PK\x01\x02") + 8] |= 1  # a flag of the first file in the archive
-    for damaged in (b"", b"PK", whole[:-9], encrypted, npy.getvalue()):
+    elsewhere = whole[:-3] + b"\xff" + whole[-2:]  # the archive's table of contents would begin outside the file
+    for damaged in (b"", b"PK", whole[:-9], encrypted, elsewhere, npy.getvalue()):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"ngrams\.npz is damaged"):
             NGram.load(path, 1)

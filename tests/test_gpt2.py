@@ -80,7 +80,10 @@ def test_all_numbers_stay_float32(micro, monkeypatch):
     """One float64 number would turn all activations after it into float64, which are slow to multiply."""
     dtypes, linear = set(), gpt2.linear
     monkeypatch.setattr(gpt2, "linear", lambda x, w, b: dtypes.add((x.dtype, w.dtype, b.dtype)) or linear(x, w, b))
-    assert micro(IDS[:20] + 1, 2).dtype == np.float32
+    for dtype in np.float16, np.float32, np.float64:
+        for name in "wte", "wpe":  # which are kept as they are given
+            monkeypatch.setitem(micro.weights, name, micro.weights[name].astype(dtype))
+        assert micro(IDS[:20] + 1, 2).dtype == np.float32
     assert dtypes == {(np.dtype(np.float32),) * 3}
 
 

@@ -162,7 +162,8 @@ def complaints(capsys, *args):
     ("args", "complaint"),
     [
         (["--K", -1], "main.py: error: argument --K: '-1' is not 0 or more"),
-        (["--K", "four"], "argument --K: invalid K value: 'four'"),
+        (["--K", "four"], "argument --K: invalid whole number (or auto) value: 'four'"),
+        *([(["--prompt=--"], "argument --prompt: found no value")] if sys.version_info < (3, 13) else []),
         (["--n_tokens_to_generate", -5], "--n_tokens_to_generate: '-5' is not 0 or more"),
         (["--temperature", -0.1], "--temperature: '-0.1' is not a number from 0 up"),
         (["--top_p", 0], "--top_p: '0' is not above 0 and at most 1"),
