@@ -217,7 +217,7 @@ class EveryBranch:
         return branches[index][1]
 
     def next_path(self):
-        """Move the last choice that has a next branch to that branch. False if all paths have been run."""
+        """Let the last choice that has a branch left take it, and drop the choices after it. False if none has any."""
         if self.n_drawn < len(self.script):
             raise RuntimeError(
                 f"after the same choices, the function made {self.n_drawn} draws in this run, but {len(self.script)} "

@@ -64,9 +64,9 @@ class NGram:
     ----------
     n_vocab : int
     tables : list of (int64 [m], int [m])
-        For n = 1 ... order: the n-grams that occur, in ascending order, and how often each occurs. An n-gram is stored
-        as one number, whose digits in base n_vocab are its ids. So all n-grams that begin with the same context are
-        neighbours, and a binary search finds them.
+        For n = 1 ... order: the n-grams that were counted, in ascending order, and how often each occurs. An n-gram is
+        stored as one number, whose digits in base n_vocab are its ids. So all n-grams that begin with the same context
+        are neighbours, and a binary search finds them.
     """
 
     def __init__(self, n_vocab, tables):
@@ -82,7 +82,7 @@ class NGram:
                 first = (first + token) * self.n_vocab
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])
             if begin == end:
-                break  # longer contexts do not occur either
+                break  # longer contexts are not in the tables either
             p = blend(p, grams[begin:end] - first, counts[begin:end])
         return p
 
@@ -128,7 +128,8 @@ def ngram(ids, n_vocab, order, least=1):
     Raises
     ------
     UserError
-        If there are no ids, if an id is outside the vocabulary, or if n_vocab ** order is 2 ** 63 or more.
+        If there are no ids, if an id is outside the vocabulary, if order is below 1, or if n_vocab ** order is
+        2 ** 63 or more.
     """
     ids = np.asarray(ids, dtype=np.int64)
     if len(ids) == 0:

@@ -116,7 +116,7 @@ class Pair:
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 
     def decode(self, x, N, K=None, rng=None, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None):
-        """Decode N tokens after the prompt x. Before that, draft and target forget what they have computed.
+        """Decode N tokens after the prompt x. Before that, the networks forget the text that they have computed.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Pair:
         Before that, it decodes N tokens plainly, to time plain steps. The pilot run has plain steps too, but they take
         longer than those of the plain loop. (A draft that often stops by itself, like --draft lookup, has many rounds
         that are short and cheap. The estimate for K takes the tokens from all rounds, but the cost only from rounds
-        that drafted K tokens. So it is too low.)
+        that drafted K tokens. So the estimated speedup is too low.)
 
         Parameters
         ----------

@@ -151,7 +151,7 @@ def speculative_sampling(
     schedule : callable, optional
         `schedule(last_round) -> k`, the number of tokens to draft in the next round, which may be 0. last_round is the
         `Round` before, and None at first. Without a schedule, k is K. In any case, no more than K tokens are drafted,
-        and at the end of the text no more than are wanted.
+        and at the end of the text fewer than are still wanted.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 

@@ -6,14 +6,14 @@ row, BLAS reads w once (its routine is called gemv). For two rows and more, if w
 into the order that its matrix kernel (gemm) wants. The copy is called packing, and for a few rows it takes longer than
 the product.
 
-The idea. Cut w into tiles that are small enough for one of two kernels that do not pack, and lay the tiles out one
-after the other in memory. On each core, one call of np.matmul then runs over many tiles:
+The idea. There are two kernels that do not pack. Cut w into tiles that are small enough for one of them, and lay the
+tiles out one after the other in memory. On each core, one call of np.matmul then runs over many tiles:
 
     for each tile of w:              # read from memory once
         for each group of rows:      # the tile is in the CPU's cache by now
             out[group, tile] = x[group] @ tile
 
-The two kernels differ in how many rows make a group.
+The kernels differ in how many rows make a group.
 
 - A small-matrix kernel ("6 rows at a time"). OpenBLAS has one for at most 10^6 multiplications, which does not pack.
   Among x86 CPUs, only those with AVX-512 have it. Up to 12 rows make a single group. An odd number gets a row of zeros,
@@ -27,9 +27,10 @@ The two kernels differ in how many rows make a group.
 `rows_per_product` times both kernels, once per process.
 
 A row of the result has the same bits, whatever rows are computed beside it. That is why greedy decoding gives the same
-text with and without speculation. The shape of the tiles does not depend on the number of rows. So only the size of the
-group could change the bits of a row. Wherever we looked, the small-matrix kernel adds up the products of a row in the
-same order in groups of 2, 4, ... and 12. `rows_per_product` tries that too. If the bits differ, it chooses single rows.
+text with and without speculation. The shape of the tiles does not depend on the number of rows. So only the group could
+change the bits of a row: its size, its memory order, and the row's place in it. Wherever we looked, the small-matrix
+kernel adds up the products of a row in the same order in groups of 2, 4, ... and 12. `rows_per_product` tries that too.
+If the bits differ, it chooses single rows.
 """
 
 import math
