@@ -177,9 +177,8 @@ class Pair:
           else. (The median of an even number of times is here the smaller of the two in the middle.)
         - Until 1 is timed, it costs as much as 0, so that it is tried next.
         - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0), or cost(k - 1) if by chance cost(1) is
-          below cost(0). This estimate is rarely too high. So a k
-          that could be the best rarely looks too expensive, and the schedule soon tries it. Until 1 is timed, such a k
-          costs infinitely much.
+          below cost(0). This estimate is rarely too high. So a k that could be the best rarely looks too expensive, and
+          the schedule soon tries it. Until 1 is timed, such a k costs infinitely much.
 
         Returns
         -------

@@ -108,7 +108,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path_factory, text, ids):
     [
         ([], 5, 2, "empty"),
         ([1, 2], 50257, 5, "2 \\*\\* 63"),
-        ([1, 2], 8, 21, "2 \\*\\* 63"),
+        ([1, 2], np.int64(8), 21, "2 \\*\\* 63"),
         ([1, 2], 5, 0, "order = 0"),
         ([1, 5], 5, 2, "ids from 1 to 5"),
         ([-1, 2], 5, 2, "ids from -1 to 2"),
