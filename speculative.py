@@ -32,7 +32,7 @@ def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
     rng : numpy.random.Generator, optional
         The only source of randomness.
     eos : int, optional
-        Stop after this token.
+        The token that ends a text. Decoding stops after it.
     on_round : callable, optional
         Called after each token with a `Round` (defined below), in which nothing was drafted.
 
@@ -150,8 +150,9 @@ def speculative_sampling(
         `verify` or `verify_block`.
     schedule : callable, optional
         `schedule(last_round) -> k`, the number of tokens to draft in the next round, which may be 0. last_round is the
-        `Round` before, and None at first. Without a schedule, k is K. In any case, no more than K tokens are drafted,
-        and at the end of the text fewer than are still wanted.
+        `Round` before, and None at first. A schedule may look at all of it, even at rejected tokens, because the next
+        round is exact whatever k is (see schedules.py). Without a schedule, k is K. In any case, no more than K tokens
+        are drafted. If n tokens are still wanted, no more than n - 1 are, because the round adds one of its own.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -222,11 +223,10 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        A goal. Fix the first i drafted tokens, and leave open which tokens are drafted after them. w[i] is the
-        probability with which the round should keep all of these i tokens, and perhaps more. To compute w, begin with
-        1, and for each drafted token multiply by q/p and cut off at 1. (For a token that the target likes more than
-        the draft does, w[i+1] may be larger than w[i]. But the next token is drawn from p, and averaged over that draw,
-        w[i+1] is never larger than w[i].)
+        A goal: given the first i drafted tokens, the round should keep at least these i with probability w[i], averaged
+        over the tokens that may be drafted after them. To compute w, begin with 1, and for each drafted token multiply
+        by q/p and cut off at 1. (To keep i + 1 tokens includes to keep i, so a w[i+1] above w[i] looks impossible. But
+        w[i] is an average over the next token, and the average of w[i+1] over that token is never above w[i].)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

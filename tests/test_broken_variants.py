@@ -185,8 +185,8 @@ def changed_draft(draw=sample, reported=lambda row: row):
 
 
 add("argmax weighed with softmax",
-    "The draft takes the most probable token. But as p it reports its softmax, as if the token had been drawn from "
-    "that: reported in jaymody/speculative-sampling #3, and fixed in huggingface/transformers by #33534.",
+    "The draft always takes its most probable token. But it reports its ordinary probabilities as p, as if it had "
+    "drawn from them: reported in jaymody/speculative-sampling #3, and fixed in huggingface/transformers by #33534.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
 add("top-k draft with the p of all tokens",
     "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "

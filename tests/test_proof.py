@@ -15,10 +15,10 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
              target's.
     step 7   begin with plain sampling of all N tokens. Replace its first K + 1 tokens by a round that was filled up as
              in step 6. (If fewer than K + 1 tokens are left, the round drafts fewer.) The distribution stays the same.
-             All tokens after those of the round itself still come from plain sampling (the ones that filled it up, and
-             the ones after them). Replace the first K + 1 of them by a second round, and so on, until rounds have
-             decoded all N tokens. (Test 7a is about plain sampling, and test 7b about rounds. These seven steps are not
-             the four steps of a round.)
+             The tokens that the round itself emitted stay. All tokens after them come from plain sampling. So replace
+             the first K + 1 of those by a second round that was filled up, and so on, until rounds have decoded all N
+             tokens. (Test 7a is about plain sampling, and test 7b about rounds. These seven steps are not the four
+             steps of a round.)
 
 Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
 exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
