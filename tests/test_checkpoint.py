@@ -198,6 +198,12 @@ def test_what_is_wrong_with_a_directory_is_said_in_one_line(model_dir, name, con
     assert "\n" not in str(error.value) and str(model_dir) in str(error.value)
 
 
+def test_a_vocabulary_without_pairs_is_not_damaged(model_dir):
+    (model_dir / "vocab.bpe").write_text("#version: 0.2\n")
+    encoder, _, _ = load_encoder_hparams_and_params("target", str(model_dir.parent))
+    assert len(encoder.encode("two")) == 3
+
+
 def test_python_m_checkpoint_finds_one_wrong_bit_and_names_its_tensor(model_dir):
     data = bytearray(CONTENT[DATA])
     data[read_index(PREFIX + ".index")["model/h1/ln_2/g"].offset + 5] ^= 16
