@@ -182,7 +182,9 @@ class EveryBranch:
 
     def uniform(self, low=0.0, high=1.0, size=None):
         """A number that is uniform in [low, high). It can be shifted, scaled and compared with plain numbers."""
-        return low + (high - low) * self.random(np.broadcast(low, high).shape or None if size is None else size)
+        if size is None:
+            size = np.broadcast(low, high).shape or None
+        return low + np.subtract(high, low) * self.random(size)
 
     def __getattr__(self, name):
         raise AttributeError(
@@ -217,7 +219,7 @@ class EveryBranch:
         return branches[index][1]
 
     def next_path(self):
-        """Let the last choice that has a branch left take it, and drop the choices after it. False if none has any."""
+        """Take the next branch of the last choice that has one, and drop all later choices. False if none has one."""
         if self.n_drawn < len(self.script):
             raise RuntimeError(
                 f"after the same choices, the function made {self.n_drawn} draws in this run, but {len(self.script)} "
@@ -267,7 +269,7 @@ class Uniform:
         return not below if isinstance(below, bool) else ~below
 
     def __lt__(self, a):
-        return a is not self and self.is_below(a)  # np.searchsorted compares the number with itself, by < or by >
+        return a is not self and self.is_below(a)  # np.searchsorted compares the number with itself, by < and by >
 
     def __gt__(self, a):
         return a is not self and self.is_above(a)

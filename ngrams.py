@@ -98,14 +98,15 @@ class NGram:
     @classmethod
     def load(cls, path, order):
         """Read a file by `save`, up to this order. UserError if the file is damaged or has no n-grams of this order."""
-        try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as f:
-                n_vocab = int(f["n_vocab"])
-                grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
-                counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
-            return cls(n_vocab, list(zip(grams, counts, strict=True)))
-        except DAMAGED as error:
-            raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
+        with open(path, "rb") as file:
+            try:
+                with np.load(file, allow_pickle=False) as f:
+                    n_vocab = int(f["n_vocab"])
+                    grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
+                    counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
+                return cls(n_vocab, list(zip(grams, counts, strict=True)))
+            except DAMAGED as error:
+                raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
 
 
 def ngram(ids, n_vocab, order, least=1):

@@ -59,7 +59,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 
 def penalised(logits, ids, penalty):
-    """Lower the probability of tokens that are already in the text: a repetition penalty (below 1, it raises it).
+    """Lower the probability of tokens that are already in the text: a repetition penalty. (One below 1 raises it.)
 
     It comes from the language model CTRL (Keskar et al. 2019, arXiv 1909.05858, section 4.1), which divides the logits
     of these tokens by the penalty, whatever their sign. Here negative logits are multiplied instead, as in Hugging

@@ -151,8 +151,8 @@ def speculative_sampling(
     schedule : callable, optional
         `schedule(last_round) -> k`, the number of tokens to draft in the next round, which may be 0. last_round is the
         `Round` before, and None at first. A schedule may look at all of it, even at rejected tokens, because the next
-        round is exact whatever k is (see schedules.py). Without a schedule, k is K. In any case, no more than K tokens
-        are drafted. If n tokens are still wanted, no more than n - 1 are, because the round adds one of its own.
+        round is exact whatever k is (see schedules.py). Without a schedule, k is K. In any case, at most K tokens are
+        drafted, and at most n - 1 if n tokens are still wanted, because the target adds one.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -225,8 +225,8 @@ def block_probabilities(drafted, p, q):
     w : list of k + 1 floats
         A goal: given the first i drafted tokens, the round should keep at least these i with probability w[i], averaged
         over the tokens that may be drafted after them. To compute w, begin with 1, and for each drafted token multiply
-        by q/p and cut off at 1. (To keep i + 1 tokens includes to keep i, so a w[i+1] above w[i] looks impossible. But
-        w[i] is an average over the next token, and the average of w[i+1] over that token is never above w[i].)
+        by q/p and cut off at 1. (For one particular next token, w[i+1] may be above w[i]. That is no contradiction,
+        because averaged over the next token, w[i+1] is never above w[i].)
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

@@ -33,10 +33,10 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # `verify` looked at the accepted tokens and at the rejected one. The emitted tokens are the accepted ones and one
-    # more, so there are as many. (If all k drafted tokens were accepted, len(emitted) is k + 1, and all k betas are
-    # taken. If eos ended the text, positions after it do not count, even if `verify` looked at them. `verify_block`
-    # looks at all k, but the same ones count.)
+    # `verify` looked at the accepted tokens and at the rejected one. The round emitted the accepted tokens and one
+    # more. So the number of emitted tokens is the number of verified positions. (If all k drafted tokens were accepted,
+    # len(emitted) is k + 1, and all k betas are taken. If eos ended the text, positions after it do not count, even if
+    # `verify` looked at them. `verify_block` looks at all k, but the same ones count.)
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 

@@ -91,7 +91,7 @@ def read_hparams(path):
         with open(path, "rb") as f:
             hparams = json.load(f)
     except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of "["
-        raise CheckpointError(f"{path} cannot be read: {error}; restore it") from None
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
     if not isinstance(hparams, dict):
         raise CheckpointError(f"{path} is not an object with {', '.join(HPARAMS)}")
     hparams = {name: hparams.get(name) for name in HPARAMS}

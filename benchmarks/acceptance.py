@@ -111,10 +111,12 @@ def draw(found, out):
         return table(header, rows)
 
     def spread(K):
-        """By how many percent the three measurements of a fixed K differ, at the worst temperature."""
-        ways = [result["ways"] for result in results.values()]
-        found = [[way[f"{name}, K = {K}"]["speedup"] for name in ("model", "fixed", "verify")] for way in ways]
-        return f"{max(max(speedups) / min(speedups) - 1 for speedups in found) * 100:.0f} %"
+        """By how many percent the three measurements of a fixed K differ, at the worst temperature, as a text."""
+        percents = []
+        for result in results.values():
+            speedups = [result["ways"][f"{name}, K = {K}"]["speedup"] for name in ("model", "fixed", "verify")]
+            percents.append(100 * (max(speedups) / min(speedups) - 1))
+        return f"{max(percents):.0f} %"
 
     by_T = [f"T = {T:g}" for T in TEMPERATURES]
     drafts = [
@@ -139,9 +141,10 @@ each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores
 {about["kernel"]} and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
 
 A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
-number of tokens. T is the temperature. The bundled draft with a fixed K was measured three times: as "model" for \
-"Drafts" and "Fixed K", as "fixed" for "Schedules", and as `verify` for "Token by token". The differences show how \
-much a speedup varies: by up to {spread(4)} for K = 4, and by up to {spread(8)} for K = 8. The letters alpha, \
+number of tokens. T is the temperature. With K = 4 and with K = 8, the bundled draft was measured three times: as \
+"model" for "Drafts" and "Fixed K", as "fixed" for "Schedules", and as `verify` for "Token by token". The three \
+speedups show how much a speedup varies within one run of the benchmark. They differ by up to {spread(4)} for K = 4, \
+and by up to {spread(8)} for K = 8. (Those of `verify` at T = 0 are only in acceptance.json.) The letters alpha, \
 beta, c, v and r are explained in theory.py, and the drafts in drafts.py.""",
         """## Drafts
 

@@ -185,7 +185,7 @@ def compare(us, peer, n, n_new, n_passes, n_turns):
     turns = []
     for _ in range(n_turns + 1):
         (ours, logits), (theirs, others) = ask(us, n, n_new, n_passes), ask(peer, n, n_new, n_passes)
-        n_both = min(len(logits), len(others))  # after a prompt, some engines return only the last row
+        n_both = min(len(logits), len(others))  # after a prompt, only "naive" returns all rows
         assert np.abs(np.subtract(logits[-n_both:], others[-n_both:])).max() < 1e-2, "the engines' logits differ"
         turns.append([ours, theirs])
     return np.array(turns[1:])  # the first turn is left out, because it is slower

@@ -77,9 +77,7 @@ def load(prefix, data_path=None):
             )
         data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     except OSError as error:
-        raise CheckpointError(
-            f"cannot read the {expected:,} bytes of {data_path}: {error.strerror}; restore it"
-        ) from None
+        raise CheckpointError(f"cannot read the {expected:,} bytes of {data_path}: {error.strerror}") from None
     return {name: data[e.offset :][: e.size].view(e.dtype).reshape(e.shape) for name, e in entries.items()}
 
 
@@ -91,9 +89,9 @@ def read_index(path):
     try:
         return _read_table(Path(path).read_bytes())
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}; restore it") from None
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     except CheckpointError as error:
-        raise CheckpointError(f"{path} cannot be used: {error}; restore it") from None
+        raise CheckpointError(f"{path} cannot be used: {error}") from None
 
 
 # ---- The table: LevelDB's format ----

@@ -42,7 +42,7 @@ def crc32c(data):
 def _fold(data):
     """uint8 [n] -> uint8 [FAR] with the same remainder, for a register that starts at 0 and not at all ones."""
     rest = data[:0]
-    step = min(SHIFTS)  # how many bytes can be moved at once, so that none of them lands on another one of them
+    step = min(SHIFTS)  # so many bytes can be moved at once: they move at least this far, so none lands on another
     for start in range(0, len(data), PIECE):
         rest = np.concatenate([rest, data[start : start + PIECE]])  # a copy, because folding overwrites it
         if start == 0:

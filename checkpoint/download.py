@@ -55,7 +55,7 @@ def check(model_dir, data_path=None):
             if mask(crc32c(tensor)) != entries[name].crc32c:
                 raise CheckpointError(
                     f"tensor {name!r} of {prefix} does not match its crc32c; "
-                    "restore the data, or (for OpenAI's models) remove it to download it again"
+                    "restore the data, or (for OpenAI's models) remove it, if it is still there, to download it again"
                 )
             bar.update(tensor.nbytes)
 
@@ -64,7 +64,7 @@ def download_gpt2_files(model_size, model_dir, models_url=None):
     """Download those of a model's seven files that are not in model_dir yet.
 
     A file is written as `<name>.part`, and renamed after its length was checked. If the server announces an MD5, it is
-    checked too, except for a file that an earlier call has begun. The tensors are also compared with the checksums in
+    checked too, unless this call resumes what an earlier one began. The tensors are also compared with the checksums in
     the index. If the index or the data was interrupted, the next call resumes it. The other files are small, and are
     downloaded again.
 

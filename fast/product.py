@@ -18,9 +18,9 @@ The kernels differ in how many rows make a group.
 - A small-matrix kernel ("6 rows at a time"). OpenBLAS has one for at most 10^6 multiplications, which does not pack.
   Among x86 CPUs, only those with AVX-512 have it. Up to 12 rows make a single group. An odd number gets a row of zeros,
   because the kernel takes longer for 5 rows, for example, than for 6. More rows are cut into groups of 6, and rows of
-  zeros fill up the last one. Larger groups would gain nothing there. Groups of 6 and 12 are stored column by column,
-  because the kernel is faster then. (If a single group would need more than 10^6 multiplications per tile, it is cut
-  into groups of 6 too.)
+  zeros fill up the last one. With so many rows, larger groups would gain nothing. Groups of 6 and 12 are stored column
+  by column, because the kernel is faster then. (If a single group would need more than 10^6 multiplications per tile,
+  it is cut into groups of 6 too.)
 - gemv ("1 row at a time"), which works everywhere. The tile is then at most 32 KB, so that the second row finds it in
   the cache that is closest to the core.
 
@@ -82,7 +82,7 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # (groups of 2 for more than 2 rows: only in attention with very large heads)
+    # (The sizes after the first are needed only for deep tiles, and 2 and 1 only in attention with very large heads.)
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 

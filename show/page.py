@@ -17,7 +17,7 @@ RULES = {  # by whether it is block verification
     "verification begins at the last token: if a number drawn between 0 and 1 is below its h, this token and all "
     "before it are accepted. Otherwise the token before it is tried. w is the probability with which this token and "
     "all before it should be accepted, averaged over the tokens that may be drafted afterwards. h is chosen so that "
-    "they are.",
+    "this probability is reached.",
 }
 
 

@@ -223,8 +223,9 @@ EXACT_RULES = [
     ("accept with q, replace without",
      "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. Suppose "
      "that x was drafted. x is emitted with probability q(x). Another token y needs a rejection, with probability "
-     "1 - q(x), and then the draw of y, with probability q(y) / (1 - q(x)). So its probability is q(y). The rule never "
-     "accepts more tokens than `verify`, and mostly fewer. SafeAILab/EAGLE #183 and #283 ask about it.",
+     "1 - q(x), and then the draw of y, with probability q(y) / (1 - q(x)). So its probability is q(y). On average, "
+     "the rule accepts at most as many tokens as `verify`, and mostly fewer. SafeAILab/EAGLE #183 and #283 ask about "
+     "it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
     ("accept what the target draws too",
      "Draw a token from the target at every position, and emit it. Continue as long as it equals the drafted token.",

@@ -97,10 +97,16 @@ def test_saved_and_loaded_it_is_the_same(tmp_path_factory, text, ids):
     encrypted = bytearray(whole)
     encrypted[whole.index(b"PK\x01\x02") + 8] |= 1  # a flag of the first file in the archive
     elsewhere = whole[:-3] + b"\xff" + whole[-2:]  # the archive's table of contents would begin outside the file
-    for damaged in (b"", b"PK", whole[:-9], encrypted, elsewhere, npy.getvalue()):
+    empty, outside = io.BytesIO(), io.BytesIO()  # archives whose arrays make no sense
+    np.savez(empty, n_vocab=0, steps_1=[0], counts_1=[1])
+    np.savez(outside, n_vocab=3, steps_1=[5], counts_1=[1])
+    archives = (file.getvalue() for file in (npy, empty, outside))
+    for damaged in (b"", b"PK", whole[:-9], encrypted, elsewhere, *archives):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"ngrams\.npz is damaged"):
             NGram.load(path, 1)
+    with pytest.raises(FileNotFoundError):
+        NGram.load(path.with_name("nowhere.npz"), 1)
 
 
 @pytest.mark.parametrize(

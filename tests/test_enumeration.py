@@ -70,7 +70,7 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: (rng.random(2) < [0.25, 0.5]).astype(int), QUARTER_AND_HALF),
         (lambda rng: (np.array([0.25, 1]) >= rng.random(2)).astype(int), {(1, 1): 0.25, (0, 1): 0.75}),
         (lambda rng: (rng.uniform(size=(1, 2)) > 0.75).astype(int), TWO_QUARTERS),
-        (lambda rng: (rng.uniform(np.zeros(2), [1, 2]) < [0.25, 1]).astype(int), QUARTER_AND_HALF),
+        (lambda rng: (rng.uniform([0, 0], [1, 2]) < [0.25, 1]).astype(int), QUARTER_AND_HALF),
         # arithmetic with a uniform number
         (lambda rng: int(rng.uniform(2, 4) < 2.5), QUARTER),
         (lambda rng: int(1 - rng.random() < 0.25), QUARTER),

@@ -59,7 +59,7 @@ def test_rows_that_depend_on_each_other_are_noticed(monkeypatch):
 
 @pytest.mark.parametrize("d", [64, 1360, 2700, 8000])
 def test_bits_of_attention_with_large_heads(d):
-    """The small-matrix kernel takes up to 12, 10, 4 or 1 rows at a time, because the products get larger."""
+    """For these sizes, the small-matrix kernel takes at most 12, 10, 4 or 1 rows at a time: the products get larger."""
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, bits.N_ROWS, d), dtype=np.float32)
     past = KeysAndValues(bits.N_ROWS, 1, d)
     past.write(0, k, v)
@@ -76,18 +76,20 @@ def test_there_is_room_for_padding_after_the_last_position(d):
 
 
 @pytest.mark.parametrize(
-    ("changed", "seconds", "expected"),
-    [(slice(0), 0.4, 6), (slice(0), 0.6, 1), (slice(1, None, 2), 0.4, 1), (slice(4, None), 0.4, 1),
-     (slice(8, None), 0.4, 1)],
+    ("sizes", "places", "seconds", "expected"),
+    [((), slice(0), 0.4, 6), ((), slice(0), 0.6, 1),
+     *((range(13), places, 0.4, 1) for places in (slice(1, None, 2), slice(4, None), slice(8, None))),
+     *(((size,), slice(None), 0.4, 1) for size in range(2, 13, 2))],
 )  # fmt: skip
 def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_the_group(
-    monkeypatch, changed, seconds, expected
+    monkeypatch, sizes, places, seconds, expected
 ):
-    """seconds are for groups of 6, and single rows take 1. changed are the places in a group that get other bits."""
+    """seconds are for groups of 6, and single rows take 1. In groups of these sizes, these places get other bits."""
 
     def matmul(rows, tile):
         out = (rows[..., None] * tile).sum(axis=-2)
-        out[..., changed, :] *= 2
+        if len(rows) in sizes:
+            out[places] *= 2
         return out
 
     times = iter([seconds, 1.0])
