@@ -2,14 +2,16 @@
 
 NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS uses one thread for
 products as small as those of fast/product.py, which leaves the sharing to us. Threads must be woken, and that takes 15
-to 70 microseconds: as long as it takes to read up to a megabyte of weights. So small products stay on the calling core,
-and in large ones the calling core, which is awake already, gets the largest share.
+to 70 microseconds. In that time, a core reads about a megabyte of weights. So small products stay on the calling core,
+and in large ones the calling core, which is awake already, gets the largest share. Which products are worth sharing
+depends on the computer, so `worth_waking` tries it.
 """
 
 import contextlib
 import math
 import os
 import threading
+import timeit
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -18,7 +20,6 @@ import numpy as np
 
 MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
 HEAD_START = 600_000  # bytes that the calling core can read while another one wakes up
-WORTH_WAKING = 1_500_000  # bytes: less work than this stays on the calling core
 
 
 @cache
@@ -46,9 +47,44 @@ def in_parallel(function, n, n_bytes):
     n_bytes : int
         How long one item takes, given as the number of bytes that could be read from memory in that time.
     """
+    if n * n_bytes < worth_waking():
+        function(slice(n))
+    else:
+        share(function, n, n_bytes)
+
+
+@cache
+def worth_waking():
+    """The least work, in bytes as in `in_parallel`, that several cores do faster than one. Tried once per process.
+
+    On some computers, one core reads almost as fast as the memory delivers. Then a product of a few rows gains nothing
+    from a second core, and loses the time that it takes to wake that core. Work of 5 MB and more is always shared,
+    because the products of a prompt are that large, and for them the arithmetic takes longer than the reading.
+    """
+    if n_cores() == 1:
+        return math.inf
+    x, tiles = np.ones((1, 384), dtype=np.float32), np.ones((54, 384, 64), dtype=np.float32)
+    n_bytes = tiles[0].nbytes
+
+    def read(some):
+        np.matmul(x, tiles[some])
+
+    def seconds(function, *args):
+        return timeit.timeit(lambda: function(*args), number=1)
+
+    for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
+        times = [(seconds(read, slice(n)), seconds(share, read, n, n_bytes)) for _ in range(20)]
+        alone, shared = np.median(times, axis=0)
+        if shared < 0.9 * alone:
+            return n * n_bytes
+    return len(tiles) * n_bytes
+
+
+def share(function, n, n_bytes):
+    """Do the work of `in_parallel` on several cores."""
     n_ahead = HEAD_START // n_bytes  # items that the calling core has done when the others are awake
     n_workers = min(n_cores(), n - n_ahead)
-    if n_workers <= 1 or n * n_bytes < WORTH_WAKING:
+    if n_workers <= 1:
         return function(slice(n))
     n_own = n - (n - n_ahead) * (n_workers - 1) // n_workers  # n_ahead, and an equal share of the rest
     bounds = [n_own + (n - n_own) * i // (n_workers - 1) for i in range(n_workers)]

@@ -21,7 +21,8 @@ from sampling import sampler
 from speculative import speculative_sampling
 
 KERNELS = sorted({1, rows_per_product()})
-N_CORES, ROWS_PER_PRODUCT = threads.n_cores.__wrapped__, product.rows_per_product.__wrapped__  # without their caches
+ROWS_PER_PRODUCT = product.rows_per_product.__wrapped__  # the functions without their caches
+N_CORES, WORTH_WAKING = threads.n_cores.__wrapped__, threads.worth_waking.__wrapped__
 
 
 @pytest.fixture(autouse=True, params=KERNELS, ids=["one row at a time", "six rows at a time"][: len(KERNELS)])
@@ -30,7 +31,7 @@ def kernel(request, monkeypatch):
     monkeypatch.setattr(product, "rows_per_product", lambda: request.param)
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "HEAD_START", 0)
-    monkeypatch.setattr(threads, "WORTH_WAKING", 0)
+    monkeypatch.setattr(threads, "worth_waking", lambda: 0)
 
 
 # ---- Product and attention ----
@@ -77,7 +78,7 @@ def test_there_is_room_for_padding_after_the_last_position(d):
 
 @pytest.mark.parametrize(
     ("sizes", "places", "seconds", "expected"),
-    [((), slice(0), 0.4, 6), ((), slice(0), 0.6, 1),
+    [((), slice(0), 0.6, 6), ((), slice(0), 0.9, 1),
      *((range(13), places, 0.4, 1) for places in (slice(1, None, 2), slice(4, None), slice(8, None))),
      *(((size,), slice(None), 0.4, 1) for size in range(2, 13, 2))],
 )  # fmt: skip
@@ -154,11 +155,26 @@ def test_in_parallel_does_all_work_once(n, n_bytes, cores):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "n_cores", lambda: cores)
         patch.setattr(threads, "HEAD_START", 40)
-        patch.setattr(threads, "WORTH_WAKING", 100)
+        patch.setattr(threads, "worth_waking", lambda: 100)
         threads.in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
     assert all(range(n)[some] for some in slices)  # no slice is empty
     assert len(slices) == (max(min(cores, n - 40 // n_bytes), 1) if n * n_bytes >= 100 else 1)
+
+
+@pytest.mark.parametrize(
+    ("waking", "expected"), [(0.1, 1_572_864), (0.5, 1_572_864), (0.7, 2_359_296), (1.1, 3_538_944), (2, 5_308_416)]
+)
+def test_work_is_shared_from_the_size_on_at_which_that_is_faster(monkeypatch, waking, expected):
+    """One core needs a second for each MB. Two cores need half of that, and the time to wake one of them."""
+    seconds = iter([s for n in (16, 24, 36) for size in [n * 98_304 / 1e6] for s in [size, size / 2 + waking] * 20])
+    monkeypatch.setattr(threads.timeit, "timeit", lambda way, number: next(seconds))
+    assert WORTH_WAKING() == expected
+
+
+def test_one_core_alone_shares_no_work(monkeypatch):
+    monkeypatch.setattr(threads, "n_cores", lambda: 1)
+    assert WORTH_WAKING() == float("inf")
 
 
 @pytest.mark.parametrize(

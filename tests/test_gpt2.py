@@ -168,7 +168,7 @@ def micro_with(name, index, value):
 def test_a_weight_that_is_not_a_number_is_named(monkeypatch, bad):
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "HEAD_START", 0)
-    monkeypatch.setattr(threads, "WORTH_WAKING", 0)
+    monkeypatch.setattr(threads, "worth_waking", lambda: 0)
     for name in load(str(MICRO / "model.ckpt")):
         net = micro_with(name, 0 if name == "model/wpe" else -1, bad)
         with pytest.raises(UserError, match=rf"{name}, which has a weight of \w+$"):
