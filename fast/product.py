@@ -22,7 +22,7 @@ The kernels differ in how many rows make a group.
   by column, because the kernel is faster then. (If a single group would need more than 10^6 multiplications per tile,
   it is cut into groups of 6 too.)
 - gemv ("1 row at a time"), which works everywhere. The tile is then at most 32 KB, so that the second row finds it in
-  the cache that is closest to the core.
+  the cache that is closest to the core. `tile_limits` tries which of two shapes of a tile is faster.
 
 `rows_per_product` times both kernels, once per process.
 
@@ -35,26 +35,25 @@ If the bits differ, it chooses single rows.
 
 import math
 import timeit
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from fast.threads import in_parallel
 
-TILE = 64  # columns of a tile
+TILE = 64  # columns of a tile (or 32 if `tile_limits` finds that faster)
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # multiplications of that kernel, at most
-DEPTH = {1: 128, GROUP: 1600}  # the most rows of a tile. gemv: 128, which make 32 KB. 1600 is the n_embd of 1558M.
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     """x @ w + b, where w was laid out by `tiles`."""
-    n_tiles, n_chunks, depth, _ = w.shape
+    n_tiles, n_chunks, depth, width = w.shape
     n_seq, group = len(x), group_size(len(x), depth)
     x = whole_groups(x, group).reshape(-1, group, n_chunks, depth).transpose(2, 0, 1, 3)
     x = stored(x)  # [n_chunks, n_groups, group, depth]
-    out = np.empty((x.shape[1], group, n_tiles, TILE), dtype=np.float32)
-    by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, TILE]
+    out = np.empty((x.shape[1], group, n_tiles, width), dtype=np.float32)
+    by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
 
     def multiply(some):  # a slice of the tiles
         # order="C" sets the order of the loops: all groups for one tile or chunk, then all groups for the next one.
@@ -66,7 +65,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
-    out = out.reshape(-1, n_tiles * TILE)[:n_seq, : len(b)]
+    out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]
     out += b
     return out
 
@@ -124,19 +123,37 @@ def lay_out(params):
     return params
 
 
-def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, TILE
-    limit = DEPTH[rows_per_product()]
-    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= limit)
-    return -(-n_out // TILE), n_chunks, n_in // n_chunks, TILE
+def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
+    most, width = tile_limits()
+    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= most)
+    return -(-n_out // width), n_chunks, n_in // n_chunks, width
 
 
-def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, TILE]
-    """Copy a matrix into tiles of TILE columns. Tiles that would be too deep are cut into chunks."""
+@cache
+def tile_limits():
+    """The most rows, and the number of columns, of a tile: for gemv, the faster one of two shapes, tried once.
+
+    On an AMD CPU, gemv reads weights from memory at 30 GB/s in tiles of 192 x 32, and at 20 GB/s in tiles of 128 x 64.
+    On an Intel CPU, wide tiles are slightly better, so narrow ones must gain at least 15 %.
+    """
+    if rows_per_product() == GROUP:
+        return 1600, TILE  # 1600 is the n_embd of 1558M
+    wide, narrow = shapes = (128, TILE), (192, TILE // 2)  # 32 KB and 24 KB
+    # Each shape gets 32 MB of tiles. So most of them are no longer in a cache when its turn comes again.
+    cases = [(np.ones((1, n), np.float32), np.ones((8_000_000 // (n * m), n, m), np.float32)) for n, m in shapes]
+    times = [[timeit.timeit(partial(np.matmul, *case), number=1) for case in cases] for _ in range(7)]
+    seconds_wide, seconds_narrow = np.median(times, axis=0)
+    return narrow if seconds_narrow < 0.85 * seconds_wide else wide
+
+
+def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]
+    """Copy a matrix into tiles. Tiles that would be too deep are cut into chunks."""
+    width = into.shape[-1]
 
     def copy(some):
         for i in range(len(into))[some]:
-            columns = w[:, i * TILE : (i + 1) * TILE]
-            into[i].reshape(-1, TILE)[:, : columns.shape[1]] = columns
+            columns = w[:, i * width : (i + 1) * width]
+            into[i].reshape(-1, width)[:, : columns.shape[1]] = columns
 
     in_parallel(copy, len(into), 4 * into[0].nbytes)  # 4, because copying is slower than reading
     return into
