@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import numpy as np
 
 MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
-HEAD_START = 600_000  # bytes that the calling core can read while another one wakes up
+HEAD_START = 0.4  # of `worth_waking` is what the calling core can read while another one wakes up
 
 
 @cache
@@ -50,7 +50,7 @@ def in_parallel(function, n, n_bytes):
     if n * n_bytes < worth_waking():
         function(slice(n))
     else:
-        share(function, n, n_bytes)
+        share(function, n, int(HEAD_START * worth_waking() / n_bytes))
 
 
 @cache
@@ -64,7 +64,6 @@ def worth_waking():
     if n_cores() == 1:
         return math.inf
     x, tiles = np.ones((1, 384), dtype=np.float32), np.ones((54, 384, 64), dtype=np.float32)
-    n_bytes = tiles[0].nbytes
 
     def read(some):
         np.matmul(x, tiles[some])
@@ -73,16 +72,15 @@ def worth_waking():
         return timeit.timeit(lambda: function(*args), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        times = [(seconds(read, slice(n)), seconds(share, read, n, n_bytes)) for _ in range(20)]
+        times = [(seconds(read, slice(n)), seconds(share, read, n, int(HEAD_START * n))) for _ in range(20)]
         alone, shared = np.median(times, axis=0)
         if shared < 0.9 * alone:
-            return n * n_bytes
-    return len(tiles) * n_bytes
+            return n * tiles[0].nbytes
+    return tiles.nbytes
 
 
-def share(function, n, n_bytes):
-    """Do the work of `in_parallel` on several cores."""
-    n_ahead = HEAD_START // n_bytes  # items that the calling core has done when the others are awake
+def share(function, n, n_ahead):
+    """Do the work of `in_parallel` on several cores. One core does n_ahead items before the others are awake."""
     n_workers = min(n_cores(), n - n_ahead)
     if n_workers <= 1:
         return function(slice(n))

@@ -32,7 +32,6 @@ def kernel(request, monkeypatch):
     monkeypatch.setattr(product, "rows_per_product", lambda: request.param)
     monkeypatch.setattr(product, "tile_limits", lambda: KERNELS[request.param])
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
-    monkeypatch.setattr(threads, "HEAD_START", 0)
     monkeypatch.setattr(threads, "worth_waking", lambda: 0)
 
 
@@ -165,7 +164,6 @@ def test_in_parallel_does_all_work_once(n, n_bytes, cores):
     slices = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "n_cores", lambda: cores)
-        patch.setattr(threads, "HEAD_START", 40)
         patch.setattr(threads, "worth_waking", lambda: 100)
         threads.in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))

@@ -167,7 +167,6 @@ def micro_with(name, index, value):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_weight_that_is_not_a_number_is_named(monkeypatch, bad):
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
-    monkeypatch.setattr(threads, "HEAD_START", 0)
     monkeypatch.setattr(threads, "worth_waking", lambda: 0)
     for name in load(str(MICRO / "model.ckpt")):
         net = micro_with(name, 0 if name == "model/wpe" else -1, bad)
