@@ -41,7 +41,7 @@ import numpy as np
 
 from fast.threads import in_parallel
 
-TILE = 64  # columns of a tile (or 32 if `tile_limits` finds that faster)
+TILE = 64  # columns of a tile; for gemv, `tile_limits` may take half of that
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # multiplications of that kernel, at most
 
@@ -81,7 +81,7 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # (The sizes after the first are needed only for deep tiles, and 2 and 1 only in attention with very large heads.)
+    # (Size 6 is needed for deep tiles. Sizes 2 and 1 are needed only in attention with very large heads.)
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 
@@ -131,7 +131,7 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
 
 @cache
 def tile_limits():
-    """The most rows, and the number of columns, of a tile: for gemv, the faster one of two shapes, tried once.
+    """How many rows a tile may have, and how many columns it has. For gemv, two shapes are timed once per process.
 
     On an AMD CPU, gemv reads weights from memory at 30 GB/s in tiles of 192 x 32, and at 20 GB/s in tiles of 128 x 64.
     On an Intel CPU, wide tiles are slightly better, so narrow ones must gain at least 15 %.
@@ -163,8 +163,8 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]
 def rows_per_product():
     """Which kernel this machine should use: 6 (groups of 2 to 12 rows, see `group_size`) or 1 (single rows).
 
-    6 if this BLAS has a fast kernel for small matrices. That is tried with 12 rows. In groups of 6, they must take at
-    most three quarters of the time of single rows. On CPUs with AVX-512 they take a third (Intel) or half of it (AMD).
+    6 if this BLAS has a fast kernel for small matrices. That is tried with 12 rows. Two groups of 6 must take less than
+    three quarters of the time of 12 single rows. With AVX-512, they take a third of it (Intel) or half of it (AMD).
     Without AVX-512, BLAS packs every tile, and groups take as long as single rows, or longer. And a row must have the
     same bits in groups of 2, 4, ... and 12, and at each place in a group.
     """

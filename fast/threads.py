@@ -2,9 +2,9 @@
 
 NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS uses one thread for
 products as small as those of fast/product.py, which leaves the sharing to us. Threads must be woken, and that takes 15
-to 70 microseconds. In that time, a core reads about a megabyte of weights. So small products stay on the calling core,
-and in large ones the calling core, which is awake already, gets the largest share. Which products are worth sharing
-depends on the computer, so `worth_waking` tries it.
+to 70 microseconds. In that time, a core reads one or two megabytes of weights. So small products stay on the calling
+core, and in large ones the calling core, which is awake already, gets the largest share. Which products are worth
+sharing depends on the computer, so `worth_waking` tries it.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import numpy as np
 
 MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
-HEAD_START = 0.4  # of `worth_waking` is what the calling core can read while another one wakes up
+HEAD_START = 0.4  # so much of `worth_waking` is given to the calling core alone, because the others wake up meanwhile
 
 
 @cache
@@ -55,11 +55,12 @@ def in_parallel(function, n, n_bytes):
 
 @cache
 def worth_waking():
-    """The least work, in bytes as in `in_parallel`, that several cores do faster than one. Tried once per process.
+    """The least work, in bytes as in `in_parallel`, that is shared. Three sizes are tried once per process.
 
-    On some computers, one core reads almost as fast as the memory delivers. Then a product of a few rows gains nothing
-    from a second core, and loses the time that it takes to wake that core. Work of 5 MB and more is always shared,
-    because the products of a prompt are that large, and for them the arithmetic takes longer than the reading.
+    The result is the first size for which several cores are at least 10 % faster than one. On some computers, one core
+    reads almost as fast as the memory delivers. Then a product of a few rows gains nothing from a second core, and
+    loses the time that it takes to wake that core. If no size gains 10 %, work of 5.3 MB and more is shared, because
+    the products of a prompt are that large, and for them the arithmetic takes longer than the reading.
     """
     if n_cores() == 1:
         return math.inf
@@ -80,7 +81,7 @@ def worth_waking():
 
 
 def share(function, n, n_ahead):
-    """Do the work of `in_parallel` on several cores. One core does n_ahead items before the others are awake."""
+    """Do the work of `in_parallel` on several cores. The calling core gets n_ahead more items."""
     n_workers = min(n_cores(), n - n_ahead)
     if n_workers <= 1:
         return function(slice(n))
