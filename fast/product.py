@@ -134,7 +134,7 @@ def tile_limits():
     """How many rows a tile may have, and how many columns it has. For gemv, two shapes are timed once per process.
 
     On an AMD CPU, gemv reads weights from memory at 30 GB/s in tiles of 192 x 32, and at 20 GB/s in tiles of 128 x 64.
-    On an Intel CPU, wide tiles are slightly better, so narrow ones must gain at least 15 %.
+    On an Intel CPU, wide tiles were better for several rows, so narrow ones must gain at least 15 % for one row.
     """
     if rows_per_product() == GROUP:
         return 1600, TILE  # 1600 is the n_embd of 1558M

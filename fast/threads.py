@@ -2,9 +2,9 @@
 
 NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS uses one thread for
 products as small as those of fast/product.py, which leaves the sharing to us. Threads must be woken, and that takes 15
-to 70 microseconds. In that time, a core reads one or two megabytes of weights. So small products stay on the calling
-core, and in large ones the calling core, which is awake already, gets the largest share. Which products are worth
-sharing depends on the computer, so `worth_waking` tries it.
+to 70 microseconds. In that time, a core reads half a megabyte to two megabytes of weights. So small products stay on
+the calling core. In larger ones the calling core, which is awake already, gets the largest share. Which products are
+worth sharing depends on the computer, so `worth_waking` tries it.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ HEAD_START = 0.4  # so much of `worth_waking` is given to the calling core alone
 
 @cache
 def n_cores():
-    """How many cores to use: those that this process may use, but not more than MAX_CORES and the user's limits."""
+    """How many cores to use: those that this process may use, but not more than MAX_CORES and the limits below."""
     limits = [MAX_CORES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         with contextlib.suppress(KeyError, ValueError):
@@ -45,7 +45,7 @@ def in_parallel(function, n, n_bytes):
     n : int
         Number of items.
     n_bytes : int
-        How long one item takes, given as the number of bytes that could be read from memory in that time.
+        The work of one item: how many bytes the memory could deliver in the time that the item takes.
     """
     if n * n_bytes < worth_waking():
         function(slice(n))
