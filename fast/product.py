@@ -22,7 +22,8 @@ The kernels differ in how many rows make a group.
   by column, because the kernel is faster then. (If a single group would need more than 10^6 multiplications per tile,
   it is cut into groups of 6 too.)
 - gemv ("1 row at a time"), which works everywhere. The tile is then at most 32 KB, so that the second row finds it in
-  the cache that is closest to the core. `tile_limits` tries which of two shapes of a tile is faster.
+  the cache that is closest to the core. Five rows still take about twice as long as one. `tile_limits` tries which of
+  two shapes of a tile is faster.
 
 `rows_per_product` times both kernels, once per process.
 

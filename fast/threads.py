@@ -60,11 +60,12 @@ def worth_waking():
     The result is the first size for which several cores are at least 10 % faster than one. On some computers, one core
     reads almost as fast as the memory delivers. Then a product of a few rows gains nothing from a second core, and
     loses the time that it takes to wake that core. If no size gains 10 %, work of 5.3 MB and more is shared, because
-    the products of a prompt are that large, and for them the arithmetic takes longer than the reading.
+    the products of a prompt are that large, and for them the arithmetic takes longer than the reading. (With a few rows
+    of 124M, products are that large too. There, sharing made hardly any difference on such a computer.)
     """
     if n_cores() == 1:
         return math.inf
-    x, tiles = np.ones((1, 384), dtype=np.float32), np.ones((54, 384, 64), dtype=np.float32)
+    x, tiles = np.ones((1, 384), dtype=np.float32), np.ones((36, 384, 64), dtype=np.float32)
 
     def read(some):
         np.matmul(x, tiles[some])
@@ -77,20 +78,17 @@ def worth_waking():
         alone, shared = np.median(times, axis=0)
         if shared < 0.9 * alone:
             return n * tiles[0].nbytes
-    return tiles.nbytes
+    return 54 * tiles[0].nbytes  # 5.3 MB
 
 
 def share(function, n, n_ahead):
     """Do the work of `in_parallel` on several cores. The calling core gets n_ahead more items."""
     n_workers = min(n_cores(), n - n_ahead)
-    if n_workers <= 1:
-        return function(slice(n))
-    n_own = n - (n - n_ahead) * (n_workers - 1) // n_workers  # n_ahead, and an equal share of the rest
-    bounds = [n_own + (n - n_own) * i // (n_workers - 1) for i in range(n_workers)]
+    bounds = [n - (n - n_ahead) * i // n_workers for i in reversed(range(n_workers))]
     results = SimpleQueue()
     for items in map(slice, bounds, bounds[1:]):
         job_queue().put((function, items, results))
-    function(slice(n_own))
+    function(slice(bounds[0]))
     for _ in bounds[1:]:
         if error := results.get():
             raise error
