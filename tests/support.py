@@ -1,11 +1,13 @@
 """What several test files share: models drawn by hypothesis, exact comparisons, checkpoints, a server, main.py."""
 
+import copy
 import http.server
 import json
 import os
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +44,7 @@ class Table:
         return self.rows[hash(tuple(ids)) % len(self.rows)]
 
 
+@cache  # because hypothesis takes longer to check a new strategy than to draw from it
 def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0)):
     """Distributions with simple weights. Some weights are zero, and in some rows all but one are."""
     weighted = st.lists(st.sampled_from(weights), min_size=n_vocab, max_size=n_vocab).filter(any)
@@ -62,11 +65,16 @@ def pairs(draw, sizes=(1, 2, 3, 4), **kwargs):
     return draw(rows(n_vocab, **kwargs)), q
 
 
+@cache
+def lists_of_pairs(n_vocab, **kwargs):
+    return st.lists(pairs(sizes=[n_vocab], **kwargs), min_size=2, max_size=4)
+
+
 @st.composite
 def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
     """A draft and a target with 2 to 4 rows each, and a prompt of 1 to 3 tokens."""
     n_vocab = draw(st.sampled_from(sizes))
-    p, q = zip(*draw(st.lists(pairs(sizes=[n_vocab], **kwargs), min_size=2, max_size=4)), strict=True)
+    p, q = zip(*draw(lists_of_pairs(n_vocab, **kwargs)), strict=True)
     prompt = draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=3))
     return Table(p), Table(q), np.array(prompt)
 
@@ -115,6 +123,12 @@ def stored_gpt2(directory):
 
 
 def bundled(name):
+    """A GPT2 of its own for each test. All of them share the weights, because it takes 50 ms to lay them out."""
+    return copy.copy(bundled_once(name))
+
+
+@cache
+def bundled_once(name):
     return stored_gpt2(Path(MODELS_DIR) / name)
 
 
