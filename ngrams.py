@@ -13,7 +13,7 @@ import zlib
 import numpy as np
 
 from errors import UserError
-from gpt2 import common_prefix
+from utils import common_prefix
 
 DISCOUNT = 0.75  # taken off each count, see `blend`
 

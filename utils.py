@@ -1,11 +1,14 @@
 """Load a vocabulary, hyperparameters and weights by the size of the model, like picoGPT's utils.py (J. Mody 2023).
 
 Each size is a directory of seven files in OpenAI's format. The sizes 124M to 1558M are downloaded if their files are
-missing. "draft" and "target" are the small pair that comes with this project.
+missing. "draft" and "target" are the small pair that comes with this project. At the end of this file are two helpers
+of gpt2.py.
 """
 
 import json
 import os
+
+import numpy as np
 
 from checkpoint.bundle import CheckpointError, load
 from checkpoint.download import DATA, RELEASED, download_gpt2_files, missing_files
@@ -126,3 +129,20 @@ def nest(tensors, n_layer):
         branch[leaf] = tensor[0] if tensor.ndim == 3 else tensor  # w was the kernel of a convolution of width 1
     params["blocks"] = [params.pop(f"h{i}") for i in range(n_layer)]
     return params
+
+
+def largest(weights, name="model"):
+    """The largest absolute value of all weights, and the name of its tensor. NaN counts as larger than any number."""
+    if isinstance(weights, np.ndarray):
+        return np.abs(weights).max(), name
+    if isinstance(weights, list):
+        weights = {f"h{i}": block for i, block in enumerate(weights)}
+    found = [largest(branch, name if key == "blocks" else f"{name}/{key}") for key, branch in weights.items()]
+    return max(found, key=lambda one: (np.isnan(one[0]), one[0]))
+
+
+def common_prefix(a, b):
+    """How many ids two texts share at their beginning."""
+    n = min(len(a), len(b))
+    differs = a[:n] != b[:n]
+    return int(differs.argmax()) if differs.any() else n
