@@ -147,8 +147,8 @@ def one_random_number_for_all(drafted, p, q, rng):
 
 
 @in_gallery("withdraws an unsure token",
-         "The first drafted token whose p is below 0.4 is thrown away unchecked, with all tokens after it. To stop "
-         "drafting after that token, and to check it, would be exact.",
+         "The first drafted token whose p is below 0.4 is thrown away unchecked, with all tokens after it. It would "
+         "be exact to stop drafting after that token, and then to check it like the others.",
          0.2175)  # fmt: skip
 def withdraws_an_unsure_token(drafted, p, q, rng):
     unsure = [row[token] < 0.4 for row, token in zip(p, drafted, strict=True)]
@@ -185,8 +185,9 @@ def changed_draft(draw=sample, reported=lambda row: row):
 
 
 add("argmax weighed with softmax",
-    "The draft always takes its most probable token. But it reports its ordinary probabilities as p, as if it had "
-    "drawn from them: reported in jaymody/speculative-sampling #3, and fixed in huggingface/transformers by #33534.",
+    "The draft always takes its most probable token. But as p it hands over its ordinary probabilities, as if it "
+    "had drawn from them. See jaymody/speculative-sampling #3, and huggingface/transformers #33534, which fixed it "
+    "there.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
 add("top-k draft with the p of all tokens",
     "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "
