@@ -136,6 +136,8 @@ def tile_limits():
 
     On an AMD CPU, gemv reads weights from memory at 30 GB/s in tiles of 192 x 32, and at 20 GB/s in tiles of 128 x 64.
     On an Intel CPU, wide tiles were better for several rows, so narrow ones must gain at least 15 % for one row.
+    Larger tiles are out of the question: for more than 9,216 numbers, OpenBLAS's gemv starts threads of its own, once
+    per tile, and they compete with those of fast/threads.py.
     """
     if rows_per_product() == GROUP:
         return 1600, TILE  # 1600 is the n_embd of 1558M
