@@ -1,9 +1,9 @@
 """The keys and values of one layer, and attention over them.
 
 Positions are stored in blocks of 64. A block of keys is laid out like a tile of weights: each column is the key of one
-position (see fast/product.py). So the shapes of the products do not depend on the length of the text. A block that
-begins after a query's position only adds zeros to the sum for this query. So the result has the same bits, however many
-positions are computed in one call.
+position (see fast/product.py). So the shapes of the products do not depend on the length of the text. Positions
+after that of a query only add zeros to the sum for this query. So the result has the same bits, however many positions
+are computed in one call.
 """
 
 import math
@@ -15,7 +15,7 @@ from fast.product import GROUP, TILE, group_size, whole_groups
 from fast.threads import in_parallel
 
 BLOCK = TILE  # positions, because a block of keys is multiplied like a tile
-LANES = 16  # numbers in a register of AVX-512, see n_columns
+LANES = 16  # numbers in a register of AVX-512
 
 
 class KeysAndValues:
@@ -38,12 +38,12 @@ class KeysAndValues:
 
     def write(self, n_past, k, v):  # k and v: [n_head, n_new, d]
         """Store the keys and values of positions n_past, n_past + 1, ..."""
-        d, n_new = k.shape[2], k.shape[1]
+        _, n_new, d = k.shape
         block, first = divmod(n_past, BLOCK)
         n = min(n_new, BLOCK - first)
         self.keys[block, :, 0, :, first : first + n] = k[:, :n].swapaxes(1, 2)
         self.values[block, :, 0, first : first + n, :d] = v[:, :n]
-        self.values[block, :, 0, first : first + n, d] = 1  # so its weighted sum is the softmax's denominator
+        self.values[block, :, 0, first : first + n, d] = 1  # the weighted sum of ones is the softmax's denominator
         if n < n_new:
             self.write(n_past + n, k[:, n:], v[:, n:])
 
@@ -59,7 +59,7 @@ class KeysAndValues:
 
         def attend_to(some):  # a slice of the heads
             keys, values = self.keys[:n_blocks, some], self.values[:n_blocks, some]
-            # order="C" as in `linear`: all groups of queries for a block of one head, then all groups for the next head
+            # order="C" as in `linear`: for each block of each head, all groups of queries come in turn
             weights = np.matmul(q[some], keys, order="C")  # [n_blocks, n_some, n_groups, group, BLOCK]
             weights[n_past // BLOCK :] += mask(n_past % BLOCK, n_padded, group)
             weights -= weights.max(axis=(0, 4), keepdims=True)

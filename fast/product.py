@@ -3,40 +3,44 @@
 The problem. Speculation pays only if checking K + 1 positions takes little longer than computing one. It should: the
 weights w are the same, and reading them takes most of the time. But a plain `x @ w` does not behave like that. For one
 row, BLAS reads w once (its routine is called gemv). For two rows and more, if w is large, BLAS first copies all of w
-into the order that its matrix kernel (gemm) wants. The copy is called packing, and for a few rows it takes longer than
-the product.
+into the order that its routine for matrices (gemm) wants. The copy is called packing, and for a few rows it takes
+longer than the product.
 
-The idea. There are two kernels that do not pack. Cut w into tiles that are small enough for one of them, and lay the
-tiles out one after the other in memory. On each core, one call of np.matmul then runs over many tiles:
+The idea. Two routines, or *kernels*, do not pack: gemv, and one for small matrices. Cut w into tiles that are small
+enough for one of them, and lay the tiles out one after the other in memory. On each core, one call of np.matmul then
+runs over many tiles:
 
     for each tile of w:              # read from memory once
         for each group of rows:      # the tile is in the CPU's cache by now
             out[group, tile] = x[group] @ tile
 
-The kernels differ in how many rows make a group.
+A tile is some columns of w. If w has many rows, a tile is cut once more, into *chunks* of rows, and their results are
+added up. The *depth* is the number of rows of w in a chunk, and the *width* the number of columns.
+
+The kernels differ in how many rows of x make a group.
 
 - A small-matrix kernel ("6 rows at a time"). OpenBLAS has one for at most 10^6 multiplications, which does not pack.
-  Among x86 CPUs, only those with AVX-512 have it. Up to 12 rows make a single group. An odd number gets a row of zeros,
-  because the kernel takes longer for 5 rows, for example, than for 6. More rows are cut into groups of 6, and rows of
-  zeros fill up the last one. With so many rows, larger groups would gain nothing. Groups of 6 and 12 are stored column
-  by column, because the kernel is faster then. (If a single group would need more than 10^6 multiplications per tile,
-  it is cut into groups of 6 too.)
-- gemv ("1 row at a time"), which works everywhere. The tile is then at most 32 KB, so that the second row finds it in
-  the cache that is closest to the core. Five rows still take about twice as long as one. `tile_limits` tries which of
-  two shapes of a tile is faster.
+  Among x86 CPUs, only those with AVX-512 have it. Up to 12 rows make a single group. An odd number, even 1, gets a row
+  of zeros, because the kernel takes longer for 5 rows, for example, than for 6. More rows are cut into groups of 6, and
+  rows of zeros fill up the last one. With so many rows, larger groups would gain nothing. Groups of 6 and 12 are stored
+  column by column, because the kernel is faster then. (If the depth is above 1,302, 12 rows need more than 10^6
+  multiplications. Then they are cut into groups of 6 too.)
+- gemv ("1 row at a time"), which works everywhere. A tile has about 200 KB or less, so the second row finds it in the
+  core's own cache. Five rows still take about twice as long as one. `tile_limits` tries which of two shapes of a tile
+  is faster.
 
 `rows_per_product` times both kernels, once per process.
 
 A row of the result has the same bits, whatever rows are computed beside it. That is why greedy decoding gives the same
-text with and without speculation. The shape of the tiles does not depend on the number of rows. So only the group could
-change the bits of a row: its size, its memory order, and the row's place in it. Wherever we looked, the small-matrix
-kernel adds up the products of a row in the same order in groups of 2, 4, ... and 12. `rows_per_product` tries that too.
-If the bits differ, it chooses single rows.
+text with and without speculation. The shape of the tiles does not depend on the number of rows. gemv computes each row
+alone. So only a group could change the bits of a row: its size, its memory order, and the row's place in it. Each
+number of the result is a sum. Wherever we looked, the small-matrix kernel adds up its terms in the same order in groups
+of 2, 4, ... and 12. `rows_per_product` tries that too. If the bits differ, it chooses single rows.
 """
 
 import math
 import timeit
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
@@ -45,6 +49,7 @@ from fast.threads import in_parallel
 TILE = 64  # columns of a tile; for gemv, `tile_limits` may take half of that
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # multiplications of that kernel, at most
+DEPTH = 1600  # rows of a chunk, at most; this is the n_embd of 1558M
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
@@ -58,8 +63,8 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
 
     def multiply(some):  # a slice of the tiles
         # order="C" sets the order of the loops: all groups for one tile or chunk, then all groups for the next one.
-        # Without it, NumPy would choose the order from how x and out lie in memory. Then each group would go through
-        # all tiles (or through all chunks of a tile) before the next group begins.
+        # Without it, NumPy would choose this order by the strides of x and out. Then each group would go through all
+        # tiles (or through all chunks of a tile) before the next group begins.
         if n_chunks == 1:
             np.matmul(x[0], w[some], out=by_tile[some], order="C")
         else:
@@ -82,7 +87,7 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # (Size 6 is needed for deep tiles. Sizes 2 and 1 are needed only in attention with very large heads.)
+    # (6 is for deep tiles, as in the docstring of this file. 2 and 1 are only for attention with very large heads.)
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 
@@ -98,11 +103,10 @@ def lay_out(params):
     the system for huge pages: 2 MB instead of 4 KB, so the CPU looks up fewer addresses. In one array, smaller matrices
     get them too, which makes small models up to 20 % faster.
     """
-    # This makes glibc, the C library of most Linux systems, keep more freed memory for later arrays. If more than a
-    # certain limit is free at the end of the heap, glibc gives it back to the system. In a long prompt, it may give
-    # back the same memory in every layer, and ask for it again page by page, which takes up to a fifth of the time.
-    # When an array of up to 32 MB is freed, glibc raises this limit to twice the size of that array. (The array here is
-    # never written, so it takes no memory.)
+    # This allocates 30 MB and frees them at once, for a side effect: glibc, the C library of most Linux systems, keeps
+    # up to twice as much freed memory from now on, for later arrays. Otherwise it would keep less. In a long prompt, it
+    # might then give back the same memory in every layer, and ask for it again page by page, which takes up to a fifth
+    # of the time. (The array is never written, so it takes no memory.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
@@ -132,21 +136,23 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
 
 @cache
 def tile_limits():
-    """How many rows a tile may have, and how many columns it has. For gemv, two shapes are timed once per process.
+    """How many rows a chunk may have, and how many columns it has. For gemv, two shapes are timed once per process.
 
-    On an AMD CPU, gemv reads weights from memory at 30 GB/s in tiles of 192 x 32, and at 20 GB/s in tiles of 128 x 64.
-    On an Intel CPU, wide tiles were better for several rows, so narrow ones must gain at least 15 % for one row.
-    Larger tiles are out of the question: for more than 9,216 numbers, OpenBLAS's gemv starts threads of its own, once
-    per tile, and they compete with those of fast/threads.py.
+    On an AMD CPU, gemv reads weights from memory at 28 GB/s in tiles of 1600 x 32, and at 20 GB/s in tiles of 128 x 64.
+    On an Intel CPU, 128 x 64 was the best of nine shapes of up to 9,216 numbers. (For larger ones, OpenBLAS before
+    version 0.3.27 started threads of its own. NumPy 2.0 comes with 0.3.27, where that limit is 50 times as high.)
     """
     if rows_per_product() == GROUP:
-        return 1600, TILE  # 1600 is the n_embd of 1558M
-    wide, narrow = shapes = (128, TILE), (192, TILE // 2)  # 32 KB and 24 KB
+        return DEPTH, TILE
+    wide, narrow = shapes = (128, TILE), (DEPTH, TILE // 2)
     # Each shape gets 32 MB of tiles. So most of them are no longer in a cache when its turn comes again.
-    cases = [(np.ones((1, n), np.float32), np.ones((8_000_000 // (n * m), n, m), np.float32)) for n, m in shapes]
-    times = [[timeit.timeit(partial(np.matmul, *case), number=1) for case in cases] for _ in range(7)]
-    seconds_wide, seconds_narrow = np.median(times, axis=0)
-    return narrow if seconds_narrow < 0.85 * seconds_wide else wide
+    cases = [(np.ones((5, 1, n), np.float32), np.ones((8_000_000 // (n * m), 1, n, m), np.float32)) for n, m in shapes]
+
+    def seconds(x, w):  # for one row and for five rows together
+        return timeit.timeit(lambda: [np.matmul(x[:n], w, order="C") for n in (1, 5)], number=1)
+
+    seconds_wide, seconds_narrow = np.median([[seconds(*case) for case in cases] for _ in range(7)], axis=0)
+    return narrow if seconds_narrow < 0.95 * seconds_wide else wide
 
 
 def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import numpy as np
 
 MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
-HEAD_START = 0.4  # so much of `worth_waking` is given to the calling core alone, because the others wake up meanwhile
+HEAD_START = 0.4  # this fraction of `worth_waking()` is done by the calling core alone, while the others wake up
 
 
 @cache
@@ -45,7 +45,8 @@ def in_parallel(function, n, n_bytes):
     n : int
         Number of items.
     n_bytes : int
-        The work of one item: how many bytes the memory could deliver in the time that the item takes.
+        The work of one item: how many bytes it reads from memory. If it computes for longer than it reads, the number
+        is larger: as many bytes as could be read in that time.
     """
     if n * n_bytes < worth_waking():
         function(slice(n))
@@ -60,23 +61,27 @@ def worth_waking():
     The result is the first size for which several cores are at least 10 % faster than one. On some computers, one core
     reads almost as fast as the memory delivers. Then a product of a few rows gains nothing from a second core, and
     loses the time that it takes to wake that core. If no size gains 10 %, work of 5.3 MB and more is shared, because
-    the products of a prompt are that large, and for them the arithmetic takes longer than the reading. (With a few rows
-    of 124M, products are that large too. There, sharing made hardly any difference on such a computer.)
+    the products of a prompt are that large, and for them the arithmetic takes longer than the reading.
     """
     if n_cores() == 1:
         return math.inf
-    x, tiles = np.ones((1, 384), dtype=np.float32), np.ones((36, 384, 64), dtype=np.float32)
+    # 42 MB, as in the bundled target. So when it is the turn of some tiles again, a core's own cache has lost them.
+    x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
 
-    def read(some):
-        np.matmul(x, tiles[some])
+    def alone(part):
+        np.matmul(x, part)
 
-    def seconds(function, *args):
-        return timeit.timeit(lambda: function(*args), number=1)
+    def shared(part):
+        share(lambda some: np.matmul(x, part[some]), len(part), int(HEAD_START * len(part)))
+
+    def seconds(work, part):
+        return timeit.timeit(lambda: work(part), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        times = [(seconds(read, slice(n)), seconds(share, read, n, int(HEAD_START * n))) for _ in range(20)]
-        alone, shared = np.median(times, axis=0)
-        if shared < 0.9 * alone:
+        parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
+        times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
+        seconds_alone, seconds_shared = np.median(times, axis=0)
+        if seconds_shared < 0.9 * seconds_alone:
             return n * tiles[0].nbytes
     return 54 * tiles[0].nbytes  # 5.3 MB
 
@@ -84,7 +89,8 @@ def worth_waking():
 def share(function, n, n_ahead):
     """Do the work of `in_parallel` on several cores. The calling core gets n_ahead more items."""
     n_workers = min(n_cores(), n - n_ahead)
-    bounds = [n - (n - n_ahead) * i // n_workers for i in reversed(range(n_workers))]
+    # for example, with 10 items, n_ahead = 2 and 2 workers: the caller does 0 to 5, and the other core 6 to 9
+    bounds = [n - (n - n_ahead) * i // n_workers for i in reversed(range(n_workers))]  # ends of the workers' items
     results = SimpleQueue()
     for items in map(slice, bounds, bounds[1:]):
         job_queue().put((function, items, results))

@@ -185,7 +185,7 @@ def changed_draft(draw=sample, reported=lambda row: row):
 
 
 add("argmax weighed with softmax",
-    "The draft always takes its most probable token. But as p it hands over its ordinary probabilities, as if it "
+    "The draft always takes its most probable token. But it passes on its ordinary probabilities as p, as if it "
     "had drawn from them. See jaymody/speculative-sampling #3, and huggingface/transformers #33534, which fixed it "
     "there.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip

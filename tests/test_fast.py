@@ -20,7 +20,7 @@ from fast import KeysAndValues, bits, lay_out, linear, product, rows_are_indepen
 from sampling import sampler
 from speculative import speculative_sampling
 
-KERNELS = {1: (192, 32), rows_per_product(): product.tile_limits()}
+KERNELS = {1: (1600, 32), rows_per_product(): product.tile_limits()}
 ROWS_PER_PRODUCT = product.rows_per_product.__wrapped__  # the functions without their caches
 TILE_LIMITS = product.tile_limits.__wrapped__
 N_CORES, WORTH_WAKING = threads.n_cores.__wrapped__, threads.worth_waking.__wrapped__
@@ -100,7 +100,7 @@ def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_th
     assert ROWS_PER_PRODUCT() == expected
 
 
-@pytest.mark.parametrize(("rows", "narrow", "expected"), [(1, 0.8, (192, 32)), (1, 0.9, (128, 64)), (6, 0, (1600, 64))])
+@pytest.mark.parametrize(("rows", "narrow", "expected"), [(1, 0.9, (1600, 32)), (1, 1, (128, 64)), (6, 0, (1600, 64))])
 def test_gemv_gets_narrow_tiles_where_they_are_faster(monkeypatch, rows, narrow, expected):
     """Wide tiles take a second, and narrow ones this many seconds."""
     seconds = iter([1, narrow] * 7)
@@ -176,7 +176,8 @@ def test_in_parallel_does_all_work_once(n, n_bytes, cores):
 )
 def test_work_is_shared_from_the_size_on_at_which_that_is_faster(monkeypatch, waking, expected):
     """One core needs a second for each MB. Two cores need half of that, and the time to wake one of them."""
-    seconds = iter([s for n in (16, 24, 36) for size in [n * 98_304 / 1e6] for s in [size, size / 2 + waking] * 20])
+    sizes = [n * 98_304 / 1e6 for n in (16, 24, 36) for _ in range(432 // n)]
+    seconds = iter([s for size in sizes for s in (size, size / 2 + waking)])
     monkeypatch.setattr(threads.timeit, "timeit", lambda way, number: next(seconds))
     assert WORTH_WAKING() == expected
 
