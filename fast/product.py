@@ -14,8 +14,8 @@ runs over many tiles:
         for each group of rows:      # the tile is in the CPU's cache by now
             out[group, tile] = x[group] @ tile
 
-A tile is some columns of w. If w has many rows, a tile is cut once more, into *chunks* of rows, and their results are
-added up. The *depth* is the number of rows of w in a chunk, and the *width* the number of columns.
+A tile has up to `depth` rows and `width` columns of w. If w has more rows than that, it is cut into *chunks* of `depth`
+rows before it is cut into tiles. The results of the chunks are added up, always in the same order.
 
 The kernels differ in how many rows of x make a group.
 
@@ -23,19 +23,19 @@ The kernels differ in how many rows of x make a group.
   Among x86 CPUs, only those with AVX-512 have it. Up to 12 rows make a single group. An odd number, even 1, gets a row
   of zeros, because the kernel takes longer for 5 rows, for example, than for 6. More rows are cut into groups of 6, and
   rows of zeros fill up the last one. With so many rows, larger groups would gain nothing. Groups of 6 and 12 are stored
-  column by column, because the kernel is faster then. (If the depth is above 1,302, 12 rows need more than 10^6
+  column by column, because the kernel is faster then. (In deep tiles, 10 or 12 rows would need more than 10^6
   multiplications. Then they are cut into groups of 6 too.)
 - gemv ("1 row at a time"), which works everywhere. A tile has about 200 KB or less, so the second row finds it in the
-  core's own cache. Five rows still take about twice as long as one. `tile_limits` tries which of two shapes of a tile
-  is faster.
+  core's own cache. Five rows still take 1.5 to 2 times as long as one. `tile_limits` tries which of two shapes of a
+  tile is faster.
 
 `rows_per_product` times both kernels, once per process.
 
 A row of the result has the same bits, whatever rows are computed beside it. That is why greedy decoding gives the same
 text with and without speculation. The shape of the tiles does not depend on the number of rows. gemv computes each row
-alone. So only a group could change the bits of a row: its size, its memory order, and the row's place in it. Each
-number of the result is a sum. Wherever we looked, the small-matrix kernel adds up its terms in the same order in groups
-of 2, 4, ... and 12. `rows_per_product` tries that too. If the bits differ, it chooses single rows.
+alone. So only a group could change the bits of a row: by its size, by its memory order, or by the place of the row in
+it. Each number of the result is a sum. Wherever we looked, the small-matrix kernel adds up its terms in the same order
+in groups of 2, 4, ... and 12. `rows_per_product` tries that too. If the bits differ, it chooses single rows.
 """
 
 import math
@@ -49,7 +49,7 @@ from fast.threads import in_parallel
 TILE = 64  # columns of a tile; for gemv, `tile_limits` may take half of that
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # multiplications of that kernel, at most
-DEPTH = 1600  # rows of a chunk, at most; this is the n_embd of 1558M
+DEPTH = 1600  # rows of a tile, at most; this is the n_embd of 1558M
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
@@ -87,7 +87,7 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # (6 is for deep tiles, as in the docstring of this file. 2 and 1 are only for attention with very large heads.)
+    # (GROUP is here for deep tiles, and 2 and 1 for attention with very large heads.)
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 
@@ -103,10 +103,10 @@ def lay_out(params):
     the system for huge pages: 2 MB instead of 4 KB, so the CPU looks up fewer addresses. In one array, smaller matrices
     get them too, which makes small models up to 20 % faster.
     """
-    # This allocates 30 MB and frees them at once, for a side effect: glibc, the C library of most Linux systems, keeps
-    # up to twice as much freed memory from now on, for later arrays. Otherwise it would keep less. In a long prompt, it
-    # might then give back the same memory in every layer, and ask for it again page by page, which takes up to a fifth
-    # of the time. (The array is never written, so it takes no memory.)
+    # This allocates 30 MB and frees them at once, for a side effect: from now on glibc, the C library of most Linux
+    # systems, keeps up to 60 MB of freed memory for later arrays. Without this line it would keep less. Then it might
+    # give back the same memory in every layer of a long prompt, and ask for it again page by page, which takes up to a
+    # fifth of the time. (The array is never written, so it takes no memory.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
@@ -136,16 +136,15 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
 
 @cache
 def tile_limits():
-    """How many rows a chunk may have, and how many columns it has. For gemv, two shapes are timed once per process.
+    """How many rows a tile may have, and how many columns it has. For gemv, two shapes are timed once per process.
 
     On an AMD CPU, gemv reads weights from memory at 28 GB/s in tiles of 1600 x 32, and at 20 GB/s in tiles of 128 x 64.
-    On an Intel CPU, 128 x 64 was the best of nine shapes of up to 9,216 numbers. (For larger ones, OpenBLAS before
-    version 0.3.27 started threads of its own. NumPy 2.0 comes with 0.3.27, where that limit is 50 times as high.)
+    On an Intel CPU, 128 x 64 was the best of nine shapes, but all of them had fewer than 10,000 numbers.
     """
     if rows_per_product() == GROUP:
         return DEPTH, TILE
     wide, narrow = shapes = (128, TILE), (DEPTH, TILE // 2)
-    # Each shape gets 32 MB of tiles. So most of them are no longer in a cache when its turn comes again.
+    # Each shape gets 32 MB of tiles, so that a core's own cache has lost them when they are read again.
     cases = [(np.ones((5, 1, n), np.float32), np.ones((8_000_000 // (n * m), 1, n, m), np.float32)) for n, m in shapes]
 
     def seconds(x, w):  # for one row and for five rows together
@@ -156,7 +155,7 @@ def tile_limits():
 
 
 def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]
-    """Copy a matrix into tiles. Tiles that would be too deep are cut into chunks."""
+    """Copy a matrix into tiles. A matrix that is too deep for a tile is cut into chunks of rows."""
     width = into.shape[-1]
 
     def copy(some):

@@ -36,7 +36,7 @@ def n_cores():
 
 
 def in_parallel(function, n, n_bytes):
-    """Call function(slice) for slices that make up range(n), on several cores if that is worth waking them.
+    """Call function(slice) for slices that make up range(n), on several cores if it is worth the time to wake them.
 
     Parameters
     ----------
@@ -61,7 +61,8 @@ def worth_waking():
     The result is the first size for which several cores are at least 10 % faster than one. On some computers, one core
     reads almost as fast as the memory delivers. Then a product of a few rows gains nothing from a second core, and
     loses the time that it takes to wake that core. If no size gains 10 %, work of 5.3 MB and more is shared, because
-    the products of a prompt are that large, and for them the arithmetic takes longer than the reading.
+    the products of a prompt are that large, and for them the arithmetic takes longer than the reading. (In large
+    models, products of a few rows are that large too. For them, sharing hardly matters on such a computer.)
     """
     if n_cores() == 1:
         return math.inf
