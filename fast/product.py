@@ -25,9 +25,8 @@ The kernels differ in how many rows of x make a group.
   rows of zeros fill up the last one. With so many rows, larger groups would gain nothing. Groups of 6 and 12 are stored
   column by column, because the kernel is faster then. (In deep tiles, 10 or 12 rows would need more than 10^6
   multiplications. Then they are cut into groups of 6 too.)
-- gemv ("1 row at a time"), which works everywhere. A tile has about 200 KB or less, so the second row finds it in the
-  core's own cache. Five rows still take 1.5 to 2 times as long as one. `tile_limits` tries which of two shapes of a
-  tile is faster.
+- gemv ("1 row at a time"), which works everywhere. The second row finds the tile in the core's own cache. Five rows
+  still take 1.5 to 2 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 
 `rows_per_product` times both kernels, once per process.
 
@@ -46,7 +45,7 @@ import numpy as np
 
 from fast.threads import in_parallel
 
-TILE = 64  # columns of a tile; for gemv, `tile_limits` may take half of that
+TILE = 64  # columns of a tile; for gemv, `tile_width` may take half of that
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # multiplications of that kernel, at most
 DEPTH = 1600  # rows of a tile, at most; this is the n_embd of 1558M
@@ -129,29 +128,27 @@ def lay_out(params):
 
 
 def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
-    most, width = tile_limits()
-    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= most)
-    return -(-n_out // width), n_chunks, n_in // n_chunks, width
+    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
+    return -(-n_out // tile_width()), n_chunks, n_in // n_chunks, tile_width()
 
 
 @cache
-def tile_limits():
-    """How many rows a tile may have, and how many columns it has. For gemv, two shapes are timed once per process.
+def tile_width():
+    """How many columns a tile has. For gemv, two widths are timed once per process.
 
-    On an AMD CPU, gemv reads weights from memory at 28 GB/s in tiles of 1600 x 32, and at 20 GB/s in tiles of 128 x 64.
-    On an Intel CPU, 128 x 64 was the best of nine shapes, but all of them had fewer than 10,000 numbers.
+    On an AMD CPU, gemv reads weights from memory at 28 GB/s in tiles of 32 columns, and at 20 GB/s in tiles of 64.
     """
     if rows_per_product() == GROUP:
-        return DEPTH, TILE
-    wide, narrow = shapes = (128, TILE), (DEPTH, TILE // 2)
-    # Each shape gets 32 MB of tiles, so that a core's own cache has lost them when they are read again.
-    cases = [(np.ones((5, 1, n), np.float32), np.ones((8_000_000 // (n * m), 1, n, m), np.float32)) for n, m in shapes]
+        return TILE
+    # 32 MB of tiles of each width, so that a core's own cache has lost them when they are read again
+    wide, narrow = (np.ones((8_000_000 // (DEPTH * n), 1, DEPTH, n), np.float32) for n in (TILE, TILE // 2))
+    x = np.ones((5, 1, DEPTH), np.float32)
 
-    def seconds(x, w):  # for one row and for five rows together
+    def seconds(w):  # for one row and for five rows together
         return timeit.timeit(lambda: [np.matmul(x[:n], w, order="C") for n in (1, 5)], number=1)
 
-    seconds_wide, seconds_narrow = np.median([[seconds(*case) for case in cases] for _ in range(7)], axis=0)
-    return narrow if seconds_narrow < 0.95 * seconds_wide else wide
+    seconds_wide, seconds_narrow = np.median([(seconds(wide), seconds(narrow)) for _ in range(7)], axis=0)
+    return TILE // 2 if seconds_narrow < 0.95 * seconds_wide else TILE
 
 
 def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]

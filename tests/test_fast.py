@@ -20,9 +20,9 @@ from fast import KeysAndValues, bits, lay_out, linear, product, rows_are_indepen
 from sampling import sampler
 from speculative import speculative_sampling
 
-KERNELS = {1: (1600, 32), rows_per_product(): product.tile_limits()}
+KERNELS = {1: 32, rows_per_product(): product.tile_width()}
 ROWS_PER_PRODUCT = product.rows_per_product.__wrapped__  # the functions without their caches
-TILE_LIMITS = product.tile_limits.__wrapped__
+TILE_WIDTH = product.tile_width.__wrapped__
 N_CORES, WORTH_WAKING = threads.n_cores.__wrapped__, threads.worth_waking.__wrapped__
 
 
@@ -30,7 +30,7 @@ N_CORES, WORTH_WAKING = threads.n_cores.__wrapped__, threads.worth_waking.__wrap
 def kernel(request, monkeypatch):
     """Run each test with each kernel, and let two threads share even the small products of the tests."""
     monkeypatch.setattr(product, "rows_per_product", lambda: request.param)
-    monkeypatch.setattr(product, "tile_limits", lambda: KERNELS[request.param])
+    monkeypatch.setattr(product, "tile_width", lambda: KERNELS[request.param])
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "worth_waking", lambda: 0)
 
@@ -100,13 +100,13 @@ def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_th
     assert ROWS_PER_PRODUCT() == expected
 
 
-@pytest.mark.parametrize(("rows", "narrow", "expected"), [(1, 0.9, (1600, 32)), (1, 1, (128, 64)), (6, 0, (1600, 64))])
+@pytest.mark.parametrize(("rows", "narrow", "expected"), [(1, 0.9, 32), (1, 1, 64), (6, 0, 64)])
 def test_gemv_gets_narrow_tiles_where_they_are_faster(monkeypatch, rows, narrow, expected):
     """Wide tiles take a second, and narrow ones this many seconds."""
     seconds = iter([1, narrow] * 7)
     monkeypatch.setattr(product, "rows_per_product", lambda: rows)
     monkeypatch.setattr(product.timeit, "timeit", lambda multiply, number: next(seconds))
-    assert TILE_LIMITS() == expected
+    assert TILE_WIDTH() == expected
 
 
 def test_all_matrices_are_views_of_one_array():
