@@ -14,19 +14,21 @@ runs over many tiles:
         for each group of rows:      # the tile is in the CPU's cache by now
             out[group, tile] = x[group] @ tile
 
-A tile has up to `depth` rows and `width` columns of w. If w has more rows than that, it is cut into *chunks* of `depth`
-rows before it is cut into tiles. The results of the chunks are added up, always in the same order.
+A tile has `depth` rows and `width` columns of w. Usually, `depth` is the number of rows of w. But if w has more than
+DEPTH rows, it is first cut into equal *chunks* of rows. The results of the chunks are added up, always in the same
+order.
 
 The kernels differ in how many rows of x make a group.
 
 - A small-matrix kernel ("6 rows at a time"). OpenBLAS has one for at most 10^6 multiplications, which does not pack.
-  Among x86 CPUs, only those with AVX-512 have it. Up to 12 rows make a single group. An odd number, even 1, gets a row
-  of zeros, because the kernel takes longer for 5 rows, for example, than for 6. More rows are cut into groups of 6, and
-  rows of zeros fill up the last one. With so many rows, larger groups would gain nothing. Groups of 6 and 12 are stored
-  column by column, because the kernel is faster then. (In deep tiles, 10 or 12 rows would need more than 10^6
-  multiplications. Then they are cut into groups of 6 too.)
+  Among x86 CPUs, only those with AVX-512 have it. Up to 12 rows make a single group. An odd number gets a row of zeros,
+  because the kernel takes longer for 5 rows, for example, than for 6. A single row gets one too, because otherwise
+  NumPy would multiply it by gemv, with other bits. More rows are cut into groups of 6, and rows of zeros fill up the
+  last one. With so many rows, larger groups would gain nothing. In `linear`, groups of 6 and 12 are stored column by
+  column, because the kernel is faster then. (In deep tiles, 10 or 12 rows would need more than 10^6 multiplications.
+  Then they are cut into groups of 6 too.)
 - gemv ("1 row at a time"), which works everywhere. The second row finds the tile in the core's own cache. Five rows
-  still take 1.5 to 2 times as long as one. `tile_width` tries which of two widths of a tile is faster.
+  still take 1.5 to 2.5 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 
 `rows_per_product` times both kernels, once per process.
 
@@ -61,13 +63,13 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
 
     def multiply(some):  # a slice of the tiles
-        # order="C" sets the order of the loops: all groups for one tile or chunk, then all groups for the next one.
-        # Without it, NumPy would choose this order by the strides of x and out. Then each group would go through all
-        # tiles (or through all chunks of a tile) before the next group begins.
+        # order="C" sets the order of the loops: all groups for one tile, then all groups for the next one. Without it,
+        # NumPy would choose this order by the strides of x and out. Then each group would go through several tiles
+        # before the next group begins.
         if n_chunks == 1:
-            np.matmul(x[0], w[some], out=by_tile[some], order="C")
+            np.matmul(x[0], w[some], out=by_tile[some], order="C")  # [n_groups, group, depth], [., 1, depth, width]
         else:
-            np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
+            np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])  # the chunks are added up
 
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]
@@ -86,7 +88,7 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # (GROUP is here for deep tiles, and 2 and 1 for attention with very large heads.)
+    # (GROUP is among the sizes for deep tiles, and 2 and 1 are for attention with very large heads.)
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 

@@ -67,6 +67,7 @@ def worth_waking():
     if n_cores() == 1:
         return math.inf
     # 42 MB, as in the bundled target. So when it is the turn of some tiles again, a core's own cache has lost them.
+    # (This is gemv, whatever kernel the model uses. The other kernel reads about as fast.)
     x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
 
     def alone(part):
@@ -79,7 +80,7 @@ def worth_waking():
         return timeit.timeit(lambda: work(part), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
+        parts = 2 * [*tiles.reshape(-1, n, 768, 32)]  # each part twice, for more measurements
         times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)
         if seconds_shared < 0.9 * seconds_alone:
