@@ -9,7 +9,7 @@ examples:
   python main.py --K 4
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
   python main.py --K auto
-  python main.py --draft lookup
+  python main.py --draft ngram
   python main.py --K 8 --schedule adaptive
   python main.py --temperature 1 --trace trace.html
   python main.py --target_model_size 1558M --K 4 --prompt "Alan Turing theorized that computers would one day become"

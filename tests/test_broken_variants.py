@@ -147,8 +147,8 @@ def one_random_number_for_all(drafted, p, q, rng):
 
 
 @in_gallery("withdraws an unsure token",
-         "The first drafted token whose p is below 0.4 is thrown away unchecked, with all tokens after it. It would "
-         "be exact to stop drafting after that token, and then to check it like the others.",
+         "The first drafted token whose p is below 0.4 is deleted before the check, and so are all later ones. An "
+         "exact rule would keep this token, stop drafting there, and check it like the others.",
          0.2175)  # fmt: skip
 def withdraws_an_unsure_token(drafted, p, q, rng):
     unsure = [row[token] < 0.4 for row, token in zip(p, drafted, strict=True)]
@@ -222,11 +222,8 @@ def accept_what_the_target_draws_too(drafted, p, q, rng):
 
 EXACT_RULES = [
     ("accept with q, replace without",
-     "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. Suppose "
-     "that x was drafted. x is emitted with probability q(x). Another token y needs a rejection, with probability "
-     "1 - q(x), and then the draw of y, with probability q(y) / (1 - q(x)). So its probability is q(y). On average, "
-     "the rule accepts at most as many tokens as `verify`, and mostly fewer. SafeAILab/EAGLE #183 and #283 ask about "
-     "it.",
+     "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. On "
+     "average, this accepts at most as many tokens as `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
     ("accept what the target draws too",
      "Draw a token from the target at every position, and emit it. Continue as long as it equals the drafted token.",
