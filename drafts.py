@@ -2,7 +2,7 @@
 
 Any draft is safe, because the output always has the target's distribution. A better guess only saves more time.
 
-As in sampling.py, a *model* returns rows, which are distributions of the next token, and a *network* returns logits.
+As in sampling.py, a *row* is the distribution of the next token, and a *network* returns logits.
 The drafts of `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from encoder import EOT
 from errors import UserError
-from ngrams import NGram, Online, each_row, ngram
+from ngrams import NGram, Online, ngram
 from utils import MODELS_DIR
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
@@ -20,59 +20,49 @@ TABLES = Path(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled m
 DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, early-exit:2, ...
 
 
-class Lookup:
+def lookup(ids, n_vocab, longest=3):
     """Prompt lookup (Saxena 2023): find the last tokens of the text earlier in the text, and repeat what followed.
 
     It takes the longest match of up to `longest` tokens, and the latest one of these. The row has a single 1, at the
-    token that followed the match. Without a match the row is uniform, because a model must always return a row.
-
-    Parameters
-    ----------
-    n_vocab : int
-    longest : int
-        The number of tokens that a match has at most.
+    token that followed the match. Without a match the row is uniform, because a row must always sum to 1.
     """
-
-    def __init__(self, n_vocab, longest=3):
-        self.n_vocab, self.longest = n_vocab, longest
-
-    def row(self, ids):
-        places = np.flatnonzero(ids[:-1] == ids[-1])  # earlier positions of the last token
-        if len(places) == 0:
-            return np.full(self.n_vocab, 1 / self.n_vocab)
-        for back in range(1, self.longest):
-            fits = places[places >= back]
-            longer = fits[ids[fits - back] == ids[-1 - back]]
-            if len(longer) == 0:
-                break
-            places = longer
-        row = np.zeros(self.n_vocab)
-        row[ids[places[-1] + 1]] = 1  # the token after the latest match
-        return row
-
-    __call__ = each_row(row)
+    places = np.flatnonzero(ids[:-1] == ids[-1])  # earlier positions of the last token
+    if len(places) == 0:
+        return np.full(n_vocab, 1 / n_vocab)
+    for back in range(1, longest):
+        fits = places[places >= back]
+        longer = fits[ids[fits - back] == ids[-1 - back]]
+        if len(longer) == 0:
+            break
+        places = longer
+    row = np.zeros(n_vocab)
+    row[ids[places[-1] + 1]] = 1  # the token after the latest match
+    return row
 
 
 class AsNetwork:
-    """A network made from a model. Its logits are the logarithms of the rows, so that `sampler` can use it.
+    """A network made from a function row(ids). Its logits are the logarithms of the rows, so that `sampler` can use it.
 
     Parameters
     ----------
-    model : callable
+    row : callable
+        Returns the row after ids, float64 [n_vocab].
     sure : float
-        Drafting stops after a token with a probability below this. For `Lookup` it is 1, so without a
+        Drafting stops after a token with a probability below this. For `lookup` it is 1, so without a
         match, drafting stops after one token.
     """
 
-    def __init__(self, model, sure=0.0):
-        self.model, self.sure = model, sure
+    def __init__(self, row, sure=0.0):
+        self.row, self.sure = row, sure
 
     def __call__(self, ids, n_rows=1):
+        ids = np.asarray(ids)
+        rows = [self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))]
         with np.errstate(divide="ignore"):  # log(0) is -inf, which `sampler` turns back into 0
-            return np.log(self.model(ids, n_rows))  # [n_rows, n_vocab]
+            return np.log(rows)  # [n_rows, n_vocab]
 
     def forget(self):
-        """Does nothing: `Online` corrects its counts itself when the ids change, and other models keep nothing."""
+        """Does nothing: `Online` corrects its counts itself when the ids change, and other drafts keep nothing."""
 
 
 def make_draft(name, target, encoder, corpus=None):
@@ -101,7 +91,7 @@ def make_draft(name, target, encoder, corpus=None):
     if name.startswith("early-exit:"):
         return target.first_layers(int(name.removeprefix("early-exit:")))
     if name == "lookup":
-        return AsNetwork(Lookup(n_vocab), sure=1.0)
+        return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)
     if name == "online":
         return AsNetwork(Online(n_vocab))
     if corpus is not None:

@@ -1,8 +1,9 @@
-"""Models that predict from n-grams, which are sequences of n tokens. As in sampling.py, a model returns rows.
+"""Rows predicted from n-grams, which are sequences of n tokens.
 
-`ngram` counts n-grams in a given text and returns an `NGram`. `Online` counts in the ids that it is called with.
+`ngram` counts n-grams in a given text and returns an `NGram`. `Online` counts in the ids that it is called with. Both
+are called with ids, an int array [n], and return the row after them, float64 [n_vocab].
 
-The *context* is the last few tokens of the ids. A model of order 3 looks at contexts of 0, 1 and 2 tokens. The more
+The *context* is the last few tokens of the ids. With order 3, there are contexts of 0, 1 and 2 tokens. The more
 often a token followed the context in the text, the more probable it is. Long contexts predict better but are rare, so
 `blend` combines the counts after contexts of all lengths.
 """
@@ -47,18 +48,8 @@ def blend(p, tokens, counts):
     return p
 
 
-def each_row(row):
-    """Turn a method `row(self, ids)`, which returns the row after ids, into a method with the signature of a model."""
-
-    def model(self, ids, n_rows=1):
-        ids = np.asarray(ids)
-        return np.array([row(self, ids[: len(ids) - i]) for i in reversed(range(n_rows))])  # [n_rows, n_vocab]
-
-    return model
-
-
 class NGram:
-    """A model that predicts from the n-gram counts of a fixed text. Use `ngram` or `NGram.load` to make one.
+    """Predicts from the n-gram counts of a fixed text. Use `ngram` or `NGram.load` to make one.
 
     Parameters
     ----------
@@ -73,7 +64,7 @@ class NGram:
         self.n_vocab, self.tables = n_vocab, tables
         self.unigram = blend(np.full(n_vocab, 1 / n_vocab), *tables[0])
 
-    def row(self, ids):
+    def __call__(self, ids):
         p = self.unigram
         tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
         for n, (grams, counts) in enumerate(tables, start=2):
@@ -85,8 +76,6 @@ class NGram:
                 break  # longer contexts are not in the tables either
             p = blend(p, grams[begin:end] - first, counts[begin:end])
         return p
-
-    __call__ = each_row(row)
 
     def save(self, path):
         """Write a .npz with the differences between neighbouring n-grams, which compress better than the n-grams."""
@@ -150,16 +139,16 @@ def ngram(ids, n_vocab, order, least=1):
 
 
 class Online:
-    """A model that counts n-grams in the ids that it is called with, so it learns from the prompt and the growing text.
+    """Counts n-grams in the ids that it is called with, so it learns from the prompt and the growing text.
 
-    The rows depend on these ids alone. To save time, it keeps the counts from the last call and only changes them for
+    The row depends on these ids alone. To save time, it keeps the counts from the last call and only changes them for
     the ids that differ. So threads must not share it.
     """
 
     def __init__(self, n_vocab, order=3):
         self.n_vocab, self.order, self.ids = n_vocab, order, None
 
-    def row(self, ids):
+    def __call__(self, ids):
         before, self.ids = self.ids, None
         if before is None:  # this is the first call, or the one before was interrupted while it changed the counts
             before = np.zeros(0, dtype=np.int64)
@@ -177,8 +166,6 @@ class Online:
                 break
             p = blend(p, np.fromiter(nexts.keys(), int, len(nexts)), np.fromiter(nexts.values(), int, len(nexts)))
         return p
-
-    __call__ = each_row(row)
 
     def count(self, ids, i, change):
         """Add change (1 or -1) to the count of the token ids[i] after each of its contexts."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT, assert_lossless, bundled, models, random_gpt2
 
-from drafts import AsNetwork, Lookup, make_draft
+from drafts import AsNetwork, lookup, make_draft
 from encoder import get_encoder
 from errors import UserError
 from ngrams import DISCOUNT, NGram, Online, ngram
@@ -46,7 +46,7 @@ def by_hand(text, n_vocab, order, ids, least=1):
         lambda text, n_vocab: ngram(text % n_vocab, n_vocab, 1),
         lambda text, n_vocab: ngram(text % n_vocab, n_vocab, 3),
         lambda text, n_vocab: Online(n_vocab),
-        lambda text, n_vocab: Lookup(n_vocab),
+        lambda text, n_vocab: lambda ids: lookup(ids, n_vocab),
     ],
     ids=["unigram", "trigram", "online", "lookup"],
 )
@@ -76,7 +76,8 @@ def prefixes(ids, n_rows):
 @given(text=texts, ids=texts, n_rows=st.integers(1, 30), least=st.integers(1, 3))
 def test_ngram_rows_are_those_counted_by_hand(order, text, ids, n_rows, least):
     expected = [by_hand(text, 4, order, prefix, least) for prefix in prefixes(ids, n_rows)]
-    rows = ngram(text, 4, order, least)(ids, len(expected))  # token 3 of the vocabulary occurs nowhere
+    model = ngram(text, 4, order, least)  # token 3 of the vocabulary occurs nowhere
+    rows = np.array([model(prefix) for prefix in prefixes(ids, n_rows)])
     assert rows.dtype == np.float64 and (rows > 0).all()
     np.testing.assert_allclose(rows.sum(axis=-1), 1, atol=1e-12)
     np.testing.assert_allclose(rows, expected, atol=1e-12)
@@ -126,7 +127,7 @@ def test_a_text_that_cannot_be_fitted_is_an_error(ids, n_vocab, order, message):
 
 
 def test_the_largest_n_gram():
-    row = ngram([50256] * 6, 50257, 4)([50256] * 3)[0]
+    row = ngram([50256] * 6, 50257, 4)(np.array([50256] * 3))
     assert row[50256] == pytest.approx(0.9, abs=0.1)
 
 
@@ -137,7 +138,7 @@ def test_online_depends_only_on_the_ids_of_this_call(order, calls):
     model = Online(4, order)
     for ids, n_rows in calls:
         expected = [by_hand(prefix, 4, order, prefix) for prefix in prefixes(ids, n_rows)]
-        np.testing.assert_allclose(model(ids, len(expected)), expected, atol=1e-12)
+        np.testing.assert_allclose([model(prefix) for prefix in prefixes(ids, n_rows)], expected, atol=1e-12)
     model(calls[0][0][:1])
     assert sum(len(nexts) for nexts in model.counts.values()) == 1  # the count of the one id that is left
 
@@ -157,7 +158,7 @@ def test_online_after_an_interruption(monkeypatch):
 
 
 def search(ids, n_vocab, longest):
-    """The row of `Lookup` by its definition: the longest n first, and the last place where these n tokens occurred."""
+    """The row of `lookup` by its definition: the longest n first, and the last place where these n tokens occurred."""
     ids = ids.tolist()
     for n in range(longest, 0, -1):
         for i in reversed(range(len(ids) - n)):
@@ -169,7 +170,7 @@ def search(ids, n_vocab, longest):
 @given(ids=texts, n_rows=st.integers(1, 30), longest=st.integers(1, 4))
 def test_lookup_is_a_search(ids, n_rows, longest):
     expected = [search(prefix, 5, longest) for prefix in prefixes(ids, n_rows)]
-    assert np.array_equal(Lookup(5, longest)(ids, len(expected)), expected)
+    assert np.array_equal([lookup(prefix, 5, longest) for prefix in prefixes(ids, n_rows)], expected)
 
 
 # Drafts by name
@@ -193,7 +194,8 @@ def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
     end = encoder.ids["<|endoftext|>"]
     text = np.array([*encoder.encode("A king."), end, *encoder.encode("A queen."), end])
     rows = sampler(make_draft("bigram", target, encoder, path))(text, 4)
-    np.testing.assert_allclose(rows, ngram(text, 2048, 2)(text, 4), atol=1e-12)
+    model = ngram(text, 2048, 2)
+    np.testing.assert_allclose(rows, [model(prefix) for prefix in prefixes(text, 4)], atol=1e-12)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=r"corpus\.txt is not a text in UTF-8"):
         make_draft("bigram", target, encoder, path)

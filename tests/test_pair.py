@@ -79,7 +79,7 @@ def test_a_lookup_that_finds_nothing_ends_the_round(settings):
     both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append)
     for r in rounds:
         prefixes = [np.append(text, r.drafted[:i]) for i in range(len(r.drafted))]
-        found = [both.draft.network.model(prefix).max() == 1 for prefix in prefixes]
+        found = [both.draft.network.row(prefix).max() == 1 for prefix in prefixes]
         assert all(found[:-1])  # only the last token may come from a uniform row
         text = np.append(text, r.emitted)
     assert len(rounds[0].drafted) == 1 and max(len(r.drafted) for r in rounds) == 4
