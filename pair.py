@@ -302,17 +302,14 @@ def load_pair(
     UserError or OSError
         If something cannot be loaded, if the two vocabularies differ, or if they have no <|endoftext|>.
     """
-    is_model = draft == "model"
-    if is_model:
-        draft_encoder, draft_hparams, draft_params = load_encoder_hparams_and_params(draft_size, models_dir, models_url)
-    encoder, hparams, params = load_encoder_hparams_and_params(target_size, models_dir, models_url)
-    if is_model and draft_encoder.ids != encoder.ids:
+    sizes = [draft_size, target_size] if draft == "model" else [target_size]
+    loaded = [load_encoder_hparams_and_params(size, models_dir, models_url) for size in sizes]
+    encoder = loaded[-1][0]
+    if loaded[0][0].ids != encoder.ids:
         raise UserError(f"{draft_size} and {target_size} have different vocabularies; a pair must have the same")
     if EOT not in encoder.ids:
         raise UserError(f"the vocabulary of {target_size} has no token {EOT}; restore its encoder.json")
-    target = GPT2(params, hparams, bit_identical)
-    if is_model:
-        network = GPT2(draft_params, draft_hparams, bit_identical)
-    else:
-        network = make_draft(draft, target, encoder, corpus)
-    return Pair(network, target, encoder, **settings)
+    networks = [GPT2(params, hparams, bit_identical) for _, hparams, params in loaded]
+    if draft != "model":
+        networks = [make_draft(draft, *networks, encoder, corpus), *networks]
+    return Pair(*networks, encoder, **settings)
