@@ -11,13 +11,11 @@ SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # how white space is written in a to
 PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 PICTURES |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), 0xFFFE, 0xFFFF], 0xFFFD)
 RULES = {  # by whether it is block verification
-    False: "p is the probability that the draft gives a token, and q the probability that the target gives it. A "
-    "token is accepted if a number drawn between 0 and 1 is below min(1, q/p).",
-    True: "p is the probability that the draft gives a token, and q the probability that the target gives it. Block "
-    "verification begins at the last token: if a number drawn between 0 and 1 is below its h, this token and all "
-    "before it are accepted. Otherwise the token before it is tried. w is the probability with which this token and "
-    "all before it should be accepted, averaged over the tokens that may be drafted afterwards. h is chosen so that "
-    "this probability is reached.",
+    False: "A token is accepted if a number drawn between 0 and 1 is below min(1, q/p).",
+    True: "Block verification begins at the last token: if a number drawn between 0 and 1 is below its h, this token "
+    "and all before it are accepted. Otherwise the token before it is tried. w is the probability with which this "
+    "token and all before it should be accepted, averaged over the tokens that may be drafted afterwards. h is chosen "
+    "so that this probability is reached.",
 }
 
 
@@ -45,7 +43,8 @@ def page(encoder, prompt, plain, fast, rounds, figures, command):
 <p class="command">{shown(command, {})}</p>
 <p>In each round, the draft guesses some tokens, and one pass of the target checks all of them.
 Point at a token, or use Tab or the arrow keys, to select its round.</p>
-<p>{RULES[any(r.is_block for r in rounds)]}</p>
+<p>p is the probability that the draft gives a token, and q the probability that the target gives it.
+{RULES[any(r.is_block for r in rounds)]}</p>
 </header>
 <section class="time" aria-label="Time line">
 {timeline(plain, fast)}
