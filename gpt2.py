@@ -139,7 +139,7 @@ class GPT2:
             raise ValueError(f"{len(ids)} ids and n_rows = {n_rows}, but 1 <= n_rows <= ids <= n_ctx = {self.n_ctx}")
         if ids.min() < 0 or ids.max() >= self.n_vocab:
             raise ValueError(f"ids from {ids.min()} to {ids.max()}: the vocabulary goes from 0 to {self.n_vocab - 1}")
-        with self.lock, np.errstate(over="ignore", invalid="ignore"):
+        with self.lock, np.errstate(all="ignore"):  # the logits are checked for overflow below
             n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the logits of n_rows positions are wanted
             if n_past + PART < len(ids) - n_rows:  # first a part of the ids, and then the rest
                 self(ids[: n_past + PART])

@@ -122,5 +122,6 @@ if __name__ == "__main__":
     for name in "stdout", "stderr":
         if getattr(sys, name) is None:  # the caller has closed it, as with ">&-"
             setattr(sys, name, open(os.devnull, "w"))
-    sys.stdout.reconfigure(errors="replace")  # a text may have characters that a terminal or a file cannot show
+    if hasattr(sys.stdout, "reconfigure"):  # (IDLE and Jupyter have a stdout of their own)
+        sys.stdout.reconfigure(errors="replace")  # a text may have characters that a terminal or a file cannot show
     main()

@@ -149,10 +149,13 @@ def fetch(session, url, path, check_part=None):
             with open(part, "rb") as f:
                 if f.read(1) == b"<":
                     raise CheckpointError(f"{url} is a page of HTML, not the file")
-    except CheckpointError:
-        part.unlink(missing_ok=True)
-        raise
-    os.replace(part, path)
+    except CheckpointError as error:
+        damage = str(error)  # (not the error itself, which keeps the file mapped; Windows does not remove such a file)
+    else:
+        os.replace(part, path)
+        return
+    part.unlink(missing_ok=True)
+    raise CheckpointError(damage)
 
 
 def transfer(session, url, part, bar, known):

@@ -8,6 +8,7 @@ from fast.product import TILE, lay_out, linear
 N_ROWS = 20  # so that there are groups of all sizes, and several groups
 
 
+@np.errstate(all="ignore")  # because some BLAS warn without a reason
 def rows_are_independent():
     """Try it here: with a matrix of 800 rows, with one of 3,200, which is cut into chunks, and with attention."""
     rng = np.random.default_rng(0)

@@ -97,6 +97,7 @@ def stored(x):  # [..., group, depth] -> the same
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
 
 
+@np.errstate(all="ignore")  # because the trials of this module multiply, and some BLAS warn without a reason
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is laid out for `linear`.
 

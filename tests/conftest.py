@@ -23,8 +23,8 @@ def pytest_report_header(config):
 @pytest.fixture
 def server(monkeypatch):
     """A server of support.CONTENT on this machine. It misbehaves as a test wants it to, see support.Handler."""
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "GPT2_MODELS_URL"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("GPT2_MODELS_URL", raising=False)
     for name, value in {"RETRIES": 2, "BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
         monkeypatch.setattr(download, name, value)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

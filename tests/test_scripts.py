@@ -6,7 +6,7 @@ from support import ROOT, run
 from checkpoint.download import DATA
 
 SCRIPTS = [
-    str(path.relative_to(ROOT))
+    path.relative_to(ROOT).as_posix()
     for path in sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tools/*.py")])
     if "__main__" in path.read_text(encoding="utf-8")
 ]
