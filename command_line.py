@@ -77,7 +77,8 @@ def add_options(parser):
     add("--models_dir", default=MODELS_DIR, metavar="DIR",
         help="the folder of the models, also for downloads; the bundled pair is found anyway (default: %(default)s)")
     add("--models_url", metavar="URL", help="where to download from (default: OpenAI, or the variable GPT2_MODELS_URL)")
-    add("--bit_identical", action="store_true", help="refuse to run if NumPy rounds differently with speculation")
+    add("--bit_identical", action="store_true",
+        help="refuse to run if a short test finds that speculation changes the last bits of logits")
 
     add = parser.add_argument_group("drafting").add_argument
     add("--K", type=K, default=4,

@@ -48,7 +48,7 @@ class AsNetwork:
     row : callable
         Returns the row after ids, float64 [n_vocab].
     sure : float
-        Drafting stops after a token with a probability below this. For `lookup` it is 1, so without a
+        `pair.Pair` stops drafting after a token with a probability below this. For `lookup` it is 1, so without a
         match, drafting stops after one token.
     """
 

@@ -8,10 +8,10 @@ The result is exact up to rounding.
 
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
 `EveryBranch` answers each draw with the first possible outcome. The second run gets the same answers, except that the
-last draw gets its next outcome. When the last draw has had all its outcomes, the draw before it gets its next outcome,
-and all later draws begin with their first outcomes again. This continues until all paths have been run. A number from
-`rng.random()` gets no value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True with
-probability 0.3.
+last draw gets its next outcome. The draws then go on like the digits of a counter: when the last draw has had all its
+outcomes, the draw before it moves on by one, and all draws after that one start again. This continues until all paths
+have been run. A number from `rng.random()` gets no value. Instead, each comparison with it is a choice:
+`rng.random() < 0.3` is True with probability 0.3.
 
 For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
 from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the

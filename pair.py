@@ -172,13 +172,13 @@ class Pair:
 
         A k counts as timed after its second round, because the first one is often slower than all others.
 
-        - Until 0 is timed, every other k costs infinitely much, so that 0 is tried first.
+        - Until 0 is timed, all others cost infinitely much, so that 0 is tried first. Until 1 is timed, it costs as
+          much as 0, and all above cost infinitely much, so that 1 is tried next.
         - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
           else. (The median of an even number of times is here the smaller of the two in the middle.)
-        - Until 1 is timed, it costs as much as 0, so that it is tried next.
-        - A k above 1 that was not timed costs cost(k - 1) + cost(1) - cost(0), or cost(k - 1) if by chance cost(1) is
-          below cost(0). This estimate is rarely too high. So a k that could be the best rarely looks too expensive, and
-          the schedule soon tries it. Until 1 is timed, such a k costs infinitely much.
+        - For any other k, one more token is taken to cost as much as the first one did: the cost is
+          cost(k - 1) + cost(1) - cost(0), but at least cost(k - 1). This is rarely too high, so the schedule soon tries
+          a k that could be the best.
 
         Returns
         -------
@@ -197,9 +197,8 @@ class Pair:
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         Before that, it decodes N tokens plainly, to time plain steps. The pilot run has plain steps too, but they take
-        longer than those of the plain loop. (A draft that often stops by itself, like --draft lookup, has many rounds
-        that are short and cheap. The estimate for K takes the tokens from all rounds, but the cost only from rounds
-        that drafted K tokens. So the estimated speedup is too low.)
+        longer than those of the plain loop. (A draft like --draft lookup often stops by itself. Such rounds give few
+        tokens and cost little. The estimate counts their tokens, but not their low cost, so it is too low.)
 
         Parameters
         ----------
@@ -269,7 +268,8 @@ def predicted(plain, fast):
     # how much more the calls that read a prompt cost than others, in plain steps
     n_prompts = len(plain.target.calls) - len(timed[1])  # the first call of each run reads a prompt, see `Timed`
     read = plain.target.reading / step - n_prompts * v[0]
-    read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (c + v[ks[0]])
+    first_step, first_pass = c, v[ks[0]]  # what the draft's and the target's first call would cost without a prompt
+    read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (first_step + first_pass)
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), fast.n_new, read, read_fast)
     return speedup, np.concatenate(fast.betas).mean(), c, v[-1], r
 

@@ -146,7 +146,8 @@ def adaptive(K, costs, memory=32):
     """A schedule: draft the number of tokens that is best for the measured alpha and costs, like `theory.optimal_K`.
 
     Leviathan et al. 2023 suggest this as future work in section 3.5. alpha is the average of beta = sum min(p, q) over
-    the verified positions. beta says more than whether the token was accepted, so the average settles sooner.
+    the verified positions. At temperatures above 0, beta says more than whether the token was accepted, so the average
+    settles sooner.
 
     Parameters
     ----------

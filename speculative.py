@@ -1,9 +1,9 @@
 """Speculative sampling: a small draft model guesses K tokens, and a large target model checks them all in one pass.
 
 The output is distributed exactly as if the target had been sampled one token at a time. Chen et al. 2023
-(arXiv 2302.01318, "DeepMind" below) and Leviathan et al. 2023 (arXiv 2211.17192) found the algorithm independently.
-The notation is DeepMind's: the draft has distribution p, the target has q, and K tokens are drafted per round. N
-tokens are asked for. (Leviathan et al. swap p and q, and write gamma for K.)
+(arXiv 2302.01318) and Leviathan et al. 2023 (arXiv 2211.17192) found the algorithm independently. The notation is that
+of Chen et al.: the draft has distribution p, the target has q, and K tokens are drafted per round. N tokens are asked
+for. (Leviathan et al. swap p and q, and write gamma for K.)
 
 A model is any callable `model(ids, n_rows=1) -> probs`. For token ids [n] it returns float64 [n_rows, n_vocab]: the
 distributions of the next token after each of the last n_rows prefixes of ids. Row -1 comes after all of ids, row -2
@@ -61,10 +61,10 @@ def max_fn(x):
 
 
 def propose(x, draft_model, k_max, rng, stop=None):
-    """Draft up to k_max tokens after x, or up to the first token for which the function stop(row of p, token) is true.
+    """Draft k_max tokens after x, or up to the first one for which the function stop(row of p, token) is true.
 
-    The token at which it stopped is proposed like the others. If it were withdrawn, the tokens that trigger a stop
-    would be missing among the proposed ones, and the proposed ones would no longer be draws from p.
+    That token is proposed like the others. If it were withdrawn, the tokens that remain would be a selection, and no
+    longer draws from p.
 
     Returns
     -------
@@ -84,8 +84,8 @@ def verify(drafted, p, q, rng):
     """Accept drafted tokens from the left, each with probability min(1, q / p), and then add one token.
 
     Chen et al. 2023, Algorithm 2; Leviathan et al. 2023, Algorithm 1. After a rejection, the added token comes from
-    the residual max_fn(q - p). It has only the tokens with q > p, and each has a weight in proportion to q - p.
-    If all drafted tokens are accepted, the added token comes from the last row of q.
+    the residual max_fn(q - p). Only tokens with q > p can come out of it, with probabilities proportional to q - p. If
+    all drafted tokens are accepted, the added token comes from the last row of q.
 
     Parameters
     ----------
@@ -149,10 +149,10 @@ def speculative_sampling(
     verify : callable
         `verify` or `verify_block`.
     schedule : callable, optional
-        `schedule(last_round) -> k`, the number of tokens to draft in the next round, which may be 0. last_round is the
-        `Round` before, and None at first. A schedule may look at all of it, even at rejected tokens, because the next
-        round is exact whatever k is (see schedules.py). Without a schedule, k is K. In any case, at most K tokens are
-        drafted, and at most n - 1 if n tokens are still wanted, because the target adds one.
+        `schedule(last_round) -> k` chooses the number of tokens to draft in the next round, which may be 0. last_round
+        is the `Round` before, or None before the first round. A schedule may look at all of it, even at rejected
+        tokens, because the next round is exact whatever k is (see schedules.py). Without a schedule, k is K. There are
+        two limits: k is at most K, and if n tokens are still wanted, it is at most n - 1, because the target adds one.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -212,7 +212,7 @@ def verify_block(drafted, p, q, rng):
     while i > 0 and not rng.random() < h[i]:
         i -= 1
     # After a rejection, draw from the part of w q that exceeds p. For i > 0 it is not empty, because otherwise h[i]
-    # would be 0. For i = 0, w is 1, so this is the residual of `verify`.
+    # would be 0, and the loop would have gone on. For i = 0, w is 1, so this is the residual of `verify`.
     row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -223,16 +223,18 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        A goal: given the first i drafted tokens, the round should keep at least these i with probability w[i], averaged
-        over the tokens that may be drafted after them. To compute w, begin with 1, and for each drafted token multiply
-        by q/p and cut off at 1. (For one particular next token, w[i+1] may be above w[i]. That is no contradiction,
-        because averaged over the next token, w[i+1] is never above w[i].)
+        w[i] is a goal. Suppose that the first i drafted tokens are given. Then the round should keep at least these i
+        tokens with probability w[i]. (This is an average over the tokens that may be drafted after them.) w[0] is 1.
+        w[i+1] is w[i] times q/p of the next drafted token, but at most 1. After one particular token, w[i+1] may be
+        above w[i]. On average over that token, it never is.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
-    h is chosen so that this goal is reached. For i = k it is reached, because all k tokens are kept with probability
-    h[k], which is w[k]. Going down from there, suppose that it is reached for i + 1. In what follows, w is w[i], p and
-    q are the rows p[i] and q[i], and all sums are over the next token.
+    In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
+
+    h is chosen so that the goal is reached for every i. The proof is by induction, from i = k down. For i = k, all k
+    tokens are kept with probability h[k], which is w[k]. Now suppose that the goal is reached for i + 1. In what
+    follows, w is w[i], p and q are the rows p[i] and q[i], and all sums are over the next token.
 
     - If the next drafted token is t, i + 1 tokens or more are kept with probability w[i+1] = min(1, w q(t) / p(t)).
       t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).

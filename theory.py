@@ -33,10 +33,9 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # `verify` looked at the accepted tokens and at the rejected one. The round emitted the accepted tokens and one
-    # more. So the number of emitted tokens is the number of verified positions. (If all k drafted tokens were accepted,
-    # len(emitted) is k + 1, and all k betas are taken. If eos ended the text, positions after it do not count, even if
-    # `verify` looked at them. `verify_block` looks at all k, but the same ones count.)
+    # After a rejection, the round has emitted one token for each verified position. If all k tokens were accepted, it
+    # has emitted one more, and the slice takes all k betas. If eos ended the text, positions after it do not count,
+    # even if `verify` looked at them. (`verify_block` looks at all k, but the same ones count.)
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 
@@ -53,9 +52,9 @@ def tokens_by_position(alphas):
     Here a2 is the mean of beta at the second drafted token, over the rounds that accepted the first one, and so on.
     This does not assume that betas are independent. They are not, because easy and hard passages of a text alternate.
     For example, let beta be 1 in half of the rounds and 0 in the others, and K = 4. The mean number of tokens is
-    (5 + 1) / 2 = 3. But an easy round verifies 4 positions and a hard one only 1, so alpha is 4/5, and
-    expected_tokens(4/5, 4) = 3.36 is too high. (Kaplan and Meier 1958 estimate survival in the same way: at each step,
-    by the share that survives among those that got there.)
+    (5 + 1) / 2 = 3. But an easy round verifies 4 positions, each with beta 1, and a hard one verifies only 1, with beta
+    0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too high. (Kaplan and Meier 1958 estimate survival in the
+    same way: at each step, by the share that survives among those that got there.)
 
     Parameters
     ----------
@@ -94,8 +93,8 @@ def with_prompt(speedup, N, prompt_plain, prompt_fast):
     N : int
         How many tokens are decoded.
     prompt_plain, prompt_fast : float
-        What reading the prompt adds to the cost of the first plain step (prompt_plain) and of the first round
-        (prompt_fast), in plain steps. prompt_fast is usually larger, because the draft reads the prompt too.
+        The first plain step also reads the prompt. prompt_plain is what that adds to its cost, in plain steps.
+        prompt_fast is the same for the first round. It is usually larger, because the draft reads the prompt too.
     """
     return (N + prompt_plain) / (N / speedup + prompt_fast)
 

@@ -21,14 +21,17 @@ order.
 The kernels differ in how many rows of x make a group.
 
 - A small-matrix kernel ("6 rows at a time"). OpenBLAS has one for at most 10^6 multiplications, which does not pack.
-  Among x86 CPUs, only those with AVX-512 have it. Up to 12 rows make a single group. An odd number gets a row of zeros,
-  because the kernel takes longer for 5 rows, for example, than for 6. A single row gets one too, because otherwise
-  NumPy would multiply it by gemv, with other bits. More rows are cut into groups of 6, and rows of zeros fill up the
-  last one. With so many rows, larger groups would gain nothing. In `linear`, groups of 6 and 12 are stored column by
-  column, because the kernel is faster then. (In deep tiles, 10 or 12 rows would need more than 10^6 multiplications.
-  Then they are cut into groups of 6 too.)
+  Among x86 CPUs, only those with AVX-512 have it. It multiplies
+
+      1 row            with a row of zeros, because otherwise NumPy would multiply it by gemv, with other bits;
+      2 to 12 rows     as a single group. An odd number gets a row of zeros: 5 rows take longer than 6, for example;
+      13 rows or more  in groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
+
+  In deep tiles, 12 rows would need more than 10^6 multiplications, and in the deepest ones 10 rows would too. Then they
+  are cut into groups of 6. In `linear`, groups of 6 and 12 are stored column by column, because the kernel is faster
+  then.
 - gemv ("1 row at a time"), which works everywhere. The second row finds the tile in the core's own cache. Five rows
-  still take 1.5 to 2.5 times as long as one. `tile_width` tries which of two widths of a tile is faster.
+  still take 1.5 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 
 `rows_per_product` times both kernels, once per process.
 
@@ -137,10 +140,7 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
 
 @cache
 def tile_width():
-    """How many columns a tile has. For gemv, two widths are timed once per process.
-
-    On an AMD CPU, gemv reads weights from memory at 28 GB/s in tiles of 32 columns, and at 20 GB/s in tiles of 64.
-    """
+    """How many columns a tile has. For gemv, two widths are timed once per process (docs/speed.md has examples)."""
     if rows_per_product() == GROUP:
         return TILE
     # 32 MB of tiles of each width, so that a core's own cache has lost them when they are read again
@@ -171,10 +171,9 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]
 def rows_per_product():
     """Which kernel this machine should use: 6 (groups of 2 to 12 rows, see `group_size`) or 1 (single rows).
 
-    6 if this BLAS has a fast kernel for small matrices. That is tried with 12 rows. Two groups of 6 must take less than
-    three quarters of the time of 12 single rows. With AVX-512, they take a third of it (Intel) or half of it (AMD).
-    Without AVX-512, BLAS packs every tile, and groups take as long as single rows, or longer. And a row must have the
-    same bits in groups of 2, 4, ... and 12, and at each place in a group.
+    6 if this BLAS has a fast kernel for small matrices: two groups of 6 must take less than three quarters of the time
+    of 12 single rows (docs/speed.md has examples). And a row must have the same bits in groups of 2, 4, ... and 12, and
+    at each place in a group.
     """
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))

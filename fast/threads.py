@@ -58,11 +58,9 @@ def in_parallel(function, n, n_bytes):
 def worth_waking():
     """The least work, in bytes as in `in_parallel`, that is shared. Three sizes are tried once per process.
 
-    The result is the first size for which several cores are at least 10 % faster than one. On some computers, one core
-    reads almost as fast as the memory delivers. Then a product of a few rows gains nothing from a second core, and
-    loses the time that it takes to wake that core. If no size gains 10 %, work of 5.3 MB and more is shared, because
-    the products of a prompt are that large, and for them the arithmetic takes longer than the reading. (In large
-    models, products of a few rows are that large too. For them, sharing hardly matters on such a computer.)
+    The result is the first size for which several cores are at least 10 % faster than one. On some computers, no size
+    is, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. The
+    products of a prompt are that large, and for them the arithmetic takes longer than the reading.
     """
     if n_cores() == 1:
         return math.inf
