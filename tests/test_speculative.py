@@ -285,15 +285,6 @@ LARGEST = 1 - 2**-53  # the largest number that NumPy's `random` returns
 
 
 @both_verifiers
-@pytest.mark.parametrize("K", [1, 2])
-def test_without_a_positive_residual_the_token_is_drawn_from_q(verifier, K):
-    p = np.array([0.25, 0.0, 0.75])
-    q = np.nextafter(p, 0)  # nowhere above p, so a rejection leaves no residual
-    emitted = verifier(np.full(K, 2), np.tile(p, (K, 1)), np.tile(q, (K + 1, 1)), always(LARGEST))
-    assert q[emitted[-1]] > 0
-
-
-@both_verifiers
 def test_no_random_number_rejects_a_token_where_q_is_above_p_or_accepts_it_where_q_is_0(verifier):
     half, never, first = np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([1.0, 0.0])
     assert verifier(np.array([0]), half[None], np.array([first, first]), always(LARGEST)).tolist() == [0, 0]
