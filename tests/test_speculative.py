@@ -77,11 +77,7 @@ sampler_settings = st.fixed_dictionaries(
 )
 def test_lossless_under_any_settings_of_draft_and_target(verifier, logits, settings, K):
     draft, target = (sampler(Table(table), **options) for table, options in zip(zip(*logits), settings))
-    decoded = assert_lossless((draft, target, [0, 2]), 3, K, verify=verifier)
-    plain = output_distribution(lambda rng: autoregressive_sampling([0, 2], target, 3, rng))
-    assert total_variation(decoded, plain) < EXACT
-    if settings[1]["temperature"] == 0:
-        assert len(decoded) == len(plain) == 1
+    assert_lossless((draft, target, [0, 2]), 3, K, verify=verifier)
 
 
 @both_verifiers
