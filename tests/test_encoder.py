@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder import VocabularyError, bytes_to_unicode, get_encoder, merge
-from errors import UserError
 
 BPE = Path(__file__).parent / "fixtures" / "bpe"
 
@@ -43,11 +42,6 @@ def test_merge_gives_the_tokens_of_the_naive_algorithm(word, pairs):
         _, i = min(known)
         pieces[i : i + 2] = ["".join(pieces[i : i + 2])]
     assert merge(word, ranks) == pieces
-
-
-def test_a_lone_surrogate_is_an_error(gpt2):
-    with pytest.raises(UserError, match=r"lone surrogate, U\+D800"):
-        gpt2.encode("half \ud800 of a pair")
 
 
 def test_half_a_character_decodes_to_the_replacement_character(gpt2):

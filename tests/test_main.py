@@ -180,7 +180,7 @@ def argparse_loses_a_double_dash():
         (["--target_model_size", "2B"], "unknown model size '2B'; there are"),
         (["--draft_model_size", "../../etc"], "unknown model size '../../etc'"),
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
-        (["--prompt", "half \udcd8"], "lone surrogate"),
+        (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
         (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
