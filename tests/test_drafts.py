@@ -176,16 +176,10 @@ def test_lookup_is_a_search(ids, n_rows, longest):
 # Drafts by name
 
 
-@pytest.mark.parametrize("name", ["unigram", "bigram", "ngram", "online", "lookup", "early-exit:2"])
-def test_every_draft_is_a_network(name):
-    target, ids = bundled("target"), np.array([5, 6, 7, 5, 6])
-    draft = make_draft(name, target, None)
-    draft.forget()
-    rows = sampler(draft)(ids, 3)
-    assert rows.shape == (3, target.n_vocab)
+@pytest.mark.parametrize("name", ["unigram", "bigram", "ngram"])
+def test_the_bundled_tables(name):
+    rows = sampler(make_draft(name, bundled("target"), None))(np.array([5, 6, 7, 5, 6]), 3)
     np.testing.assert_allclose(rows.sum(axis=-1), 1, atol=1e-12)
-    if name == "lookup":
-        assert draft.sure == 1 and rows[-1, 7] == 1 and rows[0, 7] == 1 / target.n_vocab
 
 
 def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
