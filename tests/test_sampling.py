@@ -10,8 +10,6 @@ from support import EXACT, Table
 
 from sampling import logits_to_probs, penalised, sampler
 
-pytestmark = pytest.mark.filterwarnings("error")
-
 
 def naive_probs(logits, temperature, top_k, top_p):
     """One row, computed token by token from the definitions, and how close a sum of probabilities came to top_p."""

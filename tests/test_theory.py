@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 import theory
 from speculative import Round
 
-pytestmark = pytest.mark.filterwarnings("error")
 shares = st.one_of(st.sampled_from([0.0, 0.5, 1 - 1e-12, 1.0]), st.floats(0, 1))
 
 
