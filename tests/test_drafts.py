@@ -17,7 +17,6 @@ from errors import UserError
 from ngrams import DISCOUNT, NGram, Online, ngram
 from sampling import sampler
 from schedules import draft_confidence
-from speculative import verify, verify_block
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
 ORDERS = [1, 2, 3, 4]
@@ -37,24 +36,20 @@ def by_hand(text, n_vocab, order, ids, least=1):
     return p
 
 
-@pytest.mark.parametrize("verifier", [verify, verify_block])
-@pytest.mark.parametrize("temperature", [1, 0.5, 0])
 @pytest.mark.parametrize(
     "draft",
     [
-        lambda text, n_vocab: ngram(text % n_vocab, n_vocab, 1),
         lambda text, n_vocab: ngram(text % n_vocab, n_vocab, 3),
         lambda text, n_vocab: Online(n_vocab),
         lambda text, n_vocab: lambda ids: lookup(ids, n_vocab),
     ],
-    ids=["unigram", "trigram", "online", "lookup"],
+    ids=["trigram", "online", "lookup"],
 )
-@settings(max_examples=12)
-@given(drawn=models(sizes=[3, 2]), text=texts, N=st.sampled_from([3, 4]), K=st.integers(1, 3), stops=st.booleans())
-def test_lossless(verifier, temperature, draft, drawn, text, N, K, stops):
+@given(drawn=models(sizes=[3, 2]), text=texts, temperature=st.sampled_from([1, 0.5, 0]), stops=st.booleans())
+def test_lossless(draft, drawn, text, temperature, stops):
     _, target, x = drawn
     model = sampler(AsNetwork(draft(text, target.rows.shape[1])), temperature)
-    assert_lossless((model, target, x), N, K, verify=verifier, stop=draft_confidence(1.0) if stops else None)
+    assert_lossless((model, target, x), 3, 2, stop=draft_confidence(1.0) if stops else None)
 
 
 @pytest.mark.parametrize("n_layer", [1, 2])
