@@ -19,7 +19,7 @@ from sampling import sampler
 from schedules import draft_confidence
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
-ORDERS = [1, 2, 3, 4]
+orders = st.integers(1, 4)
 
 
 def by_hand(text, n_vocab, order, ids, least=1):
@@ -66,8 +66,7 @@ def prefixes(ids, n_rows):
     return [ids[: len(ids) - i] for i in reversed(range(min(n_rows, len(ids))))]
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@given(text=texts, ids=texts, n_rows=st.integers(1, 30), least=st.integers(1, 3))
+@given(order=orders, text=texts, ids=texts, n_rows=st.integers(1, 30), least=st.integers(1, 3))
 def test_ngram_rows_are_those_counted_by_hand(order, text, ids, n_rows, least):
     expected = [by_hand(text, 4, order, prefix, least) for prefix in prefixes(ids, n_rows)]
     model = ngram(text, 4, order, least)  # token 3 of the vocabulary occurs nowhere
@@ -125,8 +124,7 @@ def test_the_largest_n_gram():
     assert row[50256] == pytest.approx(0.9, abs=0.1)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@given(calls=st.lists(st.tuples(texts, st.integers(1, 30)), min_size=1, max_size=4))
+@given(order=orders, calls=st.lists(st.tuples(texts, st.integers(1, 30)), min_size=1, max_size=4))
 def test_online_depends_only_on_the_ids_of_this_call(order, calls):
     """Earlier calls had longer, shorter and other ids."""
     model = Online(4, order)
