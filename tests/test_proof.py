@@ -139,7 +139,7 @@ def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_condition
 
 @both_verifiers
 @pytest.mark.parametrize("N", [1, 2, 3, 4])
-@pytest.mark.parametrize("K", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("K", [0, 1, 2, 3])
 @given(drawn=models())
 def test_step_7b_speculative_sampling_has_the_same_distribution(verifier, drawn, N, K):
     assert_lossless(drawn, N, K, verify=verifier)

@@ -72,7 +72,7 @@ sampler_settings = st.fixed_dictionaries(
 @given(
     logits=st.lists(st.tuples(logit_rows, logit_rows), min_size=1, max_size=3),
     settings=st.tuples(sampler_settings, sampler_settings),
-    K=st.integers(0, 3),
+    K=st.integers(0, 2),
 )
 def test_lossless_under_any_settings_of_draft_and_target(verifier, logits, settings, K):
     draft, target = (sampler(Table(table), **options) for table, options in zip(zip(*logits), settings))
@@ -252,14 +252,14 @@ EXTREME = (0, 1, 2, 1e-2, 1e-4, 1 - 2**-53, 1 + 2**-52, 2**-53, 1e-17, 1e-300, 5
 
 
 @both_verifiers
-@pytest.mark.parametrize("K", [1, 2, 3])
+@pytest.mark.parametrize("K", [1, 2])
 @given(drawn=models(weights=EXTREME))
 def test_lossless_with_probabilities_at_the_edge_of_float64(verifier, drawn, K):
     assert_lossless(drawn, 3, K, verify=verifier)
 
 
 @both_verifiers
-@pytest.mark.parametrize("K", [1, 2, 3])
+@pytest.mark.parametrize("K", [1, 2])
 @given(drawn=models(sizes=[3, 2]), data=st.data())
 def test_lossless_when_p_and_q_differ_by_rounding(verifier, drawn, K, data):
     """Like the rows of one network that were computed in two ways. Then the residual is rounding errors, or zero."""
