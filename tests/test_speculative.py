@@ -141,11 +141,9 @@ def test_propose_ends_with_the_token_that_stopped_it():
     assert drafted.tolist() == [1, 2, 3] and np.array_equal(p, np.eye(9)[1:4]) and asked == [(1, 1), (2, 2), (3, 3)]
 
 
-@pytest.mark.parametrize(
-    ("verifier", "settings"), [(verify, {"top_k": 3}), (verify_block, {"temperature": 0.7, "top_k": 2, "top_p": 0.9})]
-)
-def test_lossless_with_the_bundled_pair(verifier, settings):
-    draft, target = (sampler(bundled(name), **settings) for name in ("draft", "target"))
+@both_verifiers
+def test_lossless_with_the_bundled_pair(verifier):
+    draft, target = (sampler(bundled(name), temperature=0.7, top_k=2, top_p=0.9) for name in ("draft", "target"))
     assert_lossless((draft, target, [5, 6, 7]), 3, 2, verify=verifier)
 
 
