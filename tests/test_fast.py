@@ -68,9 +68,8 @@ def test_bits_of_attention_with_large_heads(d):
     assert bits.same_bits(lambda i, j: past.attend(q[:, i:j], i))
 
 
-@pytest.mark.parametrize("d", [64, 1360, 2600, 8000])
-def test_there_is_room_for_padding_after_the_last_position(d):
-    for n_ctx, n in itertools.product(range(54, 65), range(1, 20)):
+def test_there_is_room_for_padding_after_the_last_position():
+    for d, n_ctx, n in itertools.product((64, 2000), range(54, 65), range(1, 20)):
         past = KeysAndValues(n_ctx, 1, d)
         x = product.whole_groups(np.ones((n, d), dtype=np.float32))[None]  # as in `gpt2`
         past.write(n_ctx - n, x, x)
