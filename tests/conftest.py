@@ -8,6 +8,7 @@ from hypothesis import settings
 from support import BLOCK, Handler
 
 import fast
+import gpt2
 from checkpoint import download
 
 settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
@@ -18,6 +19,14 @@ settings.load_profile("ci")
 def pytest_report_header(config):
     rows, same = fast.rows_per_product(), fast.rows_are_independent()
     return f"matrix kernel: {rows} row(s) at a time; a row has the same bits whatever rows are computed with it: {same}"
+
+
+@pytest.fixture
+def n_computed(monkeypatch):
+    """A list to which each forward pass adds the number of its positions."""
+    numbers, original = [], gpt2.gpt2
+    monkeypatch.setattr(gpt2, "gpt2", lambda ids, *args, **kw: numbers.append(len(ids)) or original(ids, *args, **kw))
+    return numbers
 
 
 @pytest.fixture

@@ -28,14 +28,6 @@ def micro():
     return stored_gpt2(MICRO)
 
 
-@pytest.fixture
-def n_computed(monkeypatch):
-    """A list to which each forward pass adds the number of its positions."""
-    numbers, original = [], gpt2.gpt2
-    monkeypatch.setattr(gpt2, "gpt2", lambda ids, *args, **kw: numbers.append(len(ids)) or original(ids, *args, **kw))
-    return numbers
-
-
 # ---- The right logits ----
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from support import bundled, random_gpt2
 
-import gpt2
 import pair
 import theory
 from pair import Pair, Run, Timed, load_pair, predicted
@@ -37,9 +36,8 @@ def test_the_clock_stops_during_on_round(monkeypatch):
     assert both.decode([5], 9, K=2, on_round=lambda r: [next(now) for _ in range(1000)]).seconds == usual
 
 
-def test_each_run_reads_the_prompt_again(monkeypatch):
-    both, n_computed, forward = Pair(bundled("draft"), bundled("target")), [], gpt2.gpt2
-    monkeypatch.setattr(gpt2, "gpt2", lambda ids, *args, **kw: n_computed.append(len(ids)) or forward(ids, *args, **kw))
+def test_each_run_reads_the_prompt_again(n_computed):
+    both = Pair(bundled("draft"), bundled("target"))
     for _ in range(2):
         n_computed.clear()
         both.decode(np.arange(200), 20, K=2)
