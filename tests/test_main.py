@@ -58,7 +58,6 @@ def test_the_bundled_pair_from_any_directory(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        "--draft unigram --draft_corpus corpus.txt",
         "--draft ngram --draft_corpus corpus.txt --schedule draft-confidence",
         "--draft online --repetition_penalty 1.3 --schedule heuristic",
         "--draft lookup --schedule draft-confidence --verify block",
@@ -178,7 +177,6 @@ def argparse_loses_a_double_dash():
         (["--top_p", "nan"], "--top_p: 'nan' is not"),
         (["--repetition_penalty", 1e-300], "--repetition_penalty: '1e-300' is not a number from 0.01 to 100"),
         (["--target_model_size", "2B"], "unknown model size '2B'; there are"),
-        (["--draft_model_size", "../../etc"], "unknown model size '../../etc'"),
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
