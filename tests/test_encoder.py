@@ -90,6 +90,5 @@ def test_a_damaged_vocabulary_is_found_when_it_is_loaded(tmp_path, encoder_json,
     (tmp_path / "vocab.bpe").write_text("#version: 0" if merges is None else "#version: 0.2\n" + merges)
     with pytest.raises(VocabularyError, match=message) as error:
         get_encoder(tmp_path.name, tmp_path.parent)
-    assert str(tmp_path) in str(error.value) and "restore encoder.json and vocab.bpe, or (for OpenAI's models)" in str(
-        error.value
-    )
+    said = str(error.value)
+    assert str(tmp_path) in said and "restore encoder.json and vocab.bpe, or (for OpenAI's models)" in said

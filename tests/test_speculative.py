@@ -236,9 +236,8 @@ def test_lossless_with_models_that_reuse_their_array():
 
 
 def test_max_fn():
-    x = np.array([0.25, -0.5, 0.0, 0.75])
-    assert max_fn(x).tolist() == [0.25, 0, 0, 0.75] and x[1] == -0.5
-    assert max_fn(np.array([-1.0, 3.0, 1.0])).tolist() == [0, 0.75, 0.25]
+    x = np.array([-1.0, 3.0, 1.0])
+    assert max_fn(x).tolist() == [0, 0.75, 0.25] and x[0] == -1
     assert max_fn(np.array([5e-324, 0, 5e-324])).tolist() == [0.5, 0, 0.5]
     for nothing in ([0.0, 0.0], [-1.0, 0.0]):
         with pytest.raises(ValueError, match="positive"):
