@@ -1,16 +1,19 @@
 """Every schedule is lossless, and its decisions are right round by round."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Table, assert_lossless, models
+from support import EXACT, Table, assert_lossless, models, product_of_conditionals
 
 import schedules
 import theory
+from enumeration import output_distribution, total_variation
 from sampling import sampler
 from schedules import SCHEDULES, Overheard, adaptive, draft_confidence, heuristic, make_schedule, target_confidence
-from speculative import Round
+from speculative import Round, speculative_sampling
 
 
 def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
@@ -33,6 +36,31 @@ def test_lossless(name, drawn, K, threshold, sure):
         patch.setattr(schedules, "EVERY", 3)  # so that it matters within a few tokens
         schedule, stop = make_schedule(name, K, lambda K: 1 + threshold * np.arange(K + 1), threshold, sure=sure)
         assert_lossless(drawn, 4, K, schedule=schedule, stop=stop)
+
+
+@given(drawn=models(), K=st.integers(1, 3), seconds=st.lists(st.integers(1, 20), min_size=1, max_size=4))
+def test_lossless_with_any_measured_costs(drawn, K, seconds):
+    """`adaptive` may be told other costs before each round."""
+    draft, target, x = drawn
+
+    def decode(rng):
+        times = itertools.cycle(seconds)
+        schedule = adaptive(K, lambda K: np.array([next(times) for _ in range(K + 1)]))
+        return speculative_sampling(x, draft, target, 4, K, rng, schedule=schedule)
+
+    assert total_variation(output_distribution(decode), product_of_conditionals(x, target, 4)) < EXACT
+
+
+row = st.tuples(st.integers(-2, 2), st.integers(-2, 2))
+
+
+@given(logits=st.lists(st.tuples(row, row), min_size=1, max_size=3), K=st.integers(0, 3))
+def test_lossless_with_confidence_in_the_logits(logits, K):
+    draft, target = (Overheard(Table(table)) for table in zip(*logits, strict=True))
+    options = {"schedule": target_confidence(K, 0.6, target.rows), "stop": draft_confidence(0.6, draft.rows)}
+    for temperature in (0.5, 0):
+        drawn = sampler(draft, temperature), sampler(target, temperature), [0]
+        assert_lossless(drawn, 4, K, **options)
 
 
 # Confidence
