@@ -10,19 +10,19 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
-    step 6   the same for each later token of a round, given the tokens before it. Rounds differ in length. To compare
-             them with the target, fill each up to K + 1 tokens by plain sampling: the result is distributed like the
-             target's.
-    step 7   begin with plain sampling of all N tokens. Replace its first K + 1 tokens by a round that was filled up as
-             in step 6. (If fewer than K + 1 tokens are left, the round drafts fewer.) The distribution stays the same.
-             The tokens that the round itself emitted stay. All tokens after them come from plain sampling. So replace
-             the first K + 1 of those by a second round that was filled up, and so on, until rounds have decoded all N
-             tokens. (Test 7a is about plain sampling, and test 7b about rounds. These seven steps are not the four
-             steps of a round.)
+    step 6   the same for each later token of a round, given the tokens before it. A round emits 1 to K + 1 tokens. So
+             that all rounds have the same length, let plain sampling add further tokens, up to K + 1 in all. These
+             K + 1 tokens have the target's distribution.
+    step 7   sample all N tokens plainly. Now let a round and what is added to it (step 6) take the place of the first
+             K + 1 tokens. By step 6, the distribution stays the same. (If fewer than K + 1 tokens are left, the round
+             drafts fewer.) Now the text consists of the tokens of a round, and then of tokens that were sampled
+             plainly. Do the same with the tokens after the round, and so on, until all N tokens come from rounds.
+             (Test 7a is about plain sampling, and test 7b about rounds.)
 
-Each test takes every way that the random choices of the algorithm can fall (see enumeration.py). So it computes the
-exact probability of each result, and compares these probabilities with the claim of the step. The library hypothesis
-makes up p and q, among them rows with zeros, equal rows, one-hot rows, and a vocabulary of one token.
+(These seven steps are not the four steps of a round.) Each test runs the algorithm once for each combination of its
+random choices (see enumeration.py). So it computes the exact probability of each result, and compares these
+probabilities with the claim of the step. The library hypothesis makes up p and q, among them rows with zeros, equal
+rows, one-hot rows, and a vocabulary of one token.
 
 From support.py: `Table` is a model that has a few rows and gives each prefix one of them. `pairs` and `models` make up
 rows and models. `EXACT` is the limit for rounding. `product_of_conditionals` is the target's own distribution of N
