@@ -69,10 +69,10 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         # order="C" sets the order of the loops: all groups for one tile, then all groups for the next one. Without it,
         # NumPy would choose this order by the strides of x and out. Then each group would go through several tiles
         # before the next group begins.
-        if n_chunks == 1:
-            np.matmul(x[0], w[some], out=by_tile[some], order="C")  # [n_groups, group, depth], [., 1, depth, width]
-        else:
-            np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])  # the chunks are added up
+        if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width] -> [n_some, n_groups, group, width]
+            np.matmul(x[0], w[some], out=by_tile[some], order="C")
+        else:  # the same for each chunk, and then the chunks are added up
+            np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]
