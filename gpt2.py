@@ -3,7 +3,7 @@
 Two things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x in not much more time than
 for one row; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
 `KeysAndValues` per layer. A call uses those of the first `n_past` positions again, and computes only the positions
-after them.
+after them. The parameters have OpenAI's names: wte and wpe, for example, are the embeddings of tokens and positions.
 """
 
 import copy

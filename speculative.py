@@ -63,8 +63,8 @@ def max_fn(x):
 def propose(x, draft_model, k_max, rng, stop=None):
     """Draft k_max tokens after x, or up to the first one for which the function stop(row of p, token) is true.
 
-    That token is proposed like the others. If it were withdrawn, the tokens that remain would be a selection, and no
-    longer draws from p.
+    That token is proposed like the others. If it were withdrawn, tokens like it would be missing among those that are
+    checked. So these would not be draws from p, but `verify` divides by p.
 
     Returns
     -------
@@ -211,8 +211,8 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # After a rejection, draw from the part of w q that exceeds p. For i > 0 it is not empty, because otherwise h[i]
-    # would be 0, and the loop would have gone on. For i = 0, w is 1, so this is the residual of `verify`.
+    # After a rejection, draw from the part of w q that exceeds p. For i > 0, some entry of w q exceeds p, because
+    # otherwise h[i] would be 0, and the loop would have gone on. For i = 0, w is 1: this is the residual of `verify`.
     row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -223,10 +223,10 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal. Suppose that the first i drafted tokens are given. Then the round should keep at least these i
-        tokens with probability w[i]. (This is an average over the tokens that may be drafted after them.) w[0] is 1.
-        w[i+1] is w[i] times q/p of the next drafted token, but at most 1. After one particular token, w[i+1] may be
-        above w[i]. On average over that token, it never is.
+        w[i] is a goal. Suppose that the first i drafted tokens are known, and the later ones are still random. Then the
+        round should keep at least these i tokens with probability w[i]. w[0] is 1. w[i+1] is w[i] times q/p of the next
+        drafted token, but at most 1: once that token is known, a good one raises the goal, and a bad one lowers it.
+        The average of w[i+1] over that token is at most w[i].
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
@@ -241,8 +241,9 @@ def block_probabilities(drafted, p, q):
     - Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q, which is w. So i + 1 tokens or more are
       kept with probability w - surplus.
     - The goal is to keep at least i tokens with probability w. So exactly i must be kept with probability surplus.
-    - `verify_block` tries long prefixes first, and comes down to i with probability 1 - (w - surplus). So h[i] is
-      surplus / (surplus + 1 - w).
+    - `verify_block` tries longer prefixes first, and keeps one of them with probability w - surplus. Otherwise, with
+      probability 1 - w + surplus, it tries i, and then keeps exactly i tokens with probability h[i]. The product of
+      the two must be surplus. So h[i] is surplus / (surplus + 1 - w).
 
     The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
     with probability w. If they are, the next token of the text must be a draw from q. So this is to be shown: with

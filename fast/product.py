@@ -21,15 +21,15 @@ order.
 The kernels differ in how many rows of x make a group.
 
 - A small-matrix kernel ("6 rows at a time"). OpenBLAS has one for at most 10^6 multiplications, which does not pack.
-  Among x86 CPUs, only those with AVX-512 have it. It multiplies
+  Among x86 CPUs, only those with AVX-512 have it. The rows are grouped like this:
 
-      1 row            with a row of zeros, because otherwise NumPy would multiply it by gemv, with other bits;
-      2 to 12 rows     as a single group. An odd number gets a row of zeros: 5 rows take longer than 6, for example;
-      13 rows or more  in groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
+      1 row            A row of zeros is added. NumPy would multiply a single row by gemv, which gives other bits.
+      2 to 12 rows     One group. An odd number gets a row of zeros, because 5 rows, for example, take longer than 6.
+      13 rows or more  Groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
 
-  In deep tiles, 12 rows would need more than 10^6 multiplications, and in the deepest ones 10 rows would too. Then they
-  are cut into groups of 6. In `linear`, groups of 6 and 12 are stored column by column, because the kernel is faster
-  then.
+  In deep tiles, a group of 12 rows would need more than 10^6 multiplications, and in the deepest ones a group of 10
+  would too. Then such rows make groups of 6. In `linear`, groups of 6 and 12 are stored column by column, because the
+  kernel is faster then.
 - gemv ("1 row at a time"), which works everywhere. The second row finds the tile in the core's own cache. Five rows
   still take 1.5 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 
@@ -91,7 +91,8 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # (GROUP is among the sizes for deep tiles, and 2 and 1 are for attention with very large heads.)
+    # The first size that stays within SMALL. In deep tiles, `best` may be too large, and then GROUP is taken. (2 and 1
+    # are for fast/attention.py. With very large heads, GROUP is too large there.)
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 

@@ -91,9 +91,9 @@ add("accepts with probability q",
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
 # The next variant rejects only tokens with q > p. In each row of P and Q above there is one such token, and the
-# residual holds only that token. So a rejected token is replaced by itself, and a rejection changes nothing. That is
-# why the distance is that of "accepts everything" below. (With both variants, the first two tokens are draws from p,
-# and the third is a draw from q, because the last token that is wanted is never drafted.)
+# residual holds only that token. So a rejected token is replaced by the same token, and a rejection only ends the round
+# early. That is why the distance is that of "accepts everything" below. (With both variants, the first two tokens are
+# draws from p, and the third is a draw from q, because the last token that is wanted is never drafted.)
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip
