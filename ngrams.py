@@ -25,7 +25,7 @@ def blend(p, tokens, counts):
     Parameters
     ----------
     p : float64 [n_vocab]
-        The row after the context without its first token.
+        The row for the shorter context, which is the context without its first token.
     tokens, counts : int [m]
         The tokens that followed the context, and how often each of them did.
 
@@ -59,7 +59,7 @@ class NGram:
         p = self.unigram
         tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
         for n, (grams, counts) in enumerate(tables, start=2):
-            first = 0  # will be the n-gram that consists of the context and token 0
+            first = 0  # will be the n-gram that consists of the context and token 0: these ids are its digits
             for token in ids[len(ids) - n + 1 :].tolist():
                 first = (first + token) * self.n_vocab
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])

@@ -172,8 +172,9 @@ class Pair:
 
         A k counts as timed after its second round, because the first one is often slower than all others.
 
-        - Until 0 is timed, all others cost infinitely much, so that 0 is tried first. Until 1 is timed, it costs as
-          much as 0, and all above cost infinitely much, so that 1 is tried next.
+        - Until 0 is timed, all others cost infinitely much, even if they were timed. So 0 is tried first.
+        - Until 1 is timed, it costs as much as 0, and a larger k that was not timed costs infinitely much. So 1 is
+          usually tried next.
         - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
           else. (The median of an even number of times is here the smaller of the two in the middle.)
         - For any other k, one more token is taken to cost as much as the first one did: the cost is
@@ -205,6 +206,7 @@ class Pair:
         x, N
             The prompt and how many tokens to decode, as in `decode`.
         K_max : int
+            The largest K that is tried.
         options
             rng, verify and eos of `decode`.
 
@@ -255,7 +257,8 @@ def predicted(plain, fast):
         for the most rows that were verified at once. If nothing was drafted or too few calls were timed, None instead.
     """
     ks = fast.drafted
-    # {n_rows: seconds of each pass}. One row is timed in the plain loop, because between other passes it takes longer.
+    # {n_rows: seconds of each pass}. The passes over one row are those of the plain loop. In the speculative loop, they
+    # come after passes of other kinds, and take longer.
     timed = {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
     n_rows = sorted(timed)
     if min(map(len, (fast.draft.steps[1], timed[1], timed[n_rows[-1]]))) < ENOUGH:
@@ -265,8 +268,9 @@ def predicted(plain, fast):
     v = np.interp(np.arange(1, max(ks) + 2), n_rows, [np.mean(timed[n]) for n in n_rows]) / step  # for 0 ... K drafted
     r = (fast.seconds - fast.draft.seconds - fast.target.seconds) / len(fast.lasted) / step
     tokens = fast.tokens_by_K(max(ks))
-    # how much more the calls that read a prompt cost than others, in plain steps
-    n_prompts = len(plain.target.calls) - len(timed[1])  # the first call of each run reads a prompt, see `Timed`
+    # The first call of each run reads a prompt. `read` is how much more these calls cost than other calls, in the plain
+    # loop, and `read_fast` is the same in the speculative loop. Both are in plain steps.
+    n_prompts = len(plain.target.calls) - len(timed[1])
     read = plain.target.reading / step - n_prompts * v[0]
     first_step, first_pass = c, v[ks[0]]  # what the draft's and the target's first call would cost without a prompt
     read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (first_step + first_pass)

@@ -141,10 +141,10 @@ each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores
 {about["kernel"]} and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
 
 A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
-number of tokens. T is the temperature. With K = 4 and with K = 8, the bundled draft was measured three times: as \
-"model" for "Drafts" and "Fixed K", as "fixed" for "Schedules", and as `verify` for "Token by token". The three \
-speedups show how much a speedup varies within one run of the benchmark. They differ by up to {spread(4)} for K = 4, \
-and by up to {spread(8)} for K = 8. (Those of `verify` at T = 0 are only in acceptance.json.) The letters alpha, \
+number of tokens. T is the temperature. Some tables contain the same setting under different names. "model" in \
+"Drafts" and in "Fixed K" is one measurement, "fixed" in "Schedules" is a second one, and `verify` in "Token by \
+token" is a third one. The three speedups show how much a speedup varies within one run of the benchmark. They differ \
+by up to {spread(4)} for K = 4, and by up to {spread(8)} for K = 8. (Those of `verify` at T = 0 are only in acceptance.json.) The letters alpha, \
 beta, c, v and r are explained in theory.py, and the drafts in drafts.py.""",
         """## Drafts
 
@@ -185,7 +185,7 @@ prompt, all measured in the same runs. The fastest K was \
         + table(["K", *(f"{what}, {T}" for T in by_T for what in ("measured", "predicted"))], formula),
         """## The best K in theory
 
-Each line is for a draft that costs c plain target steps. Here v is 1: checking K + 1 positions takes as long as \
+Each line is for a draft step that costs c plain steps. Here v is 1: checking K + 1 positions takes as long as \
 computing one, as in Leviathan et al. 2023, Figure 3. If v grows with K, as on a CPU, that is like a larger c, and \
 the best K is smaller.
 

@@ -20,18 +20,18 @@ order.
 
 The kernels differ in how many rows of x make a group.
 
-- A small-matrix kernel ("6 rows at a time"). OpenBLAS has one for at most 10^6 multiplications, which does not pack.
-  Among x86 CPUs, only those with AVX-512 have it. The rows are grouped like this:
+- A small-matrix kernel. OpenBLAS has one that does not pack. It takes products of at most 10^6 multiplications, and
+  among x86 CPUs, only those with AVX-512 have it. main.py calls it "6 rows at a time", because many rows are cut into
+  groups of 6:
 
       1 row            A row of zeros is added. NumPy would multiply a single row by gemv, which gives other bits.
       2 to 12 rows     One group. An odd number gets a row of zeros, because 5 rows, for example, take longer than 6.
       13 rows or more  Groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
 
-  In deep tiles, a group of 12 rows would need more than 10^6 multiplications, and in the deepest ones a group of 10
-  would too. Then such rows make groups of 6. In `linear`, groups of 6 and 12 are stored column by column, because the
-  kernel is faster then.
-- gemv ("1 row at a time"), which works everywhere. The second row finds the tile in the core's own cache. Five rows
-  still take 1.5 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
+  A group of 12 rows is too large for a tile of more than 1,302 rows, and a group of 10 for one of more than 1,562. Then
+  groups of 6 are made. In `linear`, groups of 6 and 12 are stored column by column, because the kernel is faster then.
+- gemv, which works everywhere. main.py calls it "1 row at a time". The second row finds the tile in the core's own
+  cache. Five rows still take 1.5 to 2.6 times as long as one. `tile_width` tries which of two widths is faster.
 
 `rows_per_product` times both kernels, once per process.
 
@@ -91,8 +91,7 @@ def group_size(n_rows, depth=1):
     if rows_per_product() == 1:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # The first size that stays within SMALL. In deep tiles, `best` may be too large, and then GROUP is taken. (2 and 1
-    # are for fast/attention.py. With very large heads, GROUP is too large there.)
+    # the first of these sizes that stays within SMALL; 2 and 1 are for heads of more than 2,500 numbers in attention
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 
@@ -105,9 +104,9 @@ def stored(x):  # [..., group, depth] -> the same
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is laid out for `linear`.
 
-    All matrices share one array. For arrays of 4 MB and more, NumPy (on Linux; in np.zeros from version 2.2 on) asks
-    the system for huge pages: 2 MB instead of 4 KB, so the CPU looks up fewer addresses. In one array, smaller matrices
-    get them too, which makes small models up to 20 % faster.
+    All matrices share one array. On Linux, NumPy asks the system for huge pages if an array has 4 MB or more. (np.zeros
+    does so since NumPy 2.2.) Such a page has 2 MB instead of 4 KB, so the CPU has fewer addresses to look up. In one
+    array, smaller matrices get huge pages too, which makes small models up to 20 % faster.
     """
     # This allocates 30 MB and frees them at once, for a side effect: from now on glibc, the C library of most Linux
     # systems, keeps up to 60 MB of freed memory for later arrays. Without this line it would keep less. Then it might

@@ -45,8 +45,8 @@ def in_parallel(function, n, n_bytes):
     n : int
         Number of items.
     n_bytes : int
-        The work of one item: how many bytes it reads from memory. If it computes for longer than it reads, the number
-        is larger: as many bytes as could be read in that time.
+        The work of one item: how many bytes it reads from memory. Some items take longer to compute than to read. For
+        these, it is the number of bytes that could be read in the time that they take to compute.
     """
     if n * n_bytes < worth_waking():
         function(slice(n))
@@ -64,8 +64,9 @@ def worth_waking():
     """
     if n_cores() == 1:
         return math.inf
-    # 42 MB, as in the bundled target. So when it is the turn of some tiles again, a core's own cache has lost them.
-    # (This is gemv, whatever kernel the model uses. The other kernel reads about as fast.)
+    # 42 MB, like the layers of the bundled target. A core's own cache does not hold that much, so each tile is read
+    # from outside this cache, as in a real pass. (This is gemv, whatever kernel the model uses. The other kernel reads
+    # about as fast.)
     x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
 
     def alone(part):
