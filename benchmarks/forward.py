@@ -90,7 +90,7 @@ def measure(directory):
         t, to_one = np.median(ts), np.median(np.divide(ts, times["1 row"][: len(ts)]))
         of_sgemv = np.median(n_bytes / np.divide(ts, sgemv[name]) / matrix.nbytes)
         # (a long prompt reads the weights several times, in parts)
-        read = "| |" if name.startswith("prompt") else f"| {n_bytes / t / 1e9:.1f} | {of_sgemv:.2f} |"
+        read = "| | |" if name.startswith("prompt") else f"| {n_bytes / t / 1e9:.1f} | {of_sgemv:.2f} |"
         print(f"| {name} | {t * 1e3:.2f} | {to_one:.2f} {read}")
 
 
