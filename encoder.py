@@ -126,7 +126,7 @@ def get_encoder(model_size, models_dir):
     directory, name = Path(models_dir, model_size), "encoder.json"
     advice = "restore encoder.json and vocab.bpe, or (for OpenAI's models) remove both to download them again"
     try:
-        vocabulary = json.loads((directory / name).read_text(encoding="utf-8"))
+        vocabulary = json.loads((directory / name).read_text(encoding="utf-8"), object_pairs_hook=unique)
         name = "vocab.bpe"
         lines = (directory / name).read_text(encoding="utf-8").split("\n")
         merges = [tuple(line.split(" ")) for line in lines[1:] if line]  # the first line is a version
@@ -139,3 +139,11 @@ def get_encoder(model_size, models_dir):
         raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}; {advice}") from None
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or a number of 5,000 digits
         raise VocabularyError(f"{directory / name} is damaged: {error}; {advice}") from None
+
+
+def unique(pairs):
+    """(key, value) pairs of a JSON object -> dict. A key that occurs twice is an error."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise VocabularyError(f"encoder.json has {len(pairs) - len(found)} tokens twice")
+    return found
