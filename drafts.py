@@ -25,6 +25,17 @@ def lookup(ids, n_vocab, longest=3):
 
     It takes the longest match of up to `longest` tokens, and the latest one of these. The row has a single 1, at the
     token that followed the match. Without a match the row is uniform, because a row must always sum to 1.
+
+    Parameters
+    ----------
+    ids : int array [n]
+    n_vocab : int
+    longest : int
+        The number of tokens that a match has at most.
+
+    Returns
+    -------
+    float64 [n_vocab], the row after ids
     """
     places = np.flatnonzero(ids[:-1] == ids[-1])  # earlier positions of the last token
     if len(places) == 0:

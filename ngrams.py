@@ -56,7 +56,7 @@ class NGram:
         self.unigram = blend(np.full(n_vocab, 1 / n_vocab), *tables[0])
 
     def __call__(self, ids):
-        p = self.unigram
+        p = self.unigram.copy()
         tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
         for n, (grams, counts) in enumerate(tables, start=2):
             first = 0  # will be the n-gram that consists of the context and token 0: these ids are its digits
@@ -85,7 +85,7 @@ class NGram:
                     grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
                     counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
                 return cls(n_vocab, list(zip(grams, counts, strict=True)))
-            except Exception as error:  # a damaged file can raise almost anything, from BadZipFile to KeyError
+            except Exception as error:  # a damaged file can cause almost any error, from KeyError to MemoryError
                 raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from error
 
 

@@ -142,10 +142,10 @@ each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores
 
 A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
 number of tokens. T is the temperature. Some tables contain the same setting under different names. "model" in \
-"Drafts" and in "Fixed K" is one measurement, "fixed" in "Schedules" is a second one, and `verify` in "Token by \
-token" is a third one. The three speedups show how much a speedup varies within one run of the benchmark. They differ \
-by up to {spread(4)} for K = 4, and by up to {spread(8)} for K = 8. (Those of \
-`verify` at T = 0 are only in acceptance.json.) The letters alpha, beta, c, v and r are explained in theory.py, and the drafts in drafts.py.""",
+"Drafts" and in "Fixed K" is one measurement, "fixed" in "Schedules" is a second one, and `verify` in "Token by token" \
+is a third one. The three speedups show how much a speedup varies within one run of the benchmark. They differ by up \
+to {spread(4)} for K = 4, and by up to {spread(8)} for K = 8. (Those of `verify` at T = 0 are only in \
+acceptance.json.) The letters alpha, beta, c, v and r are explained in theory.py, and the drafts in drafts.py.""",
         """## Drafts
 
 alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \

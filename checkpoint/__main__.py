@@ -3,7 +3,8 @@ import sys
 from checkpoint.download import check
 from errors import UserError
 
-sys.stdout.reconfigure(errors="replace")  # the name of a directory may have characters that a terminal cannot show
+if hasattr(sys.stdout, "reconfigure"):  # (stdout may be closed)
+    sys.stdout.reconfigure(errors="replace")  # a name may have characters that a terminal cannot show
 try:
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         raise UserError("one argument is needed, the directory of a checkpoint, such as models/1558M")

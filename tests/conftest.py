@@ -1,6 +1,7 @@
 """Hypothesis profiles: "ci", the default, always draws the same examples. "thorough" draws more and new examples."""
 
 import http.server
+import sys
 import threading
 
 import pytest
@@ -14,6 +15,11 @@ from checkpoint import download
 settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("ci")
+
+
+def pytest_configure(config):
+    if sys.platform == "darwin":  # Apple's BLAS warns without a reason (numpy #28687)
+        config.addinivalue_line("filterwarnings", "ignore:.*encountered in matmul:RuntimeWarning")
 
 
 def pytest_report_header(config):

@@ -1,6 +1,8 @@
 """checkpoint/ and utils.py: a checkpoint that TensorFlow wrote, published checksums, damaged and hostile files."""
 
 import json
+import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -165,7 +167,7 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
     "name, content, message",
     [
         *((name, content, f"{name} is missing or empty") for name in FILES if name != DATA for content in (None, b"")),
-        (DATA, None, f"cannot read the 409,536 bytes of .*{DATA}: "),
+        (DATA, None, f"cannot read the 409,536 bytes of .*{DATA}: .+"),
         (DATA, b"", f"{DATA} has 0 bytes, not 409,536; restore it, or .for OpenAI's models. remove it"),
         (DATA, CONTENT[DATA][:-1], f"{DATA} has 409,535 bytes, not 409,536"),
         (DATA, CONTENT[DATA] + b"x", f"{DATA} has 409,537 bytes, not 409,536"),
@@ -215,3 +217,10 @@ def test_python_m_checkpoint_finds_one_wrong_bit_and_names_its_tensor(model_dir)
         done = subprocess.run([sys.executable, "-m", "checkpoint", model_dir], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == code and complaint in done.stderr and "Traceback" not in done.stderr
         assert ("all numbers match" in done.stdout) == ("100%" in done.stderr) == (code == 0)
+
+
+def test_python_m_checkpoint_with_a_name_that_stdout_cannot_show(tmp_path):
+    path = shutil.copytree(ROOT / "models" / "draft", tmp_path / "é")
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "checkpoint", path], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and "?: all numbers match" in done.stdout, done.stderr

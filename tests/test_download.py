@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -96,6 +97,16 @@ def test_a_server_that_always_misbehaves_causes_an_error_and_leaves_no_file(serv
     server.plan.clear()
     download_gpt2_files("124M", str(tmp_path), server.url)
     assert complete(tmp_path)
+
+
+def test_a_damaged_file_is_removed_when_its_error_is_gone(server, tmp_path, monkeypatch):
+    """The error keeps the file mapped, and Windows does not remove such a file."""
+    server.plan[DATA] = [{"content": CONTENT[DATA][:-1] + b"x"}]
+    errors, unlink = [], Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda *args, **kw: errors.append(sys.exc_info()[0]) or unlink(*args, **kw))
+    with pytest.raises(CheckpointError, match="crc32c"):
+        download_gpt2_files("124M", str(tmp_path), server.url)
+    assert errors and set(errors) == {None}
 
 
 @pytest.mark.parametrize("have", [12_345, 409_536])

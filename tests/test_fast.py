@@ -49,6 +49,13 @@ def test_linear_is_a_matrix_product(n, n_in, n_out):
     assert np.abs(linear(x, **lay_out({"w": w, "b": b})) - (x.astype(float) @ w + b)).max() < 1e-3
 
 
+def test_groups_are_those_of_the_docstring(monkeypatch):
+    monkeypatch.setattr(product, "rows_per_product", lambda: 6)
+    assert [product.group_size(n) for n in (1, 2, 5, 12, 13)] == [2, 2, 6, 12, 6]
+    assert [product.group_size(12, depth) for depth in (1302, 1303)] == [12, 6]
+    assert [product.group_size(10, depth) for depth in (1562, 1563)] == [10, 6]
+
+
 def test_rows_that_depend_on_each_other_are_noticed(monkeypatch):
     assert rows_are_independent()
     with monkeypatch.context() as patch:

@@ -28,9 +28,9 @@ def main():
     encoder = get_encoder("target", args.models_dir)
     tales, _ = split_tales(args.corpus)
     ids = ids_of(tales, encoder)
-    model = ngram(ids, len(encoder.ids), args.order, args.least)
-    model.save(args.out)
-    sizes = ", ".join(f"{len(counts)} {n}-grams" for n, (_, counts) in enumerate(model.tables, start=1))
+    table = ngram(ids, len(encoder.ids), args.order, args.least)
+    table.save(args.out)
+    sizes = ", ".join(f"{len(counts)} {n}-grams" for n, (_, counts) in enumerate(table.tables, start=1))
     print(f"{args.out}: {sizes} of {len(ids)} tokens, {os.path.getsize(args.out):,} bytes")
 
 
