@@ -16,6 +16,7 @@ from checkpoint.bundle import load
 from errors import UserError
 from fast import threads
 from gpt2 import GPT2
+from pair import load_pair
 from utils import BUNDLED, load_hparams_and_params, nest
 
 GOLDEN = np.load(MICRO / "golden.npz")
@@ -221,3 +222,5 @@ def test_bit_identical_is_refused_where_rows_depend_on_each_other(monkeypatch):
     monkeypatch.setattr(gpt2, "rows_are_independent", lambda: False)
     with pytest.raises(UserError, match="bit_identical"):
         GPT2(params, hparams, bit_identical=True)
+    with pytest.raises(UserError, match="bit_identical"):
+        load_pair("draft", "target", bit_identical=True)
