@@ -75,6 +75,9 @@ RUNS = [
 def test_the_page_shows_every_token_and_every_round_once(options):
     plain, fast, rounds, seen = decoded(**options)
     tree = parsed(page_of(plain, fast, seen))
+    header = text_of(tree.find(".//header"))
+    assert "p is the probability" in header
+    assert ("Block verification" in header) == (options.get("rule") is verify_block and fast.drafted.any())
     links = tree.findall(".//a[@data-round]")
     assert "".join(text_of(a) for a in links) == ENCODER.decode(fast.ids[len(PROMPT) :])
     assert [a.get("class") for a in links] == [origin for r in rounds for origin in origins(r)]
