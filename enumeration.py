@@ -262,7 +262,8 @@ class Uniform:
         u_is_below = self.rng.take_branch([(probability, True), (1 - probability, False)])
         self.state[:] = (lower, cut) if u_is_below else (cut, upper)
         below = u_is_below == (self.scale > 0)  # if the scale is negative, u below the cut means this number is above a
-        return np.bool_(below) if isinstance(a, np.generic | np.ndarray) else below  # as in NumPy; ~True is -2
+        # As in NumPy, the result is a np.bool_ if a is a NumPy number. A caller may write ~ before it, and ~True is -2.
+        return np.bool_(below) if isinstance(a, np.generic | np.ndarray) else below
 
     def is_above(self, a):
         below = self.is_below(a)

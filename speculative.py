@@ -63,8 +63,9 @@ def max_fn(x):
 def propose(x, draft_model, k_max, rng, stop=None):
     """Draft k_max tokens after x, or up to the first one for which the function stop(row of p, token) is true.
 
-    That token is proposed like the others. If it were withdrawn, tokens like it would be missing among those that are
-    checked. So these would not be draws from p, but `verify` divides by p.
+    That token is proposed like the others. Suppose that it were withdrawn. Then tokens like it would be missing among
+    the tokens that are checked. So the checked tokens would not be draws from p. But `verify` divides by p, which is
+    right only for draws from p.
 
     Returns
     -------
@@ -151,8 +152,9 @@ def speculative_sampling(
     schedule : callable, optional
         `schedule(last_round) -> k` chooses the number of tokens to draft in the next round, which may be 0. last_round
         is the `Round` before, or None before the first round. A schedule may look at all of it, even at rejected
-        tokens, because the next round is exact whatever k is (see schedules.py). Without a schedule, k is K. There are
-        two limits: k is at most K, and if n tokens are still wanted, it is at most n - 1, because the target adds one.
+        tokens: k is fixed before the next round draws anything, and that round is exact for any k, because it draws
+        fresh random numbers. Without a schedule, k is K. There are two limits: k is at most K, and if n tokens are
+        still wanted, it is at most n - 1, because the target adds one.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -223,10 +225,11 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal. Suppose that the first i drafted tokens are known, and the later ones are still random. Then the
-        round should keep at least these i tokens with probability w[i]. w[0] is 1. w[i+1] is w[i] times q/p of the next
-        drafted token, but at most 1: once that token is known, a good one raises the goal, and a bad one lowers it.
-        The average of w[i+1] over that token is at most w[i].
+        w[i] is a goal. It depends only on the first i drafted tokens. Suppose that these are known. The later ones and
+        the random numbers of the check are still open. Then the round should keep these i tokens, and perhaps more,
+        with probability w[i]. w[0] is 1. w[i+1] is w[i] times q/p of the next drafted token, but at most 1: once that
+        token is known, a good one raises the goal, and a bad one lowers it. The average of w[i+1] over that token is at
+        most w[i].
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
@@ -238,8 +241,9 @@ def block_probabilities(drafted, p, q):
 
     - If the next drafted token is t, i + 1 tokens or more are kept with probability w[i+1] = min(1, w q(t) / p(t)).
       t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
-    - Let surplus be sum max(w q - p, 0). The two sums add up to the sum of w q, which is w. So i + 1 tokens or more are
-      kept with probability w - surplus.
+    - Let surplus be sum max(w q - p, 0). For each token, min(p, w q) + max(w q - p, 0) is w q. So sum min(p, w q) and
+      surplus add up to sum w q. This is w, because q sums to 1. So i + 1 tokens or more are kept with probability
+      w - surplus.
     - The goal is to keep at least i tokens with probability w. So exactly i must be kept with probability surplus.
     - `verify_block` tries longer prefixes first, and keeps one of them with probability w - surplus. Otherwise, with
       probability 1 - w + surplus, it tries i, and then keeps exactly i tokens with probability h[i]. The product of
