@@ -225,11 +225,10 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal. It depends only on the first i drafted tokens. Suppose that these are known. The later ones and
-        the random numbers of the check are still open. Then the round should keep these i tokens, and perhaps more,
-        with probability w[i]. w[0] is 1. w[i+1] is w[i] times q/p of the next drafted token, but at most 1: once that
-        token is known, a good one raises the goal, and a bad one lowers it. The average of w[i+1] over that token is at
-        most w[i].
+        w[i] is the probability with which the round should keep at least the first i drafted tokens. It is a goal, and
+        h is chosen to reach it. w[i] depends only on these i tokens. (The probability is over the later drafted tokens
+        and the random numbers of the check.) w[0] is 1. w[i+1] is w[i] times q/p of the next drafted token, but at
+        most 1: once that token is known, a good one raises the goal, and a bad one lowers it.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

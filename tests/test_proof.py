@@ -15,9 +15,10 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
              K + 1 tokens have the target's distribution.
     step 7   sample all N tokens plainly. Replace the first K + 1 of them by a round and the tokens that step 6 adds to
              it. By step 6, the distribution stays the same. The added tokens are plain samples. So the text is now a
-             round, followed by plain samples only. Take the K + 1 tokens after the round, of which the added ones are
-             the first. Replace them in the same way. (If fewer than K + 1 are left, the round drafts fewer.) Go on
-             until all N tokens come from rounds. (Test 7a is about plain sampling, and test 7b about rounds.)
+             round, followed by plain samples only. The added tokens are the first of these plain samples. Replace the
+             next K + 1 tokens after the round in the same way, by a second round. The tokens that were added to the
+             first round are gone then. (If fewer than K + 1 tokens are left, a round drafts fewer.) Go on until all N
+             tokens come from rounds. (Test 7a is about plain sampling, and test 7b about rounds.)
 
 (These seven steps are not the four steps of a round.) Each test runs the algorithm once for each combination of its
 random choices (see enumeration.py). So it computes the exact probability of each result, and compares these
