@@ -22,7 +22,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from drafts import make_draft
-from fast import rows_per_product
+from fast import matrix_kernel
 from gpt2 import GPT2
 from pair import Pair, pooled, predicted
 from schedules import SCHEDULES
@@ -83,8 +83,7 @@ def measure(args):
                 "tokens per round": run.tokens_per_round,
                 "acceptance rate": float(run.acceptance_rate),
             }
-    kernel = f"{rows_per_product()} row(s) at a time"
-    about = dict(prompts=len(prompts), N=args.N, cores=os.cpu_count(), numpy=np.__version__, kernel=kernel)
+    about = dict(prompts=len(prompts), N=args.N, cores=os.cpu_count(), numpy=np.__version__, kernel=matrix_kernel())
     return {"about": about | {"machine": platform.processor() or platform.machine()}, "results": results}
 
 
@@ -138,7 +137,7 @@ def draw(found, out):
 
 `python benchmarks/acceptance.py` measured the figures on this page with the bundled target: {about["N"]} tokens after \
 each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores, with the matrix kernel \
-{about["kernel"]} and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
+"{about["kernel"]}" and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
 
 A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
 number of tokens. T is the temperature. Some tables contain the same setting under different names. "model" in \

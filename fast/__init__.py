@@ -7,4 +7,4 @@ are computed beside it.
 
 from fast.attention import KeysAndValues
 from fast.bits import rows_are_independent
-from fast.product import lay_out, linear, rows_per_product, whole_groups
+from fast.product import lay_out, linear, matrix_kernel, whole_groups

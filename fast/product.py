@@ -20,9 +20,8 @@ order.
 
 The kernels differ in how many rows of x make a group.
 
-- A small-matrix kernel. OpenBLAS has one that does not pack. It takes products of at most 10^6 multiplications, and
-  among x86 CPUs, only those with AVX-512 have it. main.py calls it "6 rows at a time", because many rows are cut into
-  groups of 6:
+- A small-matrix kernel multiplies "groups of rows". OpenBLAS has one that does not pack. It takes products of at most
+  10^6 multiplications, and among x86 CPUs, only those with AVX-512 have it. The groups are these:
 
       1 row            A row of zeros is added. NumPy would multiply a single row by gemv, which gives other bits.
       2 to 12 rows     One group. An odd number gets a row of zeros, because 5 rows, for example, take longer than 6.
@@ -30,16 +29,16 @@ The kernels differ in how many rows of x make a group.
 
   A group of 12 rows is too large for a tile of more than 1,302 rows, and a group of 10 for one of more than 1,562. Then
   groups of 6 are made. In `linear`, groups of 6 and 12 are stored column by column, because the kernel is faster then.
-- gemv, which works everywhere. main.py calls it "1 row at a time". The second row finds the tile in the core's own
-  cache. Five rows still take 1.5 to 2.6 times as long as one. `tile_width` tries which of two widths is faster.
+- gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache. Five rows
+  still take 1.5 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 
-`rows_per_product` times both kernels, once per process.
+`matrix_kernel` times both kernels, once per process.
 
 A row of the result has the same bits, whatever rows are computed beside it. That is why greedy decoding gives the same
 text with and without speculation. The shape of the tiles does not depend on the number of rows. gemv computes each row
 alone. So only a group could change the bits of a row: by its size, by its memory order, or by the place of the row in
 it. Each number of the result is a sum. Wherever we looked, the small-matrix kernel adds up its terms in the same order
-in groups of 2, 4, ... and 12. `rows_per_product` tries that too. If the bits differ, it chooses single rows.
+in groups of 2, 4, ... and 12. `matrix_kernel` tries that too. If the bits differ, it chooses single rows.
 """
 
 import math
@@ -51,6 +50,7 @@ import numpy as np
 from fast.threads import in_parallel
 
 TILE = 64  # columns of a tile; for gemv, `tile_width` may take half of that
+GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # multiplications of that kernel, at most
 DEPTH = 1600  # rows of a tile, at most; this is the n_embd of 1558M
@@ -88,7 +88,7 @@ def whole_groups(x, group=None):  # [n_seq, ...] -> [n_seq and up to 5 more, ...
 
 def group_size(n_rows, depth=1):
     """How many of n_rows rows to multiply at a time by a tile of this depth."""
-    if rows_per_product() == 1:
+    if matrix_kernel() == SINGLE:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
     # the first of these sizes that stays within SMALL; 2 and 1 are for heads of more than 2,500 numbers in attention
@@ -141,7 +141,7 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
 @cache
 def tile_width():
     """How many columns a tile has. For gemv, two widths are timed once per process (docs/speed.md has examples)."""
-    if rows_per_product() == GROUP:
+    if matrix_kernel() == GROUPED:
         return TILE
     # 32 MB of tiles of each width, so that a core's own cache has lost them when they are read again
     wide, narrow = (np.ones((8_000_000 // (DEPTH * n), 1, DEPTH, n), np.float32) for n in (TILE, TILE // 2))
@@ -168,12 +168,12 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]
 
 
 @cache
-def rows_per_product():
-    """Which kernel this machine should use: 6 (groups of 2 to 12 rows, see `group_size`) or 1 (single rows).
+def matrix_kernel():
+    """The kernel that this machine should use, GROUPED or SINGLE.
 
-    6 if this BLAS has a fast kernel for small matrices: two groups of 6 must take less than three quarters of the time
-    of 12 single rows (docs/speed.md has examples). And a row must have the same bits in groups of 2, 4, ... and 12, and
-    at each place in a group.
+    GROUPED if this BLAS has a fast kernel for small matrices: two groups of 6 must take less than three quarters of the
+    time of 12 single rows (docs/speed.md has examples). And a row must have the same bits in groups of 2, 4, ... and
+    12, and at each place in a group.
     """
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))
@@ -186,4 +186,4 @@ def rows_per_product():
     together = np.matmul(stored(x), tile)
     some = [slice(i, i + n) for n in range(2, 2 * GROUP + 1, 2) for i in range(2 * GROUP - n + 1)]
     same_bits = all(np.array_equal(np.matmul(stored(x[rows]), tile), together[rows]) for rows in some)
-    return GROUP if same_bits and seconds(GROUP) < 0.75 * seconds(1) else 1
+    return GROUPED if same_bits and seconds(GROUP) < 0.75 * seconds(1) else SINGLE

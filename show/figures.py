@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fast import rows_per_product
+from fast import matrix_kernel
 from pair import predicted
 
 
@@ -11,12 +11,11 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
 
     plain is without speculation, and fast is with it. The other arguments come from the options of main.py.
     """
-    n_rows = rows_per_product()
     found = [
         ("models", f'target "{target}", draft "{drafter}"', "The draft guesses tokens. The text is the target's."),
-        ("matrix kernel", f"{n_rows} row{'s' * (n_rows > 1)} at a time (see fast/product.py)",
-         "How many rows are multiplied by the weights at a time: 1, or several (many rows in groups of 6, and up to 12 "
-         "rows in one group). A short test on this computer decides it."),
+        ("matrix kernel", f"{matrix_kernel()} (see fast/product.py)",
+         "Whether several positions of the text are multiplied by the weights at a time (groups of rows), or one "
+         "(single rows). A short test on this computer decides it."),
     ]  # fmt: skip
     if fast.n_new == 0:
         return [*found, ("tokens per second", "nothing was decoded, so there is nothing to compare", "")]

@@ -23,8 +23,8 @@ def pytest_configure(config):
 
 
 def pytest_report_header(config):
-    rows, same = fast.rows_per_product(), fast.rows_are_independent()
-    return f"matrix kernel: {rows} row(s) at a time; a row has the same bits whatever rows are computed with it: {same}"
+    kernel, same = fast.matrix_kernel(), fast.rows_are_independent()
+    return f"matrix kernel: {kernel}; a row has the same bits, whatever rows are computed with it: {same}"
 
 
 @pytest.fixture

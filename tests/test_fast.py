@@ -16,20 +16,21 @@ from hypothesis import strategies as st
 from plain_gpt2 import softmax
 from support import MICRO, ROOT, random_gpt2, stored_gpt2
 
-from fast import KeysAndValues, bits, lay_out, linear, product, rows_are_independent, rows_per_product, threads
+from fast import KeysAndValues, bits, lay_out, linear, matrix_kernel, product, rows_are_independent, threads
+from fast.product import GROUPED, SINGLE
 from sampling import sampler
 from speculative import speculative_sampling
 
-KERNELS = {1: 32, rows_per_product(): product.tile_width()}
-ROWS_PER_PRODUCT = product.rows_per_product.__wrapped__  # the functions without their caches
+KERNELS = {SINGLE: 32, matrix_kernel(): product.tile_width()}
+MATRIX_KERNEL = product.matrix_kernel.__wrapped__  # the functions without their caches
 TILE_WIDTH = product.tile_width.__wrapped__
 N_CORES, WORTH_WAKING = threads.n_cores.__wrapped__, threads.worth_waking.__wrapped__
 
 
-@pytest.fixture(autouse=True, params=KERNELS, ids=["one row at a time", "six rows at a time"][: len(KERNELS)])
+@pytest.fixture(autouse=True, params=KERNELS)
 def kernel(request, monkeypatch):
     """Run each test with each kernel, and let two threads share even the small products of the tests."""
-    monkeypatch.setattr(product, "rows_per_product", lambda: request.param)
+    monkeypatch.setattr(product, "matrix_kernel", lambda: request.param)
     monkeypatch.setattr(product, "tile_width", lambda: KERNELS[request.param])
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "worth_waking", lambda: 0)
@@ -50,7 +51,7 @@ def test_linear_is_a_matrix_product(n, n_in, n_out):
 
 
 def test_groups_are_those_of_the_docstring(monkeypatch):
-    monkeypatch.setattr(product, "rows_per_product", lambda: 6)
+    monkeypatch.setattr(product, "matrix_kernel", lambda: GROUPED)
     assert [product.group_size(n) for n in (1, 2, 5, 12, 13)] == [2, 2, 6, 12, 6]
     assert [product.group_size(12, depth) for depth in (1302, 1303)] == [12, 6]
     assert [product.group_size(10, depth) for depth in (1562, 1563)] == [10, 6]
@@ -85,9 +86,9 @@ def test_there_is_room_for_padding_after_the_last_position():
 
 @pytest.mark.parametrize(
     ("sizes", "places", "seconds", "expected"),
-    [((), slice(0), 0.6, 6), ((), slice(0), 0.9, 1),
-     *((range(13), places, 0.4, 1) for places in (slice(1, None, 2), slice(4, None), slice(8, None))),
-     *(((size,), slice(None), 0.4, 1) for size in range(2, 13, 2))],
+    [((), slice(0), 0.6, GROUPED), ((), slice(0), 0.9, SINGLE),
+     *((range(13), places, 0.4, SINGLE) for places in (slice(1, None, 2), slice(4, None), slice(8, None))),
+     *(((size,), slice(None), 0.4, SINGLE) for size in range(2, 13, 2))],
 )  # fmt: skip
 def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_the_group(
     monkeypatch, sizes, places, seconds, expected
@@ -103,14 +104,14 @@ def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_th
     times = iter([seconds, 1.0])
     monkeypatch.setattr(np, "matmul", matmul)
     monkeypatch.setattr(product.timeit, "repeat", lambda *args, **options: [next(times)])
-    assert ROWS_PER_PRODUCT() == expected
+    assert MATRIX_KERNEL() == expected
 
 
-@pytest.mark.parametrize(("rows", "narrow", "expected"), [(1, 0.9, 32), (1, 1, 64), (6, 0, 64)])
-def test_gemv_gets_narrow_tiles_where_they_are_faster(monkeypatch, rows, narrow, expected):
+@pytest.mark.parametrize(("chosen", "narrow", "expected"), [(SINGLE, 0.9, 32), (SINGLE, 1, 64), (GROUPED, 0, 64)])
+def test_gemv_gets_narrow_tiles_where_they_are_faster(monkeypatch, chosen, narrow, expected):
     """Wide tiles take a second, and narrow ones this many seconds."""
     seconds = iter([1, narrow] * 7)
-    monkeypatch.setattr(product, "rows_per_product", lambda: rows)
+    monkeypatch.setattr(product, "matrix_kernel", lambda: chosen)
     monkeypatch.setattr(product.timeit, "timeit", lambda multiply, number: next(seconds))
     assert TILE_WIDTH() == expected
 
