@@ -2,8 +2,8 @@
 
 Any draft is safe, because the output always has the target's distribution. A better guess only saves more time.
 
-As in sampling.py, a *row* is the distribution of the next token, and a *network* returns logits.
-The drafts of `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
+As in sampling.py, a *row* is the distribution of the next token, and a *network* returns logits. The drafts of
+`make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
 """
 
 from pathlib import Path

@@ -8,12 +8,21 @@ often a token followed the context in the text, the more probable it is. Long co
 `blend` combines the counts after contexts of all lengths.
 """
 
+import zipfile
+import zlib
+
 import numpy as np
 
 from errors import UserError
 from utils import common_prefix
 
 DISCOUNT = 0.75  # taken off each count, see `blend`
+
+# What np.load and the reading of arrays raise if a file is damaged, or if it is not an archive of arrays.
+DAMAGED = (
+    zipfile.BadZipFile, zlib.error, EOFError, LookupError, ArithmeticError, AttributeError, TypeError, ValueError,
+    RuntimeError, OSError,
+)  # fmt: skip
 
 
 def blend(p, tokens, counts):
@@ -59,7 +68,7 @@ class NGram:
         p = self.unigram.copy()
         tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
         for n, (grams, counts) in enumerate(tables, start=2):
-            first = 0  # will be the n-gram that consists of the context and token 0: these ids are its digits
+            first = 0  # will be the n-gram that consists of the context and token 0
             for token in ids[len(ids) - n + 1 :].tolist():
                 first = (first + token) * self.n_vocab
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])
@@ -85,8 +94,8 @@ class NGram:
                     grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
                     counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
                 return cls(n_vocab, list(zip(grams, counts, strict=True)))
-            except Exception as error:  # a damaged file can cause almost any error, from KeyError to MemoryError
-                raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from error
+            except DAMAGED as error:
+                raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
 
 
 def ngram(ids, n_vocab, order, least=1):

@@ -269,11 +269,11 @@ def predicted(plain, fast):
     r = (fast.seconds - fast.draft.seconds - fast.target.seconds) / len(fast.lasted) / step
     tokens = fast.tokens_by_K(max(ks))
     # The first call of each run reads a prompt. `read` is how much more these calls cost than other calls, in the plain
-    # loop, and `read_fast` is the same in the speculative loop. Both are in plain steps.
+    # loop, and `read_fast` is the same in the speculative loop. Both are in plain steps. (Without the prompt, the first
+    # call of the draft would cost c, and that of the target as much as any pass that checks ks[0] tokens.)
     n_prompts = len(plain.target.calls) - len(timed[1])
     read = plain.target.reading / step - n_prompts * v[0]
-    first_step, first_pass = c, v[ks[0]]  # what the draft's and the target's first call would cost without a prompt
-    read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (first_step + first_pass)
+    read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (c + v[ks[0]])
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), fast.n_new, read, read_fast)
     return speedup, np.concatenate(fast.betas).mean(), c, v[-1], r
 

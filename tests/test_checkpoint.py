@@ -167,7 +167,7 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
     "name, content, message",
     [
         *((name, content, f"{name} is missing or empty") for name in FILES if name != DATA for content in (None, b"")),
-        (DATA, None, f"cannot read the 409,536 bytes of .*{DATA}: .+"),
+        (DATA, None, f"the 409,536 bytes of .*{DATA}: (No such file|The system cannot find the file)"),
         (DATA, b"", f"{DATA} has 0 bytes, not 409,536; restore it, or .for OpenAI's models. remove it"),
         (DATA, CONTENT[DATA][:-1], f"{DATA} has 409,535 bytes, not 409,536"),
         (DATA, CONTENT[DATA] + b"x", f"{DATA} has 409,537 bytes, not 409,536"),

@@ -17,6 +17,7 @@ from errors import UserError
 from ngrams import DISCOUNT, NGram, Online, ngram
 from sampling import sampler
 from schedules import draft_confidence
+from speculative import verify, verify_block
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
 orders = st.integers(1, 4)
@@ -45,11 +46,14 @@ def by_hand(text, n_vocab, order, ids, least=1):
     ],
     ids=["trigram", "online", "lookup"],
 )
-@given(drawn=models(sizes=[3, 2]), text=texts, temperature=st.sampled_from([1, 0.5, 0]), stops=st.booleans())
-def test_lossless(draft, drawn, text, temperature, stops):
+@given(
+    drawn=models(sizes=[3, 2]), text=texts, temperature=st.sampled_from([1, 0.5, 0]), stops=st.booleans(),
+    verifier=st.sampled_from([verify, verify_block]),
+)  # fmt: skip
+def test_lossless(draft, drawn, text, temperature, stops, verifier):
     _, target, x = drawn
     model = sampler(AsNetwork(draft(text, target.rows.shape[1])), temperature)
-    assert_lossless((model, target, x), 3, 2, stop=draft_confidence(1.0) if stops else None)
+    assert_lossless((model, target, x), 3, 2, verify=verifier, stop=draft_confidence(1.0) if stops else None)
 
 
 @pytest.mark.parametrize("n_layer", [1, 2])

@@ -13,7 +13,7 @@ import theory
 from enumeration import output_distribution, total_variation
 from sampling import sampler
 from schedules import SCHEDULES, Overheard, adaptive, draft_confidence, heuristic, make_schedule, target_confidence
-from speculative import Round, speculative_sampling
+from speculative import Round, speculative_sampling, verify, verify_block
 
 
 def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
@@ -29,13 +29,14 @@ def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
     K=st.integers(0, 3),
     threshold=st.sampled_from([0, 0.3, 0.5, 0.7, 1.1]),
     sure=st.sampled_from([0.0, 0.6]),
+    verifier=st.sampled_from([verify, verify_block]),
 )
-def test_lossless(name, drawn, K, threshold, sure):
+def test_lossless(name, drawn, K, threshold, sure, verifier):
     """One schedule object serves many runs of the loop, so `schedule(None)` must reset it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "EVERY", 3)  # so that it matters within a few tokens
         schedule, stop = make_schedule(name, K, lambda K: 1 + threshold * np.arange(K + 1), threshold, sure=sure)
-        assert_lossless(drawn, 4, K, schedule=schedule, stop=stop)
+        assert_lossless(drawn, 4, K, verify=verifier, schedule=schedule, stop=stop)
 
 
 @given(drawn=models(), K=st.integers(1, 3), seconds=st.lists(st.integers(1, 20), min_size=1, max_size=4))

@@ -76,7 +76,8 @@ sampler_settings = st.fixed_dictionaries(
 )
 def test_lossless_under_any_settings_of_draft_and_target(verifier, logits, settings, K):
     draft, target = (sampler(Table(table), **options) for table, options in zip(zip(*logits), settings))
-    assert_lossless((draft, target, [0, 2]), 3, K, verify=verifier)
+    decoded = assert_lossless((draft, target, [0, 2]), 3, K, verify=verifier)
+    assert len(decoded) == 1 or settings[1]["temperature"] > 0
 
 
 @both_verifiers
