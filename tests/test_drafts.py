@@ -37,6 +37,7 @@ def by_hand(text, n_vocab, order, ids, least=1):
     return p
 
 
+@pytest.mark.parametrize("verifier", [verify, verify_block])
 @pytest.mark.parametrize(
     "draft",
     [
@@ -46,11 +47,8 @@ def by_hand(text, n_vocab, order, ids, least=1):
     ],
     ids=["trigram", "online", "lookup"],
 )
-@given(
-    drawn=models(sizes=[3, 2]), text=texts, temperature=st.sampled_from([1, 0.5, 0]), stops=st.booleans(),
-    verifier=st.sampled_from([verify, verify_block]),
-)  # fmt: skip
-def test_lossless(draft, drawn, text, temperature, stops, verifier):
+@given(drawn=models(sizes=[3, 2]), text=texts, temperature=st.sampled_from([1, 0.5, 0]), stops=st.booleans())
+def test_lossless(verifier, draft, drawn, text, temperature, stops):
     _, target, x = drawn
     model = sampler(AsNetwork(draft(text, target.rows.shape[1])), temperature)
     assert_lossless((model, target, x), 3, 2, verify=verifier, stop=draft_confidence(1.0) if stops else None)

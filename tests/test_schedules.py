@@ -23,20 +23,18 @@ def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
     return Round(drafted, np.tile(p, (n_drafted, 1)), np.tile(q, (n_drafted + 1, 1)), emitted, n_accepted)
 
 
+@pytest.mark.parametrize("verifier", [verify, verify_block])
 @pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("sure", [0.0, 0.6])
 @given(
-    drawn=models(),
-    K=st.integers(0, 3),
-    threshold=st.sampled_from([0, 0.3, 0.5, 0.7, 1.1]),
-    sure=st.sampled_from([0.0, 0.6]),
-    verifier=st.sampled_from([verify, verify_block]),
+    drawn=models(), N=st.sampled_from([4, 3]), K=st.integers(0, 3), threshold=st.sampled_from([0, 0.3, 0.5, 0.7, 1.1])
 )
-def test_lossless(name, drawn, K, threshold, sure, verifier):
+def test_lossless(verifier, name, sure, drawn, N, K, threshold):
     """One schedule object serves many runs of the loop, so `schedule(None)` must reset it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "EVERY", 3)  # so that it matters within a few tokens
         schedule, stop = make_schedule(name, K, lambda K: 1 + threshold * np.arange(K + 1), threshold, sure=sure)
-        assert_lossless(drawn, 4, K, verify=verifier, schedule=schedule, stop=stop)
+        assert_lossless(drawn, N, K, verify=verifier, schedule=schedule, stop=stop)
 
 
 @given(drawn=models(), K=st.integers(1, 3), seconds=st.lists(st.integers(1, 20), min_size=1, max_size=4))
