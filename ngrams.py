@@ -1,7 +1,8 @@
 """Rows predicted from n-grams, which are sequences of n tokens.
 
-`ngram` counts n-grams in a given text and returns an `NGram`. `Online` counts in the ids that it is called with. Both
-are called with ids, an int array [n], and return the row after them, float64 [n_vocab].
+`ngram` counts n-grams in a given text and returns an `NGram`. An `Online` counts in the ids that it is called with. An
+`NGram` and an `Online` are used in the same way: a call with ids, an int array [n], returns the row after them, float64
+[n_vocab].
 
 The *context* is the last few tokens of the ids. With order 3, there are contexts of 0, 1 and 2 tokens. The more
 often a token followed the context in the text, the more probable it is. Long contexts predict better but are rare, so

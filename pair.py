@@ -104,7 +104,7 @@ class Pair:
     encoder : encoder.Encoder, optional
         Kept for the caller, as `pair.encoder`.
     temperature, settings
-        Settings of `sampling.sampler`, for both: also top_k, top_p and repetition_penalty.
+        Passed to `sampling.sampler` for both networks. The settings are top_k, top_p and repetition_penalty.
     """
 
     def __init__(self, draft, target, encoder=None, temperature=0.0, **settings):
@@ -116,7 +116,7 @@ class Pair:
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 
     def decode(self, x, N, K=None, rng=None, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None):
-        """Decode N tokens after the prompt x. Before that, the networks forget the text that they have computed.
+        """Decode N tokens after the prompt x. The networks start afresh: they forget the text of the run before.
 
         Parameters
         ----------
@@ -170,11 +170,12 @@ class Pair:
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
 
-        A k counts as timed after its second round, because the first one is often slower than all others.
+        A k counts as timed after two rounds, because its first one is often slower than all others. (The first round of
+        each run does not count.)
 
-        - Until 0 is timed, all others cost infinitely much, even if they were timed. So 0 is tried first.
-        - Until 1 is timed, it costs as much as 0, and a larger k that was not timed costs infinitely much. So 1 is
-          usually tried next.
+        - Until k = 0 is timed, every other k costs infinitely much, even if it was timed. So 0 is tried first.
+        - Until k = 1 is timed, it is taken to cost as much as k = 0, and a larger k that was not timed costs infinitely
+          much. So 1 is usually tried next.
         - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
           else. (The median of an even number of times is here the smaller of the two in the middle.)
         - For any other k, one more token is taken to cost as much as the first one did: the cost is
@@ -197,9 +198,9 @@ class Pair:
     def best_K(self, x, N, K_max=8, **options):
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
-        Before that, it decodes N tokens plainly, to time plain steps. The pilot run has plain steps too, but they take
-        longer than those of the plain loop. (A draft like --draft lookup often stops by itself. Such rounds give few
-        tokens and cost little. The estimate counts their tokens, but not their low cost, so it is too low.)
+        A plain run of N tokens comes first, to time plain steps. (The pilot run has plain steps too, but they take
+        longer.) A draft like --draft lookup often stops by itself. Such rounds give few
+        tokens and cost little. The estimate counts their tokens, but not their low cost, so it is too low.
 
         Parameters
         ----------
@@ -254,7 +255,7 @@ def predicted(plain, fast):
     -------
     speedup, alpha, c, v, r : float
         The prediction and the figures that go into it. alpha is the mean of beta over all verified positions, and v is
-        for the most rows that were verified at once. If nothing was drafted or too few calls were timed, None instead.
+        the cost of the target's largest pass. If nothing was drafted or too few calls were timed, the result is None.
     """
     ks = fast.drafted
     # {n_rows: seconds of each pass}. The passes over one row are those of the plain loop. In the speculative loop, they

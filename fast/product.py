@@ -91,7 +91,7 @@ def group_size(n_rows, depth=1):
     if matrix_kernel() == SINGLE:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # the first of these sizes that stays within SMALL; 2 and 1 are for heads of more than 2,500 numbers in attention
+    # the first of these sizes that stays within SMALL; 2 and 1 are for heads of about 2,600 numbers in attention
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 

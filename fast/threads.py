@@ -45,8 +45,8 @@ def in_parallel(function, n, n_bytes):
     n : int
         Number of items.
     n_bytes : int
-        The work of one item: how many bytes it reads from memory. Some items take longer to compute than to read. For
-        these, it is the number of bytes that could be read in the time that they take to compute.
+        The work of one item: how many bytes it reads from memory. If an item takes longer to compute than to read,
+        this is the number of bytes that a core could read in that time.
     """
     if n * n_bytes < worth_waking():
         function(slice(n))
@@ -56,11 +56,11 @@ def in_parallel(function, n, n_bytes):
 
 @cache
 def worth_waking():
-    """The least work, in bytes as in `in_parallel`, that is shared. Three sizes are tried once per process.
+    """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
 
     The result is the first size for which several cores are at least 10 % faster than one. On some computers, no size
-    is, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. The
-    products of a prompt are that large, and for them the arithmetic takes longer than the reading.
+    is, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. Most
+    products of a long prompt are that large, and for them the arithmetic takes longer than the reading.
     """
     if n_cores() == 1:
         return math.inf
@@ -88,7 +88,7 @@ def worth_waking():
 
 
 def share(function, n, n_ahead):
-    """Do the work of `in_parallel` on several cores. The calling core gets n_ahead more items."""
+    """Do the work of `in_parallel` on several cores. The calling core gets about n_ahead items more than the others."""
     n_workers = min(n_cores(), n - n_ahead)
     # for example, with 10 items, n_ahead = 2 and 2 workers: the caller does 0 to 5, and the other core 6 to 9
     bounds = [n - (n - n_ahead) * i // n_workers for i in reversed(range(n_workers))]  # ends of the workers' items
