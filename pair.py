@@ -199,8 +199,8 @@ class Pair:
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         A plain run of N tokens comes first, to time plain steps. (The pilot run has plain steps too, but they take
-        longer.) A draft like --draft lookup often stops by itself. Such rounds give few
-        tokens and cost little. The estimate counts their tokens, but not their low cost, so it is too low.
+        longer.) A draft like --draft lookup often stops by itself. Such rounds give few tokens and cost little. The
+        estimate counts their tokens, but not their low cost, so it is too low.
 
         Parameters
         ----------
