@@ -17,7 +17,7 @@ from utils import MODELS_DIR
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
 TABLES = Path(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled models were trained on
-DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, early-exit:2, ...
+DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, early-exit:2, ...; `load_pair` makes "model"
 
 
 def lookup(ids, n_vocab, longest=3):

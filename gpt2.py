@@ -1,9 +1,10 @@
 """GPT-2's forward pass in NumPy, after picoGPT (https://github.com/jaymody/picoGPT), in float32.
 
-Two things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x in not much more time than
-for one row; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
-`KeysAndValues` per layer. A call uses those of the first `n_past` positions again, and computes only the positions
-after them. The parameters have OpenAI's names: wte and wpe, for example, are the embeddings of tokens and positions.
+Two main things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x in not much more time
+than for one row; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
+`KeysAndValues` per layer. If the first `n_past` ids are those of the call before, their keys and values are used again,
+and only the positions after them are computed. The parameters have OpenAI's names: wte and wpe, for example, are the
+embeddings of tokens and positions.
 """
 
 import copy
@@ -51,7 +52,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # adds the rows that `linear` needs, because adding them in each product would take longer
+    x = whole_groups(x)  # rows of zeros at the end, which no position sees: adding them in each product takes longer
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -89,7 +90,7 @@ class GPT2:
         self.make_room()
 
     def make_room(self):
-        """Make room for keys and values, in which nothing is stored yet."""
+        """Make empty room for keys and values."""
         d = self.weights["wpe"].shape[1] // self.n_head
         self.ids = np.zeros(0, dtype=np.int64)
         self.pasts = [KeysAndValues(self.n_ctx, self.n_head, d) for _ in self.weights["blocks"]]
@@ -101,12 +102,12 @@ class GPT2:
 
     def __copy__(self):
         other = object.__new__(type(self))
-        vars(other).update(vars(self), lock=threading.RLock())
+        vars(other).update(vars(self), lock=threading.RLock())  # all attributes, but a lock of its own
         other.make_room()
         return other
 
     def first_layers(self, n_layer):
-        """A GPT2 of the first n_layer layers, and the same final norm and embedding. It shares the weights."""
+        """A GPT2 that has only the first n_layer layers, and the same final norm and head. It shares the weights."""
         blocks = self.weights["blocks"]
         if not 1 <= n_layer <= len(blocks):
             raise UserError(f"early exit after {n_layer} layers was asked for; it needs 1 to {len(blocks)}")
@@ -140,7 +141,7 @@ class GPT2:
         if ids.min() < 0 or ids.max() >= self.n_vocab:
             raise ValueError(f"ids from {ids.min()} to {ids.max()}: the vocabulary goes from 0 to {self.n_vocab - 1}")
         with self.lock, np.errstate(all="ignore"):  # the logits are checked for overflow below
-            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the logits of n_rows positions are wanted
+            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows are computed anyway
             if n_past + PART < len(ids) - n_rows:  # first a part of the ids, and then the rest
                 self(ids[: n_past + PART])
                 return self(ids, n_rows)

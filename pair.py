@@ -25,7 +25,7 @@ from encoder import EOT
 from errors import UserError
 from gpt2 import GPT2
 from sampling import sampler
-from schedules import Overheard, make_schedule
+from schedules import KeepsLogits, make_schedule
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import MODELS_DIR, load_encoder_hparams_and_params
 
@@ -109,7 +109,7 @@ class Pair:
 
     def __init__(self, draft, target, encoder=None, temperature=0.0, **settings):
         self.encoder, self.greedy = encoder, temperature == 0
-        self.draft, self.target = Overheard(draft), Overheard(target)
+        self.draft, self.target = KeepsLogits(draft), KeepsLogits(target)
         self.draft_model, self.target_model = (sampler(n, temperature, **settings) for n in (self.draft, self.target))
         # times[k]: the seconds of the rounds that drafted k tokens, sorted. The first round of each run is left out.
         self.times = defaultdict(list)

@@ -6,9 +6,9 @@ because k is fixed before the round draws anything, and the round draws fresh ra
 next tokens have the target's distribution, whatever was rejected before and whatever k is. k decides only how many
 tokens this round adds.
 
-A *stop* ends the drafting of a round early. It may look at the token that was just drafted, because that token is
-proposed like the others, whatever the stop decides. The tokens after it are never drawn, so stopping cannot favour any
-of them.
+A *stop* ends the drafting of a round early, after fewer than k tokens. It may look at the token that was just drafted,
+because that token is proposed like the others, whatever the stop decides. The tokens after it are never drawn, so
+stopping cannot favour any of them.
 
 One thing is forbidden: to look at a drafted token and then withdraw it. A token that survives such a look is no longer
 a draw from p, because the withdrawn ones are missing among the survivors. But `verify` divides by p, which is right
@@ -22,7 +22,7 @@ from sampling import logits_to_probs
 
 # The names for --schedule. "fixed" drafts K tokens, if no stop ends a round. "draft-confidence" is a stop.
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-GUESS, GUESSED = 0.7, 4  # `adaptive` begins as if it had verified 4 positions with a mean beta of 0.7 (see theory.py)
+PRIOR, N_PRIOR = 0.7, 4  # `adaptive` begins as if it had verified 4 positions with a mean beta of 0.7 (see theory.py)
 EVERY = 32  # in each 32nd round, `adaptive` tries a number of tokens that may not seem best
 
 
@@ -86,7 +86,7 @@ def target_confidence(K, threshold=0.5, rows=None):
         0 always drafts, except in the first round. A threshold above 1 never drafts.
     rows : callable, optional
         `rows() -> [n_rows, n_vocab]`, to be used instead of the rows that the target sampled from. Temperature 0 needs
-        this, because there every sampled token has probability 1. See `Overheard.rows`.
+        this, because there every sampled token has probability 1. See `KeepsLogits.rows`.
     """
 
     def schedule(last):
@@ -111,7 +111,7 @@ def draft_confidence(threshold=0.4, rows=None):
     return stop
 
 
-class Overheard:
+class KeepsLogits:
     """A network that calls another network and keeps the logits of the last call, from which `rows` is computed."""
 
     def __init__(self, network):
@@ -158,12 +158,12 @@ def adaptive(K, costs, memory=32):
     memory : int
         The average is over about this many positions. The weight of older positions fades.
     """
-    alpha, n_seen, n_rounds = GUESS, GUESSED, 0
+    alpha, n_seen, n_rounds = PRIOR, N_PRIOR, 0
 
     def schedule(last):
         nonlocal alpha, n_seen, n_rounds
         if last is None:
-            alpha, n_seen, n_rounds = GUESS, GUESSED, 0
+            alpha, n_seen, n_rounds = PRIOR, N_PRIOR, 0
         else:
             for b in theory.betas(last):
                 n_seen += 1

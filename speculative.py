@@ -145,16 +145,18 @@ def speculative_sampling(
         How many tokens to decode.
     K : int
         How many tokens to draft per round, at most. 0 is autoregressive sampling.
-    rng, eos, on_round
+    rng, eos
         As in `autoregressive_sampling`.
+    on_round : callable, optional
+        Called after each round with its `Round`.
     verify : callable
         `verify` or `verify_block`.
     schedule : callable, optional
-        `schedule(last_round) -> k` chooses the number of tokens to draft in the next round, which may be 0. last_round
-        is the `Round` before, or None before the first round. A schedule may look at all of it, even at rejected
-        tokens: k is fixed before the next round draws anything, and that round is exact for any k, because it draws
-        fresh random numbers. Without a schedule, k is K. There are two limits: k is at most K, and if n tokens are
-        still wanted, it is at most n - 1, because the target adds one.
+        `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
+        allowed. last_round is the `Round` before, or None before the first round. A schedule may look at all of it,
+        even at rejected tokens. k_max is fixed before the next round draws anything, and that round draws fresh random
+        numbers. So it is exact for any k_max. Without a schedule, k_max is K. There are two limits: k_max is at most K,
+        and if m tokens are still wanted, it is at most m - 1, because the target adds one.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -225,10 +227,10 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is the probability with which the round should keep at least the first i drafted tokens. It is a goal, and
-        h is chosen to reach it. w[i] depends only on these i tokens. (The probability is over the later drafted tokens
-        and the random numbers of the check.) w[0] is 1. w[i+1] is w[i] times q/p of the next drafted token, but at
-        most 1: once that token is known, a good one raises the goal, and a bad one lowers it.
+        Fix the first i drafted tokens. The later tokens and the random numbers of the check are still open. w[i] is a
+        goal: the round should keep at least these i tokens with this probability. w[0] is 1. w[i+1] is w[i] times q/p
+        of the next drafted token, but at most 1: once that token is known, a good one raises the goal, and a bad one
+        lowers it.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 
@@ -253,7 +255,7 @@ def block_probabilities(drafted, p, q):
     probability w q(t), they are kept and token t comes next. It happens in two ways. t is drafted and kept, with
     probability min(p, w q). Or exactly i tokens are kept, with probability surplus, and t is drawn from the residual,
     with probability max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. So
-    after each kept token, the next one is a draw from q. (After all k, it is drawn from the last row of q.)
+    whatever i is, the token after the first i is a draw from q. (After all k, it is drawn from the last row of q.)
     """
     w = [1.0]
     for i, token in enumerate(drafted):

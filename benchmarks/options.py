@@ -23,7 +23,7 @@ from enumeration import output_distribution, total_variation
 from gpt2 import GPT2
 from ngrams import Online, ngram
 from sampling import sampler
-from schedules import SCHEDULES, Overheard, make_schedule
+from schedules import SCHEDULES, KeepsLogits, make_schedule
 from speculative import autoregressive_sampling, speculative_sampling, verify, verify_block
 from utils import expected_shapes, nest
 
@@ -77,7 +77,7 @@ def check(draft, schedule_name):
     for values in itertools.product(*OPTIONS.values()):
         options = dict(zip(OPTIONS, values, strict=True))
         verifier, eos = options.pop("verify"), options.pop("eos")
-        heard = [Overheard(remembered(net, (name,))) for name, net in (("draft", draft_network), ("target", network))]
+        heard = [KeepsLogits(remembered(net, (name,))) for name, net in (("draft", draft_network), ("target", network))]
         draft_model, target_model = (sampler(net, **options) for net in heard)
         sure, greedy = getattr(draft_network, "sure", 0.0), options["temperature"] == 0
         gates = heard[0].rows if greedy or sure else None, heard[1].rows if greedy else None  # as in pair.py

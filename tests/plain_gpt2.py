@@ -36,7 +36,7 @@ def mha(x, c_attn, c_proj, n_head):  # [n_seq, n_embd] -> [n_seq, n_embd]
     qkv = linear(x, **c_attn)  # [n_seq, n_embd] -> [n_seq, 3*n_embd]
     q, k, v = (np.split(part, n_head, axis=-1) for part in np.split(qkv, 3, axis=-1))  # three times n_head [n_seq, d]
     mask = (1 - np.tri(len(x), dtype=x.dtype)) * -1e10  # no position sees a later one
-    heads = [attention(*qkv, mask) for qkv in zip(q, k, v, strict=True)]
+    heads = [attention(*head, mask) for head in zip(q, k, v, strict=True)]
     return linear(np.hstack(heads), **c_proj)  # [n_seq, n_embd] -> [n_seq, n_embd]
 
 

@@ -71,8 +71,8 @@ def changed(
 
 
 add("draws the replacement from the target",
-    "After a rejection, the token is drawn from q, not from the residual. But accepted tokens already give each token "
-    "the probability min(p, q), and only the rest is missing.",
+    "After a rejection, the token is drawn from q, not from the residual. But a token is already drafted "
+    "and accepted with probability min(p, q), and only the rest is missing.",
     0.1292, changed(replacement=lambda p, q, i, token: q[i]))  # fmt: skip
 add("draws the replacement from the draft", "After a rejection, the token is drawn from p again.",
     0.2253, changed(replacement=lambda p, q, i, token: p[i]))  # fmt: skip
@@ -222,7 +222,7 @@ def accept_what_the_target_draws_too(drafted, p, q, rng):
 
 
 EXACT_RULES = [
-    ("accept with q, replace without",
+    ("accept with probability q, replace by another token",
      "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. On "
      "average, this accepts at most as many tokens as `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),

@@ -10,15 +10,15 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
-    step 6   the same for each later token of a round, given the tokens before it. A round emits 1 to K + 1 tokens. So
-             that all rounds have the same length, let plain sampling add further tokens, up to K + 1 in all. These
-             K + 1 tokens have the target's distribution.
+    step 6   steps 1 to 5 hold for each later token of a round too, given the tokens before it. A round emits 1 to K + 1
+             tokens. To compare rounds of different lengths, plain sampling adds tokens after each round, until there
+             are K + 1. These K + 1 tokens have the target's distribution.
     step 7   sample all N tokens plainly. Replace the first K + 1 of them by a round and the tokens that step 6 adds to
              it. By step 6, the distribution stays the same. The added tokens are plain samples. So the text is now a
              round, followed by plain samples only. The added tokens are the first of these plain samples. Replace the
-             next K + 1 tokens after the round in the same way, by a second round. The tokens that were added to the
-             first round are gone then. (If fewer than K + 1 tokens are left, a round drafts fewer.) Go on until all N
-             tokens come from rounds. (Test 7a is about plain sampling, and test 7b about rounds.)
+             next K + 1 tokens after the round in the same way, by a second round. It replaces all the tokens that
+             step 6 added to the first round. (If fewer than K + 1 tokens are left, a round drafts fewer.) Go on until
+             all N tokens come from rounds. (Test 7a is about plain sampling, and test 7b about rounds.)
 
 (These seven steps are not the four steps of a round.) Each test runs the algorithm once for each combination of its
 random choices (see enumeration.py). So it computes the exact probability of each result, and compares these
@@ -44,7 +44,7 @@ BY_HAND = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1])
 
 
 def one_draft(p, q):
-    """An array mass[drafted, n_accepted, emitted]: how probable these are in a round that drafts one token."""
+    """An array mass[drafted, n_accepted, first emitted token]: their probabilities in a round that drafts one token."""
 
     def one_round(rng):
         drafted, p_rows = propose(np.array([0]), Table([p]), 1, rng)
@@ -116,7 +116,8 @@ def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_tar
     """A round emits 1 to K + 1 tokens. Filled up to K + 1 by plain sampling, they can be compared with the target's.
 
     For `verify`, this follows by induction: after i accepted tokens, steps 1 to 5 hold for the next one, with row i of
-    p and q. For `verify_block`, see the docstring of `block_probabilities`, or Sun et al. 2024.
+    p and q. All tokens after these are plain samples. For `verify_block`, see the docstring of `block_probabilities`,
+    or Sun et al. 2024.
     """
     draft, target, x = drawn
 

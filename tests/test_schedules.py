@@ -12,7 +12,7 @@ import schedules
 import theory
 from enumeration import output_distribution, total_variation
 from sampling import sampler
-from schedules import SCHEDULES, Overheard, adaptive, draft_confidence, heuristic, make_schedule, target_confidence
+from schedules import SCHEDULES, KeepsLogits, adaptive, draft_confidence, heuristic, make_schedule, target_confidence
 from speculative import Round, speculative_sampling, verify, verify_block
 
 
@@ -55,7 +55,7 @@ row = st.tuples(st.integers(-2, 2), st.integers(-2, 2))
 
 @given(logits=st.lists(st.tuples(row, row), min_size=1, max_size=3), K=st.integers(0, 3))
 def test_lossless_with_confidence_in_the_logits(logits, K):
-    draft, target = (Overheard(Table(table)) for table in zip(*logits, strict=True))
+    draft, target = (KeepsLogits(Table(table)) for table in zip(*logits, strict=True))
     options = {"schedule": target_confidence(K, 0.6, target.rows), "stop": draft_confidence(0.6, draft.rows)}
     for temperature in (0.5, 0):
         drawn = sampler(draft, temperature), sampler(target, temperature), [0]
@@ -83,7 +83,7 @@ def test_draft_confidence_stops_after_an_unsure_token():
 
 
 def test_confidence_in_the_logits_is_their_probability_at_temperature_1():
-    network = Overheard(Table(np.log([[0.7, 0.3]])))
+    network = KeepsLogits(Table(np.log([[0.7, 0.3]])))
     q = sampler(network, temperature=0)([0, 0], 2)
     assert q.tolist() == [[1, 0], [1, 0]]
     np.testing.assert_allclose(network.rows(), [[0.7, 0.3]] * 2)
