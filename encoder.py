@@ -2,7 +2,7 @@
 
 A regular expression cuts the text into words, and each word begins as a list of its UTF-8 bytes. Then neighbours are
 merged, the pair that was learned earliest first, until no learned pair is left. The pieces that remain are the tokens.
-Any text can be encoded, because each byte is a token too.
+Any text that UTF-8 can express can be encoded, because each byte is a token too.
 """
 
 import heapq
@@ -26,15 +26,16 @@ class VocabularyError(UserError):
 def bytes_to_unicode():
     """The printable character that stands for each byte in OpenAI's files -> {byte: character}.
 
-    A byte that is printable in Latin-1 stands for itself. The others are, in order, the characters from U+0100 on.
+    A byte that is printable in Latin-1 stands for itself. Characters from U+0100 on stand for the other bytes, in
+    order.
     """
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
-# A word is the ending of an English contraction ('s, 't, ...); or a run of letters, digits or other signs, with the
-# space before it; or white space. White space before a word is cut before its last character, so that a space can
+# A word is the ending of an English contraction ('s, 't, ...); or a run of letters, of digits or of other signs, with
+# the space before it; or white space. White space before a word is cut before its last character, so that a space can
 # belong to the word.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
@@ -83,7 +84,7 @@ class Encoder:
 
 
 def merge(word, ranks):
-    """Cut a word into tokens: merge the neighbours of lowest rank, the leftmost on ties, as long as possible.
+    """Cut a word into tokens: merge the neighbours of lowest rank (the leftmost on ties), until none have a rank.
 
     With a heap and a linked list, a word of n characters takes n log n steps. A new search for the lowest rank after
     each merge would take n^2 steps, which is minutes for a long text without spaces.
@@ -107,7 +108,7 @@ def merge(word, ranks):
 
 
 def check_vocabulary(vocabulary, merges):
-    """Raise VocabularyError unless any text can be encoded and any id decoded. Otherwise that might fail much later."""
+    """Raise VocabularyError unless any text can be encoded and any id decoded. (Otherwise errors would come later.)"""
     if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
         raise VocabularyError("encoder.json is not a JSON object that maps tokens to ids")
     n_vocab = len(vocabulary)

@@ -47,9 +47,9 @@ sampling:
     slow = output_distribution(lambda rng: my_sampling(prompt, target, rng))
     assert total_variation(fast, slow) < 1e-12
 
-Use a vocabulary of 2 to 4 tokens, because with V tokens and n draws there are about V^n paths. Let the rows depend on
-the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, to find a sampler
-that divides 0 by 0.
+Use a vocabulary of 2 to 4 tokens, because with V tokens and n draws there are up to about V^n paths. Let the rows
+depend on the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, to find a
+sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. `np.searchsorted` can look up one such number at a time.
@@ -57,9 +57,9 @@ number can be compared with plain numbers, also elementwise. `np.searchsorted` c
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
 many paths. Continuous output has infinitely many values. A draw from another continuous distribution, such as Gumbel
 noise, has infinitely many outcomes. A function that depends on more than its random choices, for example on a counter
-that it keeps between calls, does not repeat itself. If the same choices are followed by different draws in two runs,
-this ends with an error. Other changes are not noticed, and then the result is wrong. For code that draws from PyTorch,
-see benchmarks/torch_enumeration.py.
+that it keeps between calls, does not repeat itself. If two runs make the same choices and then draw differently,
+`output_distribution` raises an error. It does not notice other changes, and then its result is wrong. For code that
+draws from PyTorch, see benchmarks/torch_enumeration.py.
 """
 
 import math
@@ -101,8 +101,8 @@ def output_distribution(function, max_paths=1_000_000):
     TooManyPaths
         If there are more paths than max_paths, or if one path has more than MAX_CHOICES choices.
     RuntimeError
-        If, after the same outcomes, function draws from other choices than in an earlier run, or draws less often. Then
-        it depends on more than rng.
+        If function made the same choices as in an earlier run, and then drew differently, or drew no more. Then it
+        depends on more than rng.
     """
     rng, outputs, n_paths = EveryBranch(), {}, 0
     while True:
@@ -150,7 +150,7 @@ class EveryBranch:
             raise ValueError(f"found {n:,} items to choose from; 1 to {MAX_BRANCHES:,} can be enumerated")
         items = range(n) if np.ndim(a) == 0 else np.asarray(a)
         precision = p.dtype if isinstance(p, np.ndarray) and p.dtype.kind == "f" else np.float64
-        tolerance = np.finfo(precision).eps ** 0.5  # NumPy's own
+        tolerance = np.finfo(precision).eps ** 0.5  # as in NumPy's choice
         p = np.full(n, 1 / n) if p is None else np.asarray(p, dtype=np.float64)
         if p.shape != (n,) or not (p >= 0).all() or abs(p.sum() - 1) > tolerance:
             raise ValueError(f"choice needs {n} probabilities that sum to 1, found {p}; normalise p")
@@ -246,7 +246,7 @@ class Uniform:
         self.state = [0.0, 1.0] if state is None else state  # [lower, upper], shared by all numbers with the same u
 
     def is_below(self, a):
-        """Whether this number is below a. It equals a plain number with probability 0, so `<=` is the same as `<`."""
+        """Whether this number is below a. The probability that it equals a is 0, so `<=` gives the same as `<`."""
         if np.ndim(a):
             return np.array([self.is_below(one) for one in np.ravel(a)], dtype=bool).reshape(np.shape(a))
         if isinstance(a, Uniform):

@@ -20,7 +20,7 @@ import os
 if __name__ == "__main__":  # Ctrl-C may come while NumPy is still being imported
     import signal
 
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a shell ignores SIGINT for background jobs of a script
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored in background jobs of a script
         signal.signal(signal.SIGINT, lambda *_: (os.write(2, b"\nInterrupted.\n"), os._exit(130)))
 
 import sys
@@ -47,7 +47,7 @@ def main(argv=None):
     try:
         run(args)
     except BrokenPipeError:  # nobody reads the output any more, as with "| head"
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the text that Python still holds back
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # takes the text that Python writes at exit
         sys.exit(1)
     except (UserError, OSError) as error:  # what the user gave, the internet, the disk
         fail(error)

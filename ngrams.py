@@ -4,9 +4,9 @@
 `NGram` and an `Online` are used in the same way: a call with ids, an int array [n], returns the row after them, float64
 [n_vocab].
 
-The *context* is the last few tokens of the ids. With order 3, there are contexts of 0, 1 and 2 tokens. The more
-often a token followed the context in the text, the more probable it is. Long contexts predict better but are rare, so
-`blend` combines the counts after contexts of all lengths.
+The *context* is the last few tokens of the ids. The *order* is the largest n. With order 3, there are contexts of 0, 1
+and 2 tokens. The more often a token followed the context in the text, the more probable it is. Long contexts predict
+better but are rare, so `blend` combines the counts after contexts of all lengths.
 """
 
 import zipfile
@@ -131,7 +131,7 @@ def ngram(ids, n_vocab, order, least=1):
         raise UserError(f"order = {order}, but it must be 1 or more, and {n_vocab} ** order must be below 2 ** 63")
     tables, grams = [], np.zeros(len(ids), dtype=np.int64)
     for n in range(1, order + 1):
-        before = grams[: len(ids) - n + 1]  # all (n-1)-grams except the last, which no token follows
+        before = grams[: len(ids) - n + 1]  # all (n-1)-grams that a token follows
         grams = before * n_vocab + ids[n - 1 :]  # [len(ids)-n+1]
         found, counts = np.unique(grams, return_counts=True)
         kept = counts >= (least if n > 1 else 1)
@@ -142,8 +142,8 @@ def ngram(ids, n_vocab, order, least=1):
 class Online:
     """Counts n-grams in the ids that it is called with, so it learns from the prompt and the growing text.
 
-    The row depends on these ids alone. To save time, it keeps the counts from the last call and only changes them for
-    the ids that differ. So threads must not share it.
+    The row depends on these ids alone. To save time, an `Online` keeps the counts from the last call and only changes
+    them for the ids that differ. So threads must not share an `Online`.
     """
 
     def __init__(self, n_vocab, order=3):

@@ -33,7 +33,7 @@ ENOUGH = 5  # calls that must have been timed before a prediction is made from t
 
 
 class Timed:
-    """A model that keeps the time of its calls."""
+    """A model that records how long each call takes."""
 
     def __init__(self, model):
         self.model = model
@@ -231,9 +231,10 @@ def pooled(runs):
     _, n_new, drafted, accepted, betas, lasted, drafts, targets = zip(*runs)
     draft, target = Timed(None), Timed(None)
     for pool, parts in (draft, drafts), (target, targets):
-        pool.calls = [seconds for part in parts for seconds in part.calls]
-        for n_rows in {n_rows for part in parts for n_rows in part.steps}:
-            pool.steps[n_rows] = [seconds for part in parts for seconds in part.steps[n_rows]]
+        for part in parts:
+            pool.calls += part.calls
+            for n_rows, seconds in part.steps.items():
+                pool.steps[n_rows] += seconds
     drafted, accepted, lasted = map(np.concatenate, (drafted, accepted, lasted))
     return Run(None, sum(n_new), drafted, accepted, list(itertools.chain(*betas)), lasted, draft, target)
 
@@ -271,7 +272,8 @@ def predicted(plain, fast):
     tokens = fast.tokens_by_K(max(ks))
     # The first call of each run reads a prompt. `read` is how much more these calls cost than other calls, in the plain
     # loop, and `read_fast` is the same in the speculative loop. Both are in plain steps. (Without the prompt, the first
-    # call of the draft would cost c, and that of the target as much as any pass that checks ks[0] tokens.)
+    # call of the draft would cost c, and that of the target as much as any pass that checks ks[0] tokens. If several
+    # runs are pooled, ks[0] is from the first one, and stands for all of them.)
     n_prompts = len(plain.target.calls) - len(timed[1])
     read = plain.target.reading / step - n_prompts * v[0]
     read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (c + v[ks[0]])

@@ -2,7 +2,7 @@
 
 Each size is a directory of seven files in OpenAI's format. The sizes 124M to 1558M are downloaded if their files are
 missing. "draft" and "target" are the small pair that comes with this project. At the end of this file are two helpers
-of gpt2.py.
+of the model.
 """
 
 import json
@@ -56,7 +56,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     model_dir = os.path.join(models_dir, model_size)
     if model_size in RELEASED and missing_files(model_dir):
         download_gpt2_files(model_size, model_dir, models_url)
-    if missing := [name for name in missing_files(model_dir) if name != DATA]:  # for DATA, `load` says its length too
+    if missing := [name for name in missing_files(model_dir) if name != DATA]:  # (`load` reports DATA)
         raise CheckpointError(f"{os.path.join(model_dir, missing[0])} is missing or empty; restore it from the project")
     hparams, params = load_hparams_and_params(model_dir)
     encoder = get_encoder(model_size, models_dir)

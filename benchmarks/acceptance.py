@@ -35,9 +35,9 @@ DRAFTS = "unigram", "bigram", "ngram", "online", "lookup", "early-exit:1", "earl
 PLAIN = "model, plain"
 
 
-def ways(K_draft=4):
+def ways():
     """All ways to decode but the plain loop: {name: (draft, options of Pair.decode)}."""
-    found = {f"{draft}, K = {K_draft}": (draft, dict(K=K_draft)) for draft in DRAFTS}
+    found = {f"{draft}, K = 4": (draft, dict(K=4)) for draft in DRAFTS}
     found |= {f"model, K = {K}": ("model", dict(K=K)) for K in range(1, 9)}
     for K in 4, 8:
         for schedule in SCHEDULES:
@@ -104,7 +104,7 @@ def draw(found, out):
         """A table of speedups, with the tokens per round in brackets and one row per name."""
         header = ["", *(f"T = {T:g}, K = {K}" for T, K in columns)]
         rows = [
-            [n, *(f"{cell(T, w := f'{n}, K = {K}')} ({cell(T, w, 'tokens per round')})" for T, K in columns)]
+            [n, *(f"{cell(T, f'{n}, K = {K}')} ({cell(T, f'{n}, K = {K}', 'tokens per round')})" for T, K in columns)]
             for n in names
         ]
         return table(header, rows)
@@ -128,10 +128,13 @@ def draw(found, out):
         for name in DRAFTS
     ]
     formula = [
-        [K, *(x for T in TEMPERATURES for w in [f"model, K = {K}"] for x in (cell(T, w), cell(T, w, "predicted")))]
+        [K, *(cell(T, f"model, K = {K}", what) for T in TEMPERATURES for what in ("speedup", "predicted"))]
         for K in range(1, 9)
     ]
-    best = {T: max(range(1, 9), key=lambda K, T=T: float(cell(T, f"model, K = {K}", digits=4))) for T in TEMPERATURES}
+    best = {
+        T: max(range(1, 9), key=lambda K, ways=found["ways"]: ways[f"model, K = {K}"]["speedup"])
+        for T, found in results.items()
+    }
     sections = [
         f"""# What each draft, schedule and K gains
 
@@ -176,7 +179,7 @@ tokens.
 
 The prediction is `pair.predicted`, which uses theory.py with beta by position, c, v, r and the time to read the \
 prompt, all measured in the same runs. The fastest K was \
-{", ".join(f"{K} at T = {T:g}" for T, K in best.items())}.
+{", ".join(f"{K} at T = {T}" for T, K in best.items())}.
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 

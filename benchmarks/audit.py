@@ -2,14 +2,14 @@
 
     pip install -r benchmarks/requirements-audit.txt
     python benchmarks/audit.py --out docs/audit.json
-    python benchmarks/audit.py --only transformers --setting "generate, " --samples 10000
+    python benchmarks/audit.py --only transformers --setting "generate, assistant_ensemble" --samples 20000
     git clone https://github.com/meta-pytorch/gpt-fast
     python benchmarks/audit.py --gpt-fast gpt-fast --gpt-fast-version COMMIT --out docs/audit.json
     python benchmarks/audit.py --table docs/audit.json
 
 The code of each library runs once for each path that its random choices can take (see enumeration.py and
-torch_enumeration.py). Only the functions that draw random numbers are replaced. A library that is not installed is
-skipped.
+torch_enumeration.py). Two things are replaced: the functions that draw random numbers, and the models. A library that
+is not installed is skipped.
 
 generate of transformers needs whole models, so it gets tiny random networks with 3 tokens. Everything else gets fixed
 rows of probabilities for 3 tokens, the same rows that tests/test_broken_variants.py uses. transformers and mlx-lm
@@ -411,8 +411,11 @@ def table(rows):
 
 
 def merged(old, new):
-    """Old and new results, by package. A new one replaces the old one of the same package, version and setting."""
-    rows = {(row["package"], row["version"], row["setting"]): row for row in [*old, *new]}
+    """Old and new results, by package. A new one replaces the old one of the same setting, but keeps its samples."""
+    rows = {}
+    for row in [*old, *new]:
+        key = row["package"], row["version"], row["setting"]
+        rows[key] = rows.get(key, {}) | row
     packages = [*CHECKS, "gpt-fast"]
     return sorted(rows.values(), key=lambda row: packages.index(row["package"]))
 

@@ -30,7 +30,7 @@ CONTEXT, TURNS, PASSES = 32, 12, 4
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def ours(directory, hparams, params):
+def ours(hparams, params):
     from gpt2 import GPT2
 
     net = GPT2(params, hparams)
@@ -43,7 +43,7 @@ def ours(directory, hparams, params):
     return forward
 
 
-def naive(directory, hparams, params):
+def naive(hparams, params):
     from plain_gpt2 import plain_gpt2
 
     params = as_float32(params)
@@ -58,7 +58,7 @@ def as_float32(tree):
     return {name: as_float32(branch) for name, branch in tree.items()}
 
 
-def transformers(directory, hparams, params):
+def transformers(hparams, params):
     import torch
     from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
 
@@ -96,7 +96,7 @@ def transformers(directory, hparams, params):
     return forward
 
 
-def llama_cpp(directory, hparams, params):
+def llama_cpp(hparams, params):
     import gguf
     import llama_cpp
 
@@ -158,7 +158,7 @@ ENGINES = {"ours": ours, "transformers": transformers, "llama.cpp": llama_cpp, "
 def serve(engine, directory):
     """For each line `[n, n_new, n_passes]` on standard input, print the seconds of each pass and some logits."""
     hparams, params = load_hparams_and_params(directory)
-    forward = ENGINES[engine](directory, hparams, params)
+    forward = ENGINES[engine](hparams, params)
     ids = np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
     for line in sys.stdin:
         (n, n_new, n_passes), seconds = json.loads(line), []

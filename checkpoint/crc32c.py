@@ -5,8 +5,8 @@ folded: its front is added to its rest by XOR, in such a way that the checksum s
 go through the loop.
 
 Why this works: the checksum is the remainder when the message is divided by a polynomial P over GF(2), where addition
-is XOR. The first bit of the message has the highest power of x, and P = x^32 + x^28 + ... + 1. A search for multiples
-of P that have four terms, not too long but far apart, found
+is XOR. The first bit of the message has the highest power of x, and P = x^32 + x^28 + ... + 1. We searched for
+multiples of P with four terms, of low degree but with exponents far apart, and found
 
     x^6777 + x^484 + x^100 + 1
 
@@ -40,7 +40,7 @@ def crc32c(data):
 
 
 def _fold(data):
-    """uint8 [n] -> uint8 [FAR] with the same remainder, for a register that starts at 0 and not at all ones."""
+    """uint8 [n] -> uint8 [FAR] with the same remainder. The loop over it must start with 0, and not with all ones."""
     rest = data[:0]
     step = min(SHIFTS)  # so many bytes can be moved at once: they move at least this far, so none lands on another
     for start in range(0, len(data), PIECE):

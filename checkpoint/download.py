@@ -1,4 +1,4 @@
-"""Download OpenAI's checkpoints. An interrupted download is resumed, and all files are checked when they arrive."""
+"""Download OpenAI's checkpoints. The weights are resumed after an interruption, and checked when they have arrived."""
 
 import base64
 import contextlib
@@ -29,7 +29,7 @@ MODELS_URL = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
 RETRIES, BACKOFF = 4, 0.4  # how often to try again; seconds to wait before that, doubled each time
-PIECE = 1 << 14  # bytes read or received at a time; if the connection breaks off, up to as many are lost
+PIECE = 1 << 14  # bytes read or received at a time; a connection that breaks off loses less than this
 
 
 class DownloadError(OSError):

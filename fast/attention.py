@@ -19,7 +19,7 @@ LANES = 16  # numbers in a register of AVX-512
 
 
 class KeysAndValues:
-    """Room for the keys and values of n_ctx positions. Memory is taken as positions are written.
+    """Room for the keys and values of n_ctx positions. The system provides memory only for positions that are written.
 
     Parameters
     ----------
@@ -83,5 +83,5 @@ def mask(first, n_rows, group):
     """
     n_blocks = -(-(first + n_rows) // BLOCK)
     later = np.arange(n_blocks * BLOCK) > first + np.arange(n_rows)[:, None]  # [n_rows, n_blocks * BLOCK]
-    mask = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_blocks, BLOCK)
-    return mask.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
+    hidden = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_blocks, BLOCK)
+    return hidden.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]

@@ -10,7 +10,7 @@ N_ROWS = 20  # so that there are groups of all sizes, and several groups
 
 @np.errstate(all="ignore")  # because some BLAS warn without a reason
 def rows_are_independent():
-    """Try it here: with a matrix of 800 rows, with one of 3,200, which is cut into chunks, and with attention."""
+    """Test it on this machine: with a matrix of 800 rows, with one of 3,200 (`linear` cuts it), and with attention."""
     rng = np.random.default_rng(0)
     tries = []
     for n_in in 800, 3200:

@@ -20,8 +20,8 @@ order.
 
 The kernels differ in how many rows of x make a group.
 
-- A small-matrix kernel multiplies "groups of rows". OpenBLAS has one that does not pack. It takes products of at most
-  10^6 multiplications, and among x86 CPUs, only those with AVX-512 have it. The groups are these:
+- The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. OpenBLAS has one, on x86 only for CPUs
+  with AVX-512. It takes products of at most 10^6 multiplications. The groups are these:
 
       1 row            A row of zeros is added. NumPy would multiply a single row by gemv, which gives other bits.
       2 to 12 rows     One group. An odd number gets a row of zeros, because 5 rows, for example, take longer than 6.
@@ -30,15 +30,16 @@ The kernels differ in how many rows of x make a group.
   A group of 12 rows is too large for a tile of more than 1,302 rows, and a group of 10 for one of more than 1,562. Then
   groups of 6 are made. In `linear`, groups of 6 and 12 are stored column by column, because the kernel is faster then.
 - gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache. Five rows
-  still take 1.5 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
+  still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 
 `matrix_kernel` times both kernels, once per process.
 
-A row of the result has the same bits, whatever rows are computed beside it. That is why greedy decoding gives the same
-text with and without speculation. The shape of the tiles does not depend on the number of rows. gemv computes each row
-alone. So only a group could change the bits of a row: by its size, by its memory order, or by the place of the row in
-it. Each number of the result is a sum. Wherever we looked, the small-matrix kernel adds up its terms in the same order
-in groups of 2, 4, ... and 12. `matrix_kernel` tries that too. If the bits differ, it chooses single rows.
+With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
+greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
+of rows. gemv computes each row alone. So only a group could change the bits of a row: by its size, by its memory order,
+or by the place of the row in it. Each number of the result is a sum. Wherever we looked, the small-matrix kernel adds
+up its terms in the same order in groups of 2, 4, ... and 12. `matrix_kernel` tries that too. If the bits differ, it
+chooses single rows.
 """
 
 import math
@@ -91,7 +92,7 @@ def group_size(n_rows, depth=1):
     if matrix_kernel() == SINGLE:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # the first of these sizes that stays within SMALL; 2 and 1 are for heads of about 2,600 numbers in attention
+    # the first of these sizes that stays within SMALL; 2 or 1 only in attention, for a head of more than 2,604 numbers
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 

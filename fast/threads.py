@@ -59,7 +59,7 @@ def worth_waking():
     """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
 
     The result is the first size for which several cores are at least 10 % faster than one. On some computers, no size
-    is, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. Most
+    passes, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. Most
     products of a long prompt are that large, and for them the arithmetic takes longer than the reading.
     """
     if n_cores() == 1:
@@ -91,7 +91,7 @@ def share(function, n, n_ahead):
     """Do the work of `in_parallel` on several cores. The calling core gets about n_ahead items more than the others."""
     n_workers = min(n_cores(), n - n_ahead)
     # for example, with 10 items, n_ahead = 2 and 2 workers: the caller does 0 to 5, and the other core 6 to 9
-    bounds = [n - (n - n_ahead) * i // n_workers for i in reversed(range(n_workers))]  # ends of the workers' items
+    bounds = [n - (n - n_ahead) * i // n_workers for i in reversed(range(n_workers))]  # where each worker's items end
     results = SimpleQueue()
     for items in map(slice, bounds, bounds[1:]):
         job_queue().put((function, items, results))

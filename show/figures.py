@@ -40,8 +40,8 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
          "Speculative tokens per second, divided by autoregressive ones. The prediction is the expected number of "
          "tokens per round, divided by the cost of a round, K c + v + r. The expected number comes from the "
          "probability that each drafted token is accepted. The time to read the prompt is counted too. alpha is the "
-         "mean probability that a drafted token is accepted. The costs are in plain steps: c of a draft step, v of a "
-         "pass of the target over K + 1 rows, r of the rest."),
+         "mean probability that a drafted token is accepted, over the tokens that were looked at. The costs are in "
+         "plain steps: c of a draft step, v of a pass of the target over K + 1 rows, r of the rest."),
         ("time", f"{drafting:.0f} % draft, {passes:.0f} % target, {100 - drafting - passes:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {fast.drafted.sum()} drafted tokens",

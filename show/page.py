@@ -12,10 +12,11 @@ PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\
 PICTURES |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), 0xFFFE, 0xFFFF], 0xFFFD)
 RULES = {  # by whether it is block verification
     False: "A token is accepted if a number drawn between 0 and 1 is below min(1, q/p).",
-    True: "Block verification begins at the last token: if a number drawn between 0 and 1 is below its h, this token "
-    "and all before it are accepted. Otherwise the token before it is tried. w is the probability with which this "
-    "token and all before it should be accepted, averaged over the tokens that may be drafted afterwards. h is chosen "
-    "so that this probability is reached.",
+    True: "Each token has a number h, the probability to accept it and all before it, and none after it, if it was "
+    "decided not to accept more. Block verification begins at the last token. If a number drawn between 0 and 1 is "
+    "below its h, this token and all before it are accepted. Otherwise the token before it is tried. w is the "
+    "probability with which a token and all before it should be accepted, averaged over the tokens that may be "
+    "drafted afterwards. h is chosen so that this probability is reached.",
 }
 
 
@@ -55,7 +56,7 @@ Point at a token, or use Tab or the arrow keys, to select its round.</p>
 <p class="tokens" dir="auto"><span class="prompt">{shown(encoder.decode(prompt), {})}</span>{text(encoder, rounds)}</p>
 </section>
 <section class="rounds" aria-label="Rounds">
-{"".join(card(encoder, number, r) for number, r in enumerate(rounds, start=1))}</section>
+{"".join(card(encoder, i, r) for i, r in enumerate(rounds, start=1))}</section>
 </main>
 <section class="figures" aria-label="Figures">
 <h2>The figures</h2>
@@ -76,12 +77,12 @@ def shown(text, marks=SHOWN):
 
 
 def text(encoder, rounds):
-    """The decoded tokens, each a link to its round. A token with only the beginning of a character is shown as ◦."""
+    """The decoded tokens, each a link to its round. A token that completes no character is shown as ◦."""
     characters, links = codecs.getincrementaldecoder("utf-8")(errors="replace"), []
-    for number, r in enumerate(rounds, start=1):
+    for i, r in enumerate(rounds, start=1):
         for token, origin in zip(r.emitted, r.origins):
             piece = shown(characters.decode(encoder.bytes_of([token])), {}) or "◦"
-            links.append(f'<a class="{origin}" href="#round-{number}" data-round="{number}">{piece}</a>')
+            links.append(f'<a class="{origin}" href="#round-{i}" data-round="{i}">{piece}</a>')
     return "".join(links)
 
 
@@ -122,7 +123,8 @@ def drafted_row(encoder, d, in_text):
     """One drafted token: probabilities, a bar for `keep` with a tick at the number that was drawn, and the verdict."""
     coin, tick = "–", ""
     if d.coin is not None:
-        coin, tick = f"{number(d.coin)} {'<' if d.coin < d.keep else '≥'}", f'<i style="left:{100 * d.coin:.0f}%"></i>'
+        coin = f"{number(d.coin)} {'<' if d.coin < d.keep else '≥'}"
+        tick = f'<i style="left:{100 * d.coin:.0f}%"></i>'
     verdict = "accepted" if d.kept else "rejected"
     bar = f'<span class="bar"><b style="width:{100 * d.keep:.0f}%"></b>{tick}</span>'
     numbers = [number(d.p), number(d.q), *([] if d.w is None else [number(d.w)]), number(d.keep), escape(coin)]

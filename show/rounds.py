@@ -15,7 +15,7 @@ class Drafted(NamedTuple):
     token: int
     p: float  # the draft's probability of the token
     q: float  # the target's
-    keep: float  # the probability to keep the token: min(1, q/p), or h of block verification
+    keep: float  # what the random number is compared with: min(1, q/p), or h of block verification
     w: float | None  # block verification: see speculative.block_probabilities
     coin: float | None  # the random number that was compared with `keep`, or None if this token needed no decision
     kept: bool  # (tokens that were kept after an eos are not in the text)

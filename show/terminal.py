@@ -8,7 +8,7 @@ COLOURS = {"accepted": "\x1b[32m", "residual": "\x1b[31;4m", "extra": "\x1b[35m"
 LEGEND = {
     "accepted": "drafted and accepted",
     "residual": "from the residual, after a rejection",
-    "extra": "added by the target, after no rejection",
+    "extra": "added by the target, because nothing was rejected",
 }
 
 

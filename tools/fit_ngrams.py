@@ -8,7 +8,7 @@ import os
 
 from corpus import split_tales  # (which also puts the project on the path)
 
-from drafts import ids_of
+from drafts import ORDERS, ids_of
 from encoder import get_encoder
 from ngrams import ngram
 from utils import MODELS_DIR
@@ -17,18 +17,16 @@ from utils import MODELS_DIR
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", help="a text file, with <|endoftext|> alone on a line between tales")
-    parser.add_argument("--models_dir", default=MODELS_DIR, help="the directory of target/, which has the vocabulary")
     parser.add_argument("--out", default=os.path.join(MODELS_DIR, "ngrams.npz"), help="the file to write")
-    parser.add_argument("--order", type=int, default=3, help="the largest n (%(default)s)")
     parser.add_argument(
         "--least", type=int, default=2, help="leave out rarer n-grams, but no single token (%(default)s)"
     )
     args = parser.parse_args()
 
-    encoder = get_encoder("target", args.models_dir)
+    encoder = get_encoder("target", MODELS_DIR)
     tales, _ = split_tales(args.corpus)
     ids = ids_of(tales, encoder)
-    table = ngram(ids, len(encoder.ids), args.order, args.least)
+    table = ngram(ids, len(encoder.ids), max(ORDERS.values()), args.least)
     table.save(args.out)
     sizes = ", ".join(f"{len(counts)} {n}-grams" for n, (_, counts) in enumerate(table.tables, start=1))
     print(f"{args.out}: {sizes} of {len(ids)} tokens, {os.path.getsize(args.out):,} bytes")

@@ -21,9 +21,9 @@ COLUMNS = 10, 150, 370, 560  # where the root, the drafted tokens, the verdicts 
 
 
 def branches():
-    """Every path to the first token of a round.
+    """Yield every path to the first token of a round.
 
-    As (drafted token, its probability, verdict, its probability, emitted token, its probability).
+    A path is (drafted token, its probability, verdict, its probability, emitted token, its probability).
     """
     for token in range(3):
         keep = acceptance(Q[token], P[token])
@@ -36,7 +36,7 @@ def branches():
 
 def tree():
     paths, parts, total = list(branches()), [], np.zeros(3)
-    for x, name in zip(COLUMNS, ["", "drafted from p", "min(1, q/p)", "emitted", ""]):
+    for x, name in zip(COLUMNS, ["", "drafted from p", "min(1, q/p)", "emitted"], strict=True):
         parts.append(text(x, 18, name, "soft"))
     y_of = {i: 50 + 34 * i for i in range(len(paths))}
     middle = sum(y_of.values()) / len(paths)

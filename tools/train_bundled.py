@@ -155,7 +155,7 @@ def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
     The others begin with 4 to 99 tokens from anywhere in the corpus.
     """
     target.eval()
-    tales = np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1  # after each EOT, except where fewer than 40 tokens may be left
+    tales = np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1  # where tales begin; the last few may be too short
     sequences = []
     while len(sequences) * N_CTX < n_tokens:
         if rng.random() < 0.5:
