@@ -130,6 +130,8 @@ def arguments(argv, description):
     if args.K != "auto":
         args.K = min(args.K, args.n_tokens_to_generate)  # a larger K would make no difference
     released = args.draft_model_size in RELEASED or args.target_model_size in RELEASED
-    args.draft_model_size = args.draft_model_size or ("124M" if released else "draft")
-    args.target_model_size = args.target_model_size or ("1558M" if released else "target")
+    if args.draft_model_size is None:
+        args.draft_model_size = "124M" if released else "draft"
+    if args.target_model_size is None:
+        args.target_model_size = "1558M" if released else "target"
     return args

@@ -176,7 +176,7 @@ def argparse_loses_a_double_dash():
         (["--top_p", 0], "--top_p: '0' is not above 0 and at most 1"),
         (["--top_p", "nan"], "--top_p: 'nan' is not"),
         (["--repetition_penalty", 1e-300], "--repetition_penalty: '1e-300' is not a number from 0.01 to 100"),
-        (["--target_model_size", "2B"], "unknown model size '2B'; there are"),
+        (["--target_model_size", ""], "unknown model size ''; there are"),
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
