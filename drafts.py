@@ -12,7 +12,7 @@ import numpy as np
 
 from encoder import EOT
 from errors import UserError
-from ngrams import NGram, Online, ngram
+from ngrams import NGram, continuations, ngram, online
 from utils import MODELS_DIR
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
@@ -37,17 +37,11 @@ def lookup(ids, n_vocab, longest=3):
     -------
     float64 [n_vocab], the row after ids
     """
-    places = np.flatnonzero(ids[:-1] == ids[-1])  # earlier positions of the last token
-    if len(places) == 0:
+    matches = [*continuations(ids, longest)][1:]  # for the last 1, 2, ... tokens, as long as they are found
+    if not matches:
         return np.full(n_vocab, 1 / n_vocab)
-    for back in range(1, longest):
-        fits = places[places >= back]
-        longer = fits[ids[fits - back] == ids[-1 - back]]
-        if len(longer) == 0:
-            break
-        places = longer
     row = np.zeros(n_vocab)
-    row[ids[places[-1] + 1]] = 1  # the token after the latest match
+    row[ids[matches[-1][-1]]] = 1  # the token after the latest of the longest matches
     return row
 
 
@@ -73,7 +67,7 @@ class AsNetwork:
             return np.log(rows)  # [n_rows, n_vocab]
 
     def forget(self):
-        """Does nothing: `Online` corrects its counts itself when the ids change, and other drafts keep nothing."""
+        """Does nothing, because these drafts keep nothing from call to call."""
 
 
 def make_draft(name, target, encoder, corpus=None):
@@ -104,7 +98,7 @@ def make_draft(name, target, encoder, corpus=None):
     if name == "lookup":
         return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)
     if name == "online":
-        return AsNetwork(Online(n_vocab))
+        return AsNetwork(lambda ids: online(ids, n_vocab))
     if corpus is not None:
         return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
     table = NGram.load(TABLES, ORDERS[name])

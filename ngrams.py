@@ -1,8 +1,7 @@
 """Rows predicted from n-grams, which are sequences of n tokens.
 
-`ngram` counts n-grams in a given text and returns an `NGram`. An `Online` counts in the ids that it is called with. An
-`NGram` and an `Online` are used in the same way: a call with ids, an int array [n], returns the row after them, float64
-[n_vocab].
+`ngram` counts n-grams in a given text and returns an `NGram`. A call of the `NGram` with ids, an int array [n], returns
+the row after them, float64 [n_vocab]. `online` returns such a row too, but counts in these ids alone.
 
 The *context* is the last few tokens of the ids. The *order* is the largest n. With order 3, there are contexts of 0, 1
 and 2 tokens. The more often a token followed the context in the text, the more probable it is. Long contexts predict
@@ -15,7 +14,6 @@ import zlib
 import numpy as np
 
 from errors import UserError
-from utils import common_prefix
 
 DISCOUNT = 0.75  # taken off each count, see `blend`
 
@@ -139,47 +137,26 @@ def ngram(ids, n_vocab, order, least=1):
     return NGram(n_vocab, tables)
 
 
-class Online:
-    """Counts n-grams in the ids that it is called with, so it learns from the prompt and the growing text.
+def online(ids, n_vocab, order=3):
+    """The row after ids from the n-grams of these ids, so it learns from the prompt and the growing text."""
+    p = np.full(n_vocab, 1 / n_vocab)
+    for nexts in continuations(ids, order - 1):
+        counts = np.bincount(ids[nexts], minlength=n_vocab)
+        tokens = np.flatnonzero(counts)
+        p = blend(p, tokens, counts[tokens])
+    return p
 
-    The row depends on these ids alone. To save time, an `Online` keeps the counts from the last call and only changes
-    them for the ids that differ. So threads must not share an `Online`.
+
+def continuations(ids, longest):
+    """Yield where the last 0, 1, ... `longest` tokens of ids occur earlier: the positions of the tokens that follow.
+
+    It ends as soon as there is no earlier occurrence.
     """
-
-    def __init__(self, n_vocab, order=3):
-        self.n_vocab, self.order, self.ids = n_vocab, order, None
-
-    def __call__(self, ids):
-        before, self.ids = self.ids, None
-        if before is None:  # this is the first call, or the one before was interrupted while it changed the counts
-            before = np.zeros(0, dtype=np.int64)
-            self.counts = {}  # {context: {token: how often it came next}}; a context is a tuple of up to order - 1 ids
-        n_same = common_prefix(ids, before)
-        for i in reversed(range(n_same, len(before))):
-            self.count(before, i, -1)
-        for i in range(n_same, len(ids)):
-            self.count(ids, i, 1)
-        self.ids = ids.copy()
-
-        p = np.full(self.n_vocab, 1 / self.n_vocab)
-        for context in self.contexts(ids, len(ids)):
-            if not (nexts := self.counts.get(context)):
-                break
-            p = blend(p, np.fromiter(nexts.keys(), int, len(nexts)), np.fromiter(nexts.values(), int, len(nexts)))
-        return p
-
-    def count(self, ids, i, change):
-        """Add change (1 or -1) to the count of the token ids[i] after each of its contexts."""
-        token = int(ids[i])
-        for context in self.contexts(ids, i):
-            nexts = self.counts.setdefault(context, {})
-            nexts[token] = nexts.get(token, 0) + change
-            if nexts[token] == 0:
-                del nexts[token]
-            if not nexts:
-                del self.counts[context]
-
-    def contexts(self, ids, i):
-        """The last 0, 1, ... order - 1 ids before position i, as tuples. A context cannot begin before the text."""
-        before = tuple(ids[max(0, i - self.order + 1) : i].tolist())
-        return [before[len(before) - n :] for n in range(len(before) + 1)]
+    yield np.arange(len(ids))  # any token follows no tokens
+    nexts = np.flatnonzero(ids[:-1] == ids[-1]) + 1
+    for n in range(2, longest + 2):
+        if len(nexts) == 0:
+            return
+        yield nexts
+        nexts = nexts[nexts >= n]
+        nexts = nexts[ids[nexts - n] == ids[-n]]

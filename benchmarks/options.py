@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from drafts import AsNetwork, lookup
 from enumeration import output_distribution, total_variation
 from gpt2 import GPT2
-from ngrams import Online, ngram
+from ngrams import ngram, online
 from sampling import sampler
 from schedules import SCHEDULES, KeepsLogits, make_schedule
 from speculative import autoregressive_sampling, speculative_sampling, verify, verify_block
@@ -53,7 +53,7 @@ def drafts(target):
         "the target's first layer": target.first_layers(1),
         "unigram": AsNetwork(ngram(text, 3, 1)),
         "trigram": AsNetwork(ngram(text, 3, 3)),
-        "online trigram": AsNetwork(Online(3)),
+        "online trigram": AsNetwork(lambda ids: online(ids, 3)),
         "lookup": AsNetwork(lambda ids: lookup(ids, 3), sure=1.0),
     }
 

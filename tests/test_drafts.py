@@ -3,7 +3,6 @@
 import io
 from collections import Counter
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from support import ROOT, assert_lossless, bundled, models, random_gpt2
 from drafts import AsNetwork, lookup, make_draft
 from encoder import get_encoder
 from errors import UserError
-from ngrams import DISCOUNT, NGram, Online, ngram
+from ngrams import DISCOUNT, NGram, ngram, online
 from sampling import sampler
 from schedules import draft_confidence
 from speculative import verify, verify_block
@@ -42,7 +41,7 @@ def by_hand(text, n_vocab, order, ids, least=1):
     "draft",
     [
         lambda text, n_vocab: ngram(text % n_vocab, n_vocab, 3),
-        lambda text, n_vocab: Online(n_vocab),
+        lambda text, n_vocab: lambda ids: online(ids, n_vocab),
         lambda text, n_vocab: lambda ids: lookup(ids, n_vocab),
     ],
     ids=["trigram", "online", "lookup"],
@@ -128,26 +127,10 @@ def test_the_largest_n_gram():
     assert row[50256] == pytest.approx(0.9, abs=0.1)
 
 
-@given(order=orders, calls=st.lists(st.tuples(texts, st.integers(1, 30)), min_size=1, max_size=4))
-def test_online_depends_only_on_the_ids_of_this_call(order, calls):
-    """Earlier calls had longer, shorter and other ids."""
-    model = Online(4, order)
-    for ids, n_rows in calls:
-        expected = [by_hand(prefix, 4, order, prefix) for prefix in prefixes(ids, n_rows)]
-        np.testing.assert_allclose([model(prefix) for prefix in prefixes(ids, n_rows)], expected, atol=1e-12)
-    model(calls[0][0][:1])
-    assert sum(len(nexts) for nexts in model.counts.values()) == 1  # the count of the one id that is left
-
-
-def test_online_after_an_interruption(monkeypatch):
-    model = Online(4)
-    model(np.array([0, 1, 2]))
-    counts = iter([model.count] * 3 + [Mock(side_effect=KeyboardInterrupt)])
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(model, "count", lambda *args: next(counts)(*args))
-        model(np.array([0, 1, 0, 1, 2]))
-    ids = np.array([0, 1, 3])
-    assert np.array_equal(model(ids), Online(4)(ids))
+@given(order=orders, ids=texts, n_rows=st.integers(1, 30))
+def test_online_rows_are_those_counted_by_hand_in_the_ids_alone(order, ids, n_rows):
+    expected = [by_hand(prefix, 4, order, prefix) for prefix in prefixes(ids, n_rows)]
+    np.testing.assert_allclose([online(prefix, 4, order) for prefix in prefixes(ids, n_rows)], expected, atol=1e-12)
 
 
 # Prompt lookup
