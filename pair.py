@@ -32,31 +32,16 @@ from utils import MODELS_DIR, load_encoder_hparams_and_params
 ENOUGH = 5  # calls that must have been timed before a prediction is made from them
 
 
-class Timed:
-    """A model that records how long each call takes."""
+def with_clock(model, seconds):
+    """The same model, but each call also appends the seconds that it took to a list."""
 
-    def __init__(self, model):
-        self.model = model
-        self.calls = []  # the seconds of each call, in order; the first one reads the prompt
-        self.steps = defaultdict(list)  # {n_rows: the seconds of each call but the first}
-
-    def __call__(self, ids, n_rows=1):
+    def call(ids, n_rows=1):
         begun = time.perf_counter()
-        probs = self.model(ids, n_rows)
-        seconds = time.perf_counter() - begun
-        if self.calls:  # the call that reads the prompt does not show how long a step takes
-            self.steps[n_rows].append(seconds)
-        self.calls.append(seconds)
+        probs = model(ids, n_rows)
+        seconds.append(time.perf_counter() - begun)
         return probs
 
-    @property
-    def seconds(self):
-        return sum(self.calls)
-
-    @property
-    def reading(self):
-        """The seconds of the calls that read a prompt."""
-        return self.seconds - sum(map(sum, self.steps.values()))
+    return call
 
 
 class Run(NamedTuple):
@@ -68,8 +53,8 @@ class Run(NamedTuple):
     accepted: np.ndarray  # int [n_rounds], how many of these are in the text
     betas: list  # of float arrays, one per round: beta at each verified position, see theory.betas
     lasted: np.ndarray  # float [n_rounds], the seconds that each round took, without on_round
-    draft: Timed
-    target: Timed
+    draft: np.ndarray  # float [n_drafted], the seconds of each step of the draft; the first one reads the prompt
+    target: np.ndarray  # float [n_rounds], the seconds of each pass of the target; the first one reads the prompt
 
     @property
     def seconds(self):
@@ -82,11 +67,6 @@ class Run(NamedTuple):
     @property
     def tokens_per_round(self):
         return self.n_new / len(self.drafted)
-
-    def tokens_by_K(self, K):
-        """The mean number of tokens per round that the betas predict for 0 ... K drafted tokens, [K+1]."""
-        at = [[b[i] for b in self.betas if len(b) > i] for i in range(K)]  # at[i]: all betas at position i
-        return theory.tokens_by_position([np.mean(betas) if betas else 0.0 for betas in at])
 
     @property
     def acceptance_rate(self):
@@ -137,8 +117,8 @@ class Pair:
         """
         self.draft.network.forget()
         self.target.network.forget()
-        draft, target = Timed(self.draft_model), Timed(self.target_model)
-        drafted, accepted, betas, begun, ended = [], [], [], [], []
+        steps, passes, drafted, accepted, betas, begun, ended = [], [], [], [], [], [], []
+        draft, target = with_clock(self.draft_model, steps), with_clock(self.target_model, passes)
 
         def record(r):
             ended.append(time.perf_counter())
@@ -165,7 +145,7 @@ class Pair:
             ids = speculative_sampling(x, draft, target, N, K, rng, eos, record, verify, schedule, stop)
         drafted, accepted = np.array(drafted, dtype=int), np.array(accepted, dtype=int)
         lasted = np.subtract(ended, begun[:-1])
-        return Run(ids, len(ids) - len(x), drafted, accepted, betas, lasted, draft, target)
+        return Run(ids, len(ids) - len(x), drafted, accepted, betas, lasted, np.array(steps), np.array(passes))
 
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
@@ -222,25 +202,12 @@ class Pair:
         self.decode(x, N, **options)
         pilot = self.decode(x, N, K_max, schedule=lambda last: next(ks), **options)
         timed = [len(self.times[K]) > 1 for K in range(K_max + 1)]
-        speedups = np.where(timed, pilot.tokens_by_K(K_max) / self.costs(K_max), 0.0)
+        speedups = np.where(timed, theory.tokens_by_position(pilot.betas, K_max) / self.costs(K_max), 0.0)
         return int(np.argmax(speedups)), speedups
 
 
-def pooled(runs):
-    """One record with the rounds and times of several runs. Its ids are None."""
-    _, n_new, drafted, accepted, betas, lasted, drafts, targets = zip(*runs)
-    draft, target = Timed(None), Timed(None)
-    for pool, parts in (draft, drafts), (target, targets):
-        for part in parts:
-            pool.calls += part.calls
-            for n_rows, seconds in part.steps.items():
-                pool.steps[n_rows] += seconds
-    drafted, accepted, lasted = map(np.concatenate, (drafted, accepted, lasted))
-    return Run(None, sum(n_new), drafted, accepted, list(itertools.chain(*betas)), lasted, draft, target)
-
-
 def predicted(plain, fast):
-    """The speedup by theory.py, from what was measured in two runs.
+    """The speedup by theory.py, from what was measured.
 
     The theory is about `verify` with a fixed K. If the number of drafted tokens varies, as with other schedules or with
     --draft lookup, the prediction is less exact. For block verification at temperatures above 0, it is often too low,
@@ -249,8 +216,8 @@ def predicted(plain, fast):
 
     Parameters
     ----------
-    plain, fast : Run
-        Without and with speculation, for the same pair and the same prompts. Each is one run, or several, `pooled`.
+    plain, fast : lists of Run
+        Without and with speculation, for the same pair and the same prompts.
 
     Returns
     -------
@@ -258,27 +225,34 @@ def predicted(plain, fast):
         The prediction and the figures that go into it. alpha is the mean of beta over all verified positions, and v is
         the cost of the target's largest pass. If nothing was drafted or too few calls were timed, the result is None.
     """
-    ks = fast.drafted
-    # {n_rows: seconds of each pass}. The passes over one row are those of the plain loop. In the speculative loop, they
-    # come after passes of other kinds, and take longer.
-    timed = {1: plain.target.steps[1]} | {n: s for n, s in fast.target.steps.items() if n > 1}
-    n_rows = sorted(timed)
-    if min(map(len, (fast.draft.steps[1], timed[1], timed[n_rows[-1]]))) < ENOUGH:
+
+    def joined(runs, name, first=0):
+        """A field of several runs in one array. first=1 leaves out the first entry of each run."""
+        return np.concatenate([getattr(run, name)[first:] for run in runs])
+
+    ks, betas = joined(fast, "drafted"), [b for run in fast for b in run.betas]
+    # The first call of each run reads a prompt, so it does not show how long a step takes.
+    draft_steps, passes, checked = (joined(fast, name, first=1) for name in ("draft", "target", "drafted"))
+    # {k: seconds of each pass that checked k tokens}. The passes with k = 0 are those of the plain loop. In the
+    # speculative loop, they come after passes of other kinds, and take longer.
+    timed = {0: joined(plain, "target", first=1)} | {k: passes[checked == k] for k in {*checked.tolist()} - {0}}
+    known = sorted(timed)
+    if min(map(len, (draft_steps, timed[0], timed[known[-1]]))) < ENOUGH:
         return None
-    step = np.mean(timed[1]) + (plain.seconds - plain.target.seconds) / len(plain.lasted)  # in seconds, with the draw
-    c = np.mean(fast.draft.steps[1]) / step
-    v = np.interp(np.arange(1, max(ks) + 2), n_rows, [np.mean(timed[n]) for n in n_rows]) / step  # for 0 ... K drafted
-    r = (fast.seconds - fast.draft.seconds - fast.target.seconds) / len(fast.lasted) / step
-    tokens = fast.tokens_by_K(max(ks))
-    # The first call of each run reads a prompt. `read` is how much more these calls cost than other calls, in the plain
-    # loop, and `read_fast` is the same in the speculative loop. Both are in plain steps. (Without the prompt, the first
-    # call of the draft would cost c, and that of the target as much as any pass that checks ks[0] tokens. If several
-    # runs are pooled, ks[0] is from the first one, and stands for all of them.)
-    n_prompts = len(plain.target.calls) - len(timed[1])
-    read = plain.target.reading / step - n_prompts * v[0]
-    read_fast = (fast.draft.reading + fast.target.reading) / step - n_prompts * (c + v[ks[0]])
-    speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), fast.n_new, read, read_fast)
-    return speedup, np.concatenate(fast.betas).mean(), c, v[-1], r
+    step = timed[0].mean() + (joined(plain, "lasted") - joined(plain, "target")).mean()  # in seconds, with the draw
+    c = draft_steps.mean() / step
+    v = np.interp(np.arange(max(ks) + 1), known, [timed[k].mean() for k in known]) / step  # for 0 ... K drafted
+    models = joined(fast, "draft").sum() + joined(fast, "target").sum()
+    r = (joined(fast, "lasted").sum() - models) / len(ks) / step
+    tokens = theory.tokens_by_position(betas, max(ks))
+    # `read` is how much more the first calls cost than other calls, in the plain loop, and `read_fast` is the same in
+    # the speculative loop. Both are in plain steps. (Without the prompt, the first call of the draft would cost c, and
+    # that of the target as much as any pass that checks as many tokens. A draft may not have been called at all.)
+    read = sum(run.target[0] / step - v[0] for run in plain)
+    read_fast = sum((run.draft[:1] / step - c).sum() + run.target[0] / step - v[run.drafted[0]] for run in fast)
+    n_new = sum(run.n_new for run in fast)
+    speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), n_new, read, read_fast)
+    return speedup, np.concatenate(betas).mean(), c, v[-1], r
 
 
 def load_pair(

@@ -46,7 +46,7 @@ def expected_tokens(alpha, K):
     return np.where(i <= K, alpha**i, 0).sum(axis=-1)  # the sum, because the fraction is inaccurate for alpha near 1
 
 
-def tokens_by_position(alphas):
+def tokens_by_position(betas, K):
     """The mean number of tokens per round if alpha depends on the position: 1 + a1 + a1 a2 + a1 a2 a3 + ...
 
     Here a2 is the mean of beta at the second drafted token, over the rounds that accepted the first one, and so on.
@@ -58,12 +58,16 @@ def tokens_by_position(alphas):
 
     Parameters
     ----------
-    alphas : float [K]
+    betas : list of float arrays
+        For each round, beta at each verified position.
+    K : int
 
     Returns
     -------
-    float64 [K+1], for 0 ... K drafted tokens
+    float64 [K+1], for 0 ... K drafted tokens. A position that no round has verified counts as if its alpha were 0.
     """
+    at = [[b[i] for b in betas if len(b) > i] for i in range(K)]  # at[i]: all betas at position i
+    alphas = [np.mean(some) if some else 0.0 for some in at]
     reached = np.cumprod(alphas)  # the probability that the first 1, 2, ... K tokens are all accepted
     return 1 + np.append(0, np.cumsum(reached))
 

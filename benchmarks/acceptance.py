@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from drafts import make_draft
 from fast import matrix_kernel
 from gpt2 import GPT2
-from pair import Pair, pooled, predicted
+from pair import Pair, predicted
 from schedules import SCHEDULES
 from speculative import verify, verify_block
 from theory import beta, optimal_K
@@ -70,21 +70,26 @@ def measure(args):
             q = pairs["model"].target_model(ids[:-1], args.N)  # [N, n_vocab]
             for name, pair in pairs.items():
                 alphas[name].append(beta(pair.draft_model(ids[:-1], args.N), q))
-        plain = pooled(runs[PLAIN])
+        plain = runs[PLAIN]
         results[f"{T:g}"] = {"alpha": {name: float(np.mean(betas)) for name, betas in alphas.items()}, "ways": {}}
         for name in ways():
-            run = pooled(runs[name])
-            prediction = predicted(plain, run)
+            fast, prediction = runs[name], predicted(plain, runs[name])
+            n_drafted = sum(run.drafted.sum() for run in fast)
             results[f"{T:g}"]["ways"][name] = {
-                "speedup": plain.seconds / run.seconds,
+                "speedup": sum(run.seconds for run in plain) / sum(run.seconds for run in fast),
                 "predicted": prediction and float(prediction[0]),
-                "c": float(np.mean(run.draft.steps[1]) / np.mean(plain.target.steps[1])),
+                "c": float(mean_step(run.draft for run in fast) / mean_step(run.target for run in plain)),
                 "v": prediction and float(prediction[3]),
-                "tokens per round": run.tokens_per_round,
-                "acceptance rate": float(run.acceptance_rate),
+                "tokens per round": sum(run.n_new for run in fast) / sum(len(run.drafted) for run in fast),
+                "acceptance rate": float(sum(run.accepted.sum() for run in fast) / max(n_drafted, 1)),
             }
     about = dict(prompts=len(prompts), N=args.N, cores=os.cpu_count(), numpy=np.__version__, kernel=matrix_kernel())
     return {"about": about | {"machine": platform.processor() or platform.machine()}, "results": results}
+
+
+def mean_step(runs):
+    """The mean of the seconds of calls, without the first call of each run, which reads the prompt."""
+    return np.mean(np.concatenate([seconds[1:] for seconds in runs]))
 
 
 def table(header, rows):

@@ -17,7 +17,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from gpt2 import GPT2
-from pair import Pair, pooled, predicted
+from pair import Pair, predicted
+from theory import tokens_by_position
 from utils import load_hparams_and_params
 
 
@@ -44,12 +45,15 @@ def main():
         for seed in range(args.repetitions):
             for found, options in zip(runs, ({}, {"K": K})):
                 found.append(pair.decode(prompt, args.N, rng=np.random.default_rng(seed), **options))
-        plain, fast = map(pooled, runs)
+        plain, fast = runs
         prediction, alpha, c, v, r = predicted(plain, fast) or [np.nan] * 5
+        tokens = sum(run.n_new for run in fast) / sum(len(run.drafted) for run in fast)
+        expected = tokens_by_position([b for run in fast for b in run.betas], K)[-1]
+        step = np.mean([seconds for run in plain for seconds in run.target[1:]])  # without those that read the prompt
+        speedup = sum(run.seconds for run in plain) / sum(run.seconds for run in fast)
         print(
-            f"| {K} | {alpha:.3f} | {fast.tokens_per_round:.2f} | {fast.tokens_by_K(K)[-1]:.2f} "
-            f"| {np.mean(plain.target.steps[1]) * 1e3:.2f} | {c:.3f} | {v:.2f} | {r:.2f} "
-            f"| {plain.seconds / fast.seconds:.2f} | {prediction:.2f} |",
+            f"| {K} | {alpha:.3f} | {tokens:.2f} | {expected:.2f} | {step * 1e3:.2f} | {c:.3f} | {v:.2f} | {r:.2f} "
+            f"| {speedup:.2f} | {prediction:.2f} |",
             flush=True,
         )
 

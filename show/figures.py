@@ -19,11 +19,11 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     ]  # fmt: skip
     if fast.n_new == 0:
         return [*found, ("tokens per second", "nothing was decoded, so there is nothing to compare", "")]
-    prediction = predicted(plain, fast)
+    prediction = predicted([plain], [fast])
     by = "no prediction: nothing was drafted, or too few steps were timed"
     if prediction:
         by = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
-    drafting, passes = (100 * model.seconds / fast.seconds for model in (fast.draft, fast.target))
+    drafting, passes = (100 * calls.sum() / fast.seconds for calls in (fast.draft, fast.target))
     same = np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
     if temperature > 0:

@@ -11,7 +11,7 @@ from support import bundled, random_gpt2
 
 import pair
 import theory
-from pair import Pair, Run, Timed, load_pair, predicted
+from pair import Pair, Run, load_pair, predicted
 
 
 def test_a_run_records_what_happened():
@@ -23,17 +23,18 @@ def test_a_run_records_what_happened():
     assert np.concatenate(run.betas).tolist() == np.concatenate([theory.betas(r) for r in rounds]).tolist()
     assert run.acceptance_rate == run.accepted.sum() / run.drafted.sum()
     assert run.tokens_per_round == 30 / len(rounds)
-    assert sum(map(len, run.target.steps.values())) == len(rounds) - 1  # the first call, for the prompt, is left out
-    assert 0 < run.draft.seconds + run.target.seconds < run.seconds
+    assert len(run.target) == len(rounds) and len(run.draft) == run.drafted.sum()
+    assert 0 < run.draft.sum() + run.target.sum() < run.seconds
     plain = both.decode(x, 30, rng=np.random.default_rng(0))
-    assert plain.n_new == 30 and plain.drafted.tolist() == [0] * 30 and plain.draft.seconds == 0
+    assert plain.n_new == 30 and plain.drafted.tolist() == [0] * 30 and len(plain.draft) == 0
 
 
 def test_the_clock_stops_during_on_round(monkeypatch):
+    """Each look at this clock takes a second. There are two looks for a call, and three others in a round."""
     both, now = Pair(bundled("draft"), bundled("target")), itertools.count()
     monkeypatch.setattr(pair.time, "perf_counter", lambda: next(now))
-    usual = both.decode([5], 9, K=2).seconds
-    assert both.decode([5], 9, K=2, on_round=lambda r: [next(now) for _ in range(1000)]).seconds == usual
+    run = both.decode([5], 9, K=2, on_round=lambda r: [next(now) for _ in range(1000)])
+    assert run.lasted.tolist() == (3 + 2 * run.drafted).tolist() and {*run.draft, *run.target} == {1}
 
 
 def test_each_run_reads_the_prompt_again(n_computed):
@@ -98,21 +99,6 @@ def test_ten_decodes_take_no_more_memory_than_five():
 # The clocks
 
 
-def test_timed(monkeypatch):
-    clock = [0.0]
-
-    def model(ids, n_rows=1):
-        clock[0] += 3.0 + n_rows
-        return np.full((n_rows, 2), 0.5)
-
-    monkeypatch.setattr(pair.time, "perf_counter", lambda: clock[0])
-    target = Timed(model)
-    for n, n_rows in [(10, 1), (11, 1), (14, 3), (16, 5), (14, 3)]:
-        assert target(np.zeros(n, dtype=int), n_rows).shape == (n_rows, 2)
-    assert target.calls == [4, 4, 6, 8, 6] and target.steps == {1: [4], 3: [6, 6], 5: [8]}
-    assert target.seconds == 28 and target.reading == 4
-
-
 def test_costs_are_medians():
     both = Pair(bundled("draft"), bundled("target"))
     both.times |= {3: [6.0, 7.0, 8.0, 9.0, 99.0], 0: [1.0]}
@@ -136,45 +122,47 @@ def test_costs_are_kept_from_run_to_run(monkeypatch):
 # The predicted speedup
 
 
-def run_with(target_steps, draft_steps=(), drafted=(0,), betas=((),), rest=0.0, reading=(0.0, 0.0)):
-    """A run in which each round took `rest` seconds beyond its calls, and the first calls took `reading` seconds."""
-    draft, target = Timed(None), Timed(None)
-    draft.steps[1].extend(draft_steps)
-    target.steps.update(target_steps)
-    draft.calls = [reading[0], *draft_steps] if draft_steps else []
-    target.calls = [reading[1], *(seconds for some in target_steps.values() for seconds in some)]
-    lasted = np.full(len(drafted), (draft.seconds + target.seconds) / len(drafted) + rest)
-    return Run(None, 100, np.array(drafted), None, [np.array(b) for b in betas], lasted, draft, target)
+def run_with(target, draft=(), drafted=(), betas=(), rest=0.0):
+    """A run with these seconds of each pass and of each step, in which each round took `rest` seconds more."""
+    target, draft = np.array(target), np.array(draft)
+    lasted = np.full(len(target), (target.sum() + draft.sum()) / max(len(target), 1) + rest)
+    return Run(None, 100, np.array(drafted, dtype=int), None, list(map(np.array, betas)), lasted, draft, target)
 
 
-PLAIN = {1: [2.0] * 6}
+PLAIN = run_with([2.0] * 7)
 
 
 def test_the_prediction_is_the_formula():
     """Without drawing and accepting, and if reading the prompt takes no longer than a step."""
-    plain = run_with(PLAIN, drafted=[0] * 7, reading=(0, 2.0))
-    fast = run_with({5: [3.0] * 6}, [0.5] * 8, [4] * 7, [[0.7] * 4] * 7, reading=(0.5, 3.0))
-    assert predicted(plain, fast) == pytest.approx((theory.improvement(0.7, 4, 0.25, 1.5), 0.7, 0.25, 1.5, 0))
-    fast = run_with({5: [3.0] * 6}, [0.5] * 8, [4] * 6 + [2], [[0.7] * 4] * 7, reading=(0.5, 3.0))
-    tokens, costs = theory.expected_tokens(0.7, [4] * 6 + [2]).sum(), 6 * (4 * 0.25 + 1.5) + 2 * 0.25 + 1.25
-    assert predicted(plain, fast)[0] == pytest.approx(tokens / costs)  # 3 rows: between those of 1 and 5
+
+    def formula(*ks):
+        return theory.expected_tokens(0.7, ks).sum() / sum(k * 0.25 + 1 + k / 8 for k in ks)
+
+    fast = run_with([3.0] * 7, [0.5] * 28, [4] * 7, [[0.7] * 4] * 7)
+    assert predicted([PLAIN], [fast]) == pytest.approx((theory.improvement(0.7, 4, 0.25, 1.5), 0.7, 0.25, 1.5, 0))
+    other = run_with([2.5, 9.0] + [3.0] * 6, [0.5] * 26, [2, 0] + [4] * 6, [[0.7] * 4] * 7)
+    # k = 0 costs as much as in the plain run, whatever it took here, and k = 2 lies between 0 and 4
+    assert predicted([PLAIN], [other])[0] == pytest.approx(formula(2, 0, *[4] * 6))
+    assert predicted([PLAIN] * 2, [fast, other])[0] == pytest.approx(formula(2, 0, *[4] * 13))
+    pairs = run_with([2.5] * 8, [0.5] * 16, [2] * 8, [[0.7] * 2] * 8)
+    assert predicted([PLAIN] * 2, [fast, pairs])[0] == pytest.approx(formula(*[2] * 8, *[4] * 7))
+    idle = run_with([2.0] * 8, drafted=[0] * 8)  # does not call the draft
+    assert predicted([PLAIN] * 2, [fast, idle])[0] == pytest.approx(formula(*[0] * 8, *[4] * 7))
 
 
 def test_the_prediction_covers_the_rest_and_the_prompt():
-    plain = run_with(PLAIN, drafted=[0] * 7, rest=0.5, reading=(0, 12.0))
-    fast = run_with({5: [3.0] * 6}, [0.5] * 8, [4] * 7, [[0.7] * 4] * 7, rest=1.0, reading=(5.5, 18.0))
-    found = predicted(plain, fast)
+    plain = run_with([12.0] + [2.0] * 6, rest=0.5)
+    fast = run_with([18.0] + [3.0] * 6, [5.5] + [0.5] * 27, [4] * 7, [[0.7] * 4] * 7, rest=1.0)
+    found = predicted([plain], [fast])
     assert found[2:] == pytest.approx((0.5 / 2.5, 3.0 / 2.5, 1.0 / 2.5))
     speedup = theory.improvement(0.7, 4, *found[2:])
     assert found[0] == pytest.approx(theory.with_prompt(speedup, 100, 10 / 2.5, (5 + 15) / 2.5))
+    assert predicted([plain] * 3, [fast] * 3) == pytest.approx(found)
 
 
 def test_the_prediction_takes_alpha_by_position():
-    betas = [[0.9, 0.2], [0.9], [0.9, 0.4]]
-    fast = run_with({3: [2.0] * 6}, [1.0] * 8, [2] * 7, betas, reading=(1.0, 2.0))
-    plain = run_with(PLAIN, drafted=[0] * 7, reading=(0, 2.0))
-    assert predicted(plain, fast)[:2] == pytest.approx(((1 + 0.9 + 0.9 * 0.3) / (2 * 0.5 + 1), 3.3 / 5))
-    assert fast.tokens_by_K(3).tolist() == pytest.approx([1, 1.9, 2.17, 2.17])  # nothing is known of the third
+    fast = run_with([2.0] * 7, [1.0] * 14, [2] * 7, [[0.9, 0.2], [0.9], [0.9, 0.4]])
+    assert predicted([PLAIN], [fast])[:2] == pytest.approx(((1 + 0.9 + 0.9 * 0.3) / (2 * 0.5 + 1), 3.3 / 5))
 
 
 def test_best_K_tries_every_K_and_takes_the_best():
@@ -191,7 +179,7 @@ def test_best_K_tries_every_K_and_takes_the_best():
 
 def test_best_K_divides_tokens_by_costs(monkeypatch):
     both, Ks = Pair(bundled("draft"), bundled("target")), []
-    pilot = run_with(PLAIN, drafted=[2] * 13, betas=[[0.5, 0.5]] * 13)
+    pilot = run_with([2.0] * 13, drafted=[2] * 13, betas=[[0.5, 0.5]] * 13)
     both.times |= {0: [2.0] * 2, 1: [5.0] * 2, 2: [6.0] * 2}
     monkeypatch.setattr(both, "decode", lambda x, N, K=None, **options: Ks.append(K) or pilot)
     K, speedups = both.best_K([5], 9, K_max=2)
@@ -199,19 +187,8 @@ def test_best_K_divides_tokens_by_costs(monkeypatch):
     assert Ks == [None, 2]  # the baseline is the plain loop
 
 
-@pytest.mark.parametrize(("n_plain", "n_draft", "n_fast"), [(4, 8, 6), (9, 4, 6), (9, 9, 4), (9, 0, 9), (0, 0, 0)])
+@pytest.mark.parametrize(("n_plain", "n_draft", "n_fast"), [(4, 8, 6), (9, 4, 6), (9, 9, 4), (9, -1, 9), (-1, -1, -1)])
 def test_no_prediction_from_too_few_timings(n_plain, n_draft, n_fast):
-    fast = run_with({5: [3.0] * n_fast}, [0.5] * n_draft, [4], [[0.8]])
-    assert predicted(run_with({1: [2.0] * n_plain}), fast) is None
-
-
-def test_two_runs_are_pooled_field_by_field():
-    both = Pair(bundled("draft"), bundled("target"), temperature=1)
-    runs = [both.decode([5, 6, 7], n, 3, np.random.default_rng(n)) for n in (10, 14)]
-    found = pair.pooled(runs)
-    assert found.n_new == 24
-    for name in "drafted", "accepted", "lasted":
-        assert getattr(found, name).tolist() == [x for run in runs for x in getattr(run, name)]
-    assert [b.tolist() for b in found.betas] == [b.tolist() for run in runs for b in run.betas]
-    assert found.draft.calls == runs[0].draft.calls + runs[1].draft.calls
-    assert found.target.reading == pytest.approx(runs[0].target.reading + runs[1].target.reading)
+    """These are the numbers of calls that read no prompt."""
+    fast = run_with([3.0] * (n_fast + 1), [0.5] * (n_draft + 1), [4] * (n_fast + 1), [[0.8]])
+    assert predicted([run_with([2.0] * (n_plain + 1))], [fast]) is None
