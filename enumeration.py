@@ -295,7 +295,7 @@ class Uniform:
         return self * -1.0
 
     def __sub__(self, number):
-        return self + -number
+        return self + -1.0 * number  # (-np.uint8(1) is 255)
 
     def __rsub__(self, number):
         return -self + number

@@ -26,7 +26,7 @@ def gelu(x):
 
 def layer_norm(x, g, b, eps=1e-5):
     x = x - x.sum(axis=-1, keepdims=True) / x.shape[-1]  # mean 0 (x.mean does the same, but takes up to twice as long)
-    variance = np.vecdot(x, x)[:, None] / x.shape[-1]
+    variance = (x * x).sum(axis=-1, keepdims=True) / x.shape[-1]  # (with MKL, bits of np.vecdot depend on the address)
     return x * (g / np.sqrt(variance + eps)) + b
 
 

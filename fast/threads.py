@@ -28,7 +28,7 @@ def n_cores():
     limits = [MAX_CORES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         with contextlib.suppress(KeyError, ValueError):
-            limits.append(int(os.environ[name]))
+            limits.append(int(os.environ[name].split(",")[0]))  # "4,2" is for nested threads
     with contextlib.suppress(OSError, ValueError):  # a container's quota: "200000 100000" means two cores
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         limits.append(math.ceil(int(quota) / int(period)))  # ("max 100000", no limit, is a ValueError)

@@ -77,7 +77,7 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(0.25 > -rng.random() / 2 + 0.5), {(1,): 0.5, (0,): 0.5}),
         (lambda rng: [int((u := rng.random()) < 0.5), int(2 * u - 1 < 0)], HALF_TWICE),
         (lambda rng: (rng.random() * np.array([2, 2]) < 1).astype(int), HALF_TWICE),
-        (lambda rng: (rng.random() - np.array([0.5, 0.5]) < 0).astype(int), HALF_TWICE),
+        (lambda rng: (rng.random() - np.array([0, 1], np.uint8) < [0.5, -0.5]).astype(int), HALF_TWICE),
     ],
 )  # fmt: skip
 def test_the_distribution_is_the_one_computed_by_hand(draw, expected):

@@ -196,7 +196,7 @@ def test_one_core_alone_shares_no_work(monkeypatch):
 
 @pytest.mark.parametrize(
     ("quota", "variables", "n_cores"),
-    [("max", {}, 8), ("max", {"OMP_NUM_THREADS": "3"}, 3), ("max", {"OPENBLAS_NUM_THREADS": "0"}, 1),
+    [("max", {}, 8), ("max", {"OMP_NUM_THREADS": "3,1"}, 3), ("max", {"OPENBLAS_NUM_THREADS": "0"}, 1),
      ("max", {"OMP_NUM_THREADS": ""}, 8), ("250000", {}, 3)],
 )  # fmt: skip
 def test_limits_on_the_number_of_cores(monkeypatch, quota, variables, n_cores):
