@@ -1,6 +1,7 @@
 """Drafts that need no checkpoint of their own: n-grams, prompt lookup, and the target's own first layers.
 
-Any draft is safe, because the output always has the target's distribution. A better guess only saves more time.
+Any draft is safe if its tokens are drawn from the rows that it returns. Then the output has the target's distribution,
+and a better guess only saves more time.
 
 As in sampling.py, a *row* is the distribution of the next token, and a *network* returns logits. The drafts of
 `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
@@ -17,14 +18,14 @@ from utils import MODELS_DIR
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
 TABLES = Path(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled models were trained on
-DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, early-exit:2, ...; `load_pair` makes "model"
+DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, ...; `make_draft` makes all but "model"
 
 
 def lookup(ids, n_vocab, longest=3):
     """Prompt lookup (Saxena 2023): find the last tokens of the text earlier in the text, and repeat what followed.
 
     It takes the longest match of up to `longest` tokens, and the latest one of these. The row has a single 1, at the
-    token that followed the match. Without a match the row is uniform, because a row must always sum to 1.
+    token that followed the match. Without a match the row is uniform, because it must sum to 1 too.
 
     Parameters
     ----------

@@ -148,15 +148,14 @@ def online(ids, n_vocab, order=3):
 
 
 def continuations(ids, longest):
-    """Yield where the last 0, 1, ... `longest` tokens of ids occur earlier: the positions of the tokens that follow.
+    """For m = 0, 1, ... longest: find the last m tokens of ids earlier in ids, and yield where the next tokens are.
 
-    It ends as soon as there is no earlier occurrence.
+    It ends as soon as the last m tokens do not occur earlier.
     """
-    yield np.arange(len(ids))  # any token follows no tokens
-    nexts = np.flatnonzero(ids[:-1] == ids[-1]) + 1
-    for n in range(2, longest + 2):
+    nexts = np.arange(len(ids))  # for m = 0, all positions
+    for m in range(1, longest + 2):
         if len(nexts) == 0:
             return
         yield nexts
-        nexts = nexts[nexts >= n]
-        nexts = nexts[ids[nexts - n] == ids[-n]]
+        nexts = nexts[nexts >= m]
+        nexts = nexts[ids[nexts - m] == ids[-m]]

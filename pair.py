@@ -179,8 +179,8 @@ class Pair:
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         A plain run of N tokens comes first, to time plain steps. (The pilot run has plain steps too, but they take
-        longer.) A draft like --draft lookup often stops by itself. Such rounds give few tokens and cost little. The
-        estimate counts their tokens, but not their low cost, so it is too low.
+        longer.) A draft like --draft lookup often stops by itself, after fewer than K tokens. Such a round costs
+        less. But the estimate for K takes the cost of rounds that really drafted K tokens. So it is too low.
 
         Parameters
         ----------
@@ -245,9 +245,9 @@ def predicted(plain, fast):
     models = joined(fast, "draft").sum() + joined(fast, "target").sum()
     r = (joined(fast, "lasted").sum() - models) / len(ks) / step
     tokens = theory.tokens_by_position(betas, max(ks))
-    # `read` is how much more the first calls cost than other calls, in the plain loop, and `read_fast` is the same in
-    # the speculative loop. Both are in plain steps. (Without the prompt, the first call of the draft would cost c, and
-    # that of the target as much as any pass that checks as many tokens. A draft may not have been called at all.)
+    # `read` is the extra cost of reading the prompts in the plain loop, and `read_fast` the same in the speculative
+    # loop, both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and that
+    # of the target as much as any pass that checks as many tokens.
     read = sum(run.target[0] / step - v[0] for run in plain)
     read_fast = sum((run.draft[:1] / step - c).sum() + run.target[0] / step - v[run.drafted[0]] for run in fast)
     n_new = sum(run.n_new for run in fast)
@@ -291,6 +291,6 @@ def load_pair(
     if EOT not in encoder.ids:
         raise UserError(f"the vocabulary of {target_size} has no token {EOT}; restore its encoder.json")
     networks = [GPT2(params, hparams, bit_identical) for _, hparams, params in loaded]
-    if draft != "model":
-        networks = [make_draft(draft, *networks, encoder, corpus), *networks]
-    return Pair(*networks, encoder, **settings)
+    target = networks[-1]
+    drafter = networks[0] if draft == "model" else make_draft(draft, target, encoder, corpus)
+    return Pair(drafter, target, encoder, **settings)

@@ -1,14 +1,14 @@
 """How many tokens to draft in a round: the arguments schedule and stop of `speculative_sampling`.
 
-A *schedule* chooses k, the number of tokens to draft, before a round. It may use everything that happened in earlier
-rounds: emitted tokens, rejected tokens, rows, even how long they took. The output keeps the target's distribution,
-because k is fixed before the round draws anything, and the round draws fresh random numbers. Given the text so far, the
-next tokens have the target's distribution, whatever was rejected before and whatever k is. k decides only how many
-tokens this round adds.
+A *schedule* chooses k_max, the largest number of tokens to draft, before a round. It may use everything that happened
+in earlier rounds: emitted tokens, rejected tokens, rows, even how long they took. The output keeps the target's
+distribution, because k_max is fixed before the round draws anything, and the round draws fresh random numbers. Given
+the text so far, the next tokens have the target's distribution, whatever was rejected before and whatever k_max is.
+k_max decides only how many tokens this round adds.
 
-A *stop* ends the drafting of a round early, after fewer than k tokens. It may look at the token that was just drafted,
-because that token is proposed like the others, whatever the stop decides. The tokens after it are never drawn, so
-stopping cannot favour any of them.
+A *stop* ends the drafting of a round early, after fewer than k_max tokens. It may look at the token that was just
+drafted, because that token is proposed like the others, whatever the stop decides. The tokens after it are never drawn,
+so stopping cannot favour any of them.
 
 One thing is forbidden: to look at a drafted token and then withdraw it. A token that survives such a look is no longer
 a draw from p, because the withdrawn ones are missing among the survivors. But `verify` divides by p, which is right
@@ -122,7 +122,7 @@ class KeepsLogits:
         return self.logits
 
     def rows(self):
-        """The rows of the last call at temperature 1, without the settings of the model. [n_rows, n_vocab]"""
+        """The rows of the last call at temperature 1, without top-k, top-p and penalty. [n_rows, n_vocab]"""
         return logits_to_probs(self.logits)
 
 

@@ -155,8 +155,8 @@ def speculative_sampling(
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` before, or None before the first round. A schedule may look at all of it,
         even at rejected tokens. k_max is fixed before the next round draws anything, and that round draws fresh random
-        numbers. So it is exact for any k_max. Without a schedule, k_max is K. There are two limits: k_max is at most K,
-        and if m tokens are still wanted, it is at most m - 1, because the target adds one.
+        numbers. So the output is exact for any k_max. Without a schedule, k_max is K. There are two limits: k_max is at
+        most K, and if m tokens are still wanted, it is at most m - 1, because the target adds one.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -228,9 +228,9 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         Fix the first i drafted tokens. The later tokens and the random numbers of the check are still open. w[i] is a
-        goal: the round should keep at least these i tokens with this probability. w[0] is 1. w[i+1] is w[i] times q/p
-        of the next drafted token, but at most 1: once that token is known, a good one raises the goal, and a bad one
-        lowers it.
+        goal: the round should keep these i tokens, and perhaps more, with probability w[i]. w[0] is 1. w[i+1] is w[i]
+        times q/p of the next drafted token, but at most 1: once that token is known, a good one raises the goal, and a
+        bad one lowers it.
     h : list of k + 1 floats
         h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
 

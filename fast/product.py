@@ -4,7 +4,7 @@ The problem. Speculation pays only if checking K + 1 positions takes little long
 weights w are the same, and reading them takes most of the time. But a plain `x @ w` does not behave like that. For one
 row, BLAS reads w once (its routine is called gemv). For two rows and more, if w is large, BLAS first copies all of w
 into the order that its routine for matrices (gemm) wants. The copy is called packing, and for a few rows it takes
-longer than the product.
+as long as the product, or longer.
 
 The idea. Two routines, or *kernels*, do not pack: gemv, and one for small matrices. Cut w into tiles that are small
 enough for one of them, and lay the tiles out one after the other in memory. On each core, one call of np.matmul then

@@ -13,12 +13,11 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 6   steps 1 to 5 hold for each later token of a round too, given the tokens before it. A round emits 1 to K + 1
              tokens. To compare rounds of different lengths, plain sampling adds tokens after each round, until there
              are K + 1. These K + 1 tokens have the target's distribution.
-    step 7   sample all N tokens plainly. Replace the first K + 1 of them by a round and the tokens that step 6 adds to
-             it. By step 6, the distribution stays the same. The added tokens are plain samples. So the text is now a
-             round, followed by plain samples only. The added tokens are the first of these plain samples. Replace the
-             next K + 1 tokens after the round in the same way, by a second round. It replaces all the tokens that
-             step 6 added to the first round. (If fewer than K + 1 tokens are left, a round drafts fewer.) Go on until
-             all N tokens come from rounds. (Test 7a is about plain sampling, and test 7b about rounds.)
+    step 7   begin with N plain samples. By step 6, we may replace the first K + 1 of them by a round and the plain
+             samples that fill it up to K + 1. The distribution stays the same. Now the text is a round, followed by
+             plain samples only. Take the first K + 1 of these plain samples, and replace them by a second round in the
+             same way. (If fewer than K + 1 are left, the round drafts fewer.) Repeat this until all N tokens come from
+             rounds. (Test 7a is about plain sampling, and test 7b about rounds.)
 
 (These seven steps are not the four steps of a round.) Each test runs the algorithm once for each combination of its
 random choices (see enumeration.py). So it computes the exact probability of each result, and compares these
