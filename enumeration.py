@@ -7,11 +7,10 @@ product of the probabilities of its outcomes. The probability of an output is th
 The result is exact up to rounding.
 
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
-`EveryBranch` answers each draw with the first possible outcome. The second run gets the same answers, except that the
-last draw gets its next outcome. The draws then go on like the digits of a counter: when the last draw has had all its
-outcomes, the draw before it moves on by one, and all draws after that one start again. This continues until all paths
-have been run. A number from `rng.random()` gets no value. Instead, each comparison with it is a choice:
-`rng.random() < 0.3` is True with probability 0.3.
+`EveryBranch` answers each draw with the first possible outcome. In each later run, the last draw that has a further
+outcome gets it. The draws before it get the same answers as in the run before, and the draws after it start again, like
+the digits of a counter. This continues until all paths have been run. A number from `rng.random()` gets no value.
+Instead, each comparison with it is a choice: `rng.random() < 0.3` is True with probability 0.3.
 
 For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
 from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the

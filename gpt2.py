@@ -26,7 +26,8 @@ def gelu(x):
 
 def layer_norm(x, g, b, eps=1e-5):
     x = x - x.sum(axis=-1, keepdims=True) / x.shape[-1]  # mean 0 (x.mean does the same, but takes up to twice as long)
-    variance = (x * x).sum(axis=-1, keepdims=True) / x.shape[-1]  # (with MKL, bits of np.vecdot depend on the address)
+    # (np.vecdot would be faster, but with MKL, the bits of its result depend on where the array lies in memory)
+    variance = (x * x).sum(axis=-1, keepdims=True) / x.shape[-1]
     return x * (g / np.sqrt(variance + eps)) + b
 
 
@@ -52,7 +53,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # rows of zeros at the end, which no position sees: adding them in each product takes longer
+    x = whole_groups(x)  # rows of zeros at the end, which no position sees, are added once for all layers
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]

@@ -4,24 +4,15 @@
 the row after them, float64 [n_vocab]. `online` returns such a row too, but counts in these ids alone.
 
 The *context* is the last few tokens of the ids. The *order* is the largest n. With order 3, there are contexts of 0, 1
-and 2 tokens. The more often a token followed the context in the text, the more probable it is. Long contexts predict
-better but are rare, so `blend` combines the counts after contexts of all lengths.
+and 2 tokens. A token that often followed the context in the text is usually probable. Long contexts predict better but
+are rare, so `blend` combines the counts after contexts of all lengths.
 """
-
-import zipfile
-import zlib
 
 import numpy as np
 
 from errors import UserError
 
 DISCOUNT = 0.75  # taken off each count, see `blend`
-
-# What np.load and the reading of arrays raise if a file is damaged, or if it is not an archive of arrays.
-DAMAGED = (
-    zipfile.BadZipFile, zlib.error, EOFError, LookupError, ArithmeticError, AttributeError, TypeError, ValueError,
-    RuntimeError, OSError,
-)  # fmt: skip
 
 
 def blend(p, tokens, counts):
@@ -93,7 +84,7 @@ class NGram:
                     grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
                     counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
                 return cls(n_vocab, list(zip(grams, counts, strict=True)))
-            except DAMAGED as error:
+            except Exception as error:  # of many kinds, depending on where the damage is
                 raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
 
 

@@ -179,8 +179,8 @@ class Pair:
         """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         A plain run of N tokens comes first, to time plain steps. (The pilot run has plain steps too, but they take
-        longer.) A draft like --draft lookup often stops by itself, after fewer than K tokens. Such a round costs
-        less. But the estimate for K takes the cost of rounds that really drafted K tokens. So it is too low.
+        longer.) A draft like --draft lookup often stops by itself, after fewer than K tokens. Such a round costs less.
+        But the estimate for K takes the cost of rounds that really drafted K tokens. So this estimate is too low.
 
         Parameters
         ----------

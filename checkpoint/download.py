@@ -81,6 +81,8 @@ def download_gpt2_files(model_size, model_dir, models_url=None):
     ------
     DownloadError
         If a file cannot be downloaded, or if the disk has no room for it.
+    OSError
+        If model_dir cannot be written.
     CheckpointError
         If a file arrived damaged.
     """
@@ -124,7 +126,7 @@ def fetch(session, url, path, check_part=None):
     part, known, idle = Path(path + ".part"), {}, 0  # known: the ETag and the MD5 that the server announced
     if check_part is None:
         part.unlink(missing_ok=True)
-    best = size_of(part)  # the most bytes so far; idle counts the attempts in a row that did not add to them
+    best = size_of(part)  # the largest size so far; idle counts the attempts in a row that did not exceed it
     with tqdm(desc=os.path.basename(path), unit="B", unit_scale=True) as bar:
         try:
             while not transfer(session, url, part, bar, known):

@@ -19,7 +19,7 @@ LANES = 16  # numbers in a register of AVX-512
 
 
 class KeysAndValues:
-    """Room for the keys and values of n_ctx positions. The system provides memory only for positions that are written.
+    """Room for the keys and values of n_ctx positions. The system provides memory only for blocks that are written.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def group_size(n_rows, depth=1):
     if matrix_kernel() == SINGLE:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # the first of these sizes that stays within SMALL; 2 or 1 only in attention, for a head of more than 2,604 numbers
+    # the first of these sizes that stays within SMALL; attention needs 2 or 1 if a head has 2,592 numbers or more
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 

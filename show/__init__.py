@@ -1,4 +1,4 @@
-"""What happened in a run, shown: text coloured by its origin, the figures of the report, and a page about each round.
+"""What happened in a run, shown: coloured text, the figures of the report, a page or a picture of the rounds.
 
 Nothing here takes part in decoding. A reader in a hurry may skip this folder.
 """

@@ -12,11 +12,10 @@ PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\
 PICTURES |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), 0xFFFE, 0xFFFF], 0xFFFD)
 RULES = {  # by whether it is block verification
     False: "A token is accepted if a number drawn between 0 and 1 is below min(1, q/p).",
-    True: "Each token has a number h, the probability to accept it and all before it, and none after it, if it was "
-    "decided not to accept more. Block verification begins at the last token. If a number drawn between 0 and 1 is "
-    "below its h, this token and all before it are accepted. Otherwise the token before it is tried. w is the "
-    "probability with which a token and all before it should be accepted, averaged over the tokens that may be "
-    "drafted afterwards. h is chosen so that this probability is reached.",
+    True: "Block verification begins at the last drafted token and goes backwards. If a number drawn between 0 and 1 "
+    "is below the h of a token, this token and all before it are accepted. Otherwise the token before it is tried. w "
+    "is a goal: the probability with which a token and all before it should be accepted, averaged over the tokens "
+    "that may be drafted afterwards. h is chosen so that this goal is reached.",
 }
 
 
@@ -72,7 +71,7 @@ Point at a token, or use Tab or the arrow keys, to select its round.</p>
 
 
 def shown(text, marks=SHOWN):
-    """A text as HTML, with these marks, and with pictures of the control characters that HTML does not allow."""
+    """A text as HTML, with these marks, and with other characters for those that HTML does not allow."""
     return escape(text.translate(PICTURES | marks))
 
 

@@ -90,12 +90,12 @@ class Recorder:
             Drafted(int(token), r.p[i - 1, token], r.q[i - 1, token], keep[i], w and w[i], coins.get(i), i <= n_kept)
             for i, token in enumerate(r.drafted, start=1)
         ]
-        top = {}
-        if "residual" in origins(r):
+        top, where_from = {}, origins(r)
+        if "residual" in where_from:
             p, q = r.p[n_kept], r.q[n_kept]
             top = {"p": most_probable(p), "q": most_probable(q)}
             top["residual"] = most_probable(residual(w[n_kept] * q if w else q, p))
-        self.rounds.append(Seen(drafted, origins(r), r.emitted.tolist(), top))
+        self.rounds.append(Seen(drafted, where_from, r.emitted.tolist(), top))
 
 
 def most_probable(row):
