@@ -25,7 +25,8 @@ def lookup(ids, n_vocab, longest=3):
     """Prompt lookup (Saxena 2023): find the last tokens of the text earlier in the text, and repeat what followed.
 
     It takes the longest match of up to `longest` tokens, and the latest one of these. The row has a single 1, at the
-    token that followed the match. Without a match the row is uniform, because it must sum to 1 too.
+    token that followed the match. Without a match the row is uniform, because it must sum to 1, and nothing speaks for
+    any token.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def output_distribution(function, max_paths=1_000_000):
     TooManyPaths
         If there are more paths than max_paths, or if one path has more than MAX_CHOICES choices.
     RuntimeError
-        If function made the same choices as in an earlier run, and then drew differently, or drew no more. Then it
+        If function made the same choices as in an earlier run, and then drew differently, or stopped drawing. Then it
         depends on more than rng.
     """
     rng, outputs, n_paths = EveryBranch(), {}, 0

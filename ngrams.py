@@ -4,8 +4,8 @@
 the row after them, float64 [n_vocab]. `online` returns such a row too, but counts in these ids alone.
 
 The *context* is the last few tokens of the ids. The *order* is the largest n. With order 3, there are contexts of 0, 1
-and 2 tokens. A token that often followed the context in the text is usually probable. Long contexts predict better but
-are rare, so `blend` combines the counts after contexts of all lengths.
+and 2 tokens. A token that often followed the context in the text is usually given a high probability. Long contexts
+predict better but are rare, so `blend` combines the counts after contexts of all lengths.
 """
 
 import numpy as np
@@ -143,10 +143,11 @@ def continuations(ids, longest):
 
     It ends as soon as the last m tokens do not occur earlier.
     """
-    nexts = np.arange(len(ids))  # for m = 0, all positions
-    for m in range(1, longest + 2):
+    nexts = np.arange(len(ids))
+    for m in range(longest + 1):
+        if m > 0:
+            nexts = nexts[nexts >= m]
+            nexts = nexts[ids[nexts - m] == ids[-m]]
         if len(nexts) == 0:
             return
         yield nexts
-        nexts = nexts[nexts >= m]
-        nexts = nexts[ids[nexts - m] == ids[-m]]

@@ -53,8 +53,8 @@ class Run(NamedTuple):
     accepted: np.ndarray  # int [n_rounds], how many of these are in the text
     betas: list  # of float arrays, one per round: beta at each verified position, see theory.betas
     lasted: np.ndarray  # float [n_rounds], the seconds that each round took, without on_round
-    draft: np.ndarray  # float [n_drafted], the seconds of each step of the draft; the first one reads the prompt
-    target: np.ndarray  # float [n_rounds], the seconds of each pass of the target; the first one reads the prompt
+    steps: np.ndarray  # float [n_drafted], the seconds of each step of the draft; the first one reads the prompt
+    passes: np.ndarray  # float [n_rounds], the seconds of each pass of the target; the first one reads the prompt
 
     @property
     def seconds(self):
@@ -217,7 +217,7 @@ def predicted(plain, fast):
     Parameters
     ----------
     plain, fast : lists of Run
-        Without and with speculation, for the same pair and the same prompts.
+        Without and with speculation, for the same pair and the same prompts. Each has decoded at least one token.
 
     Returns
     -------
@@ -232,24 +232,24 @@ def predicted(plain, fast):
 
     ks, betas = joined(fast, "drafted"), [b for run in fast for b in run.betas]
     # The first call of each run reads a prompt, so it does not show how long a step takes.
-    draft_steps, passes, checked = (joined(fast, name, first=1) for name in ("draft", "target", "drafted"))
+    steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "drafted"))
     # {k: seconds of each pass that checked k tokens}. The passes with k = 0 are those of the plain loop. In the
     # speculative loop, they come after passes of other kinds, and take longer.
-    timed = {0: joined(plain, "target", first=1)} | {k: passes[checked == k] for k in {*checked.tolist()} - {0}}
+    timed = {0: joined(plain, "passes", first=1)} | {k: passes[checked == k] for k in {*checked.tolist()} - {0}}
     known = sorted(timed)
-    if min(map(len, (draft_steps, timed[0], timed[known[-1]]))) < ENOUGH:
+    if min(map(len, (steps, timed[0], timed[known[-1]]))) < ENOUGH:
         return None
-    step = timed[0].mean() + (joined(plain, "lasted") - joined(plain, "target")).mean()  # in seconds, with the draw
-    c = draft_steps.mean() / step
+    step = timed[0].mean() + (joined(plain, "lasted") - joined(plain, "passes")).mean()  # in seconds, with the draw
+    c = steps.mean() / step
     v = np.interp(np.arange(max(ks) + 1), known, [timed[k].mean() for k in known]) / step  # for 0 ... K drafted
-    models = joined(fast, "draft").sum() + joined(fast, "target").sum()
+    models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
     r = (joined(fast, "lasted").sum() - models) / len(ks) / step
     tokens = theory.tokens_by_position(betas, max(ks))
     # `read` is the extra cost of reading the prompts in the plain loop, and `read_fast` the same in the speculative
     # loop, both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and that
     # of the target as much as any pass that checks as many tokens.
-    read = sum(run.target[0] / step - v[0] for run in plain)
-    read_fast = sum((run.draft[:1] / step - c).sum() + run.target[0] / step - v[run.drafted[0]] for run in fast)
+    read = sum(run.passes[0] / step - v[0] for run in plain)
+    read_fast = sum((run.steps[:1] / step - c).sum() + run.passes[0] / step - v[run.drafted[0]] for run in fast)
     n_new = sum(run.n_new for run in fast)
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), n_new, read, read_fast)
     return speedup, np.concatenate(betas).mean(), c, v[-1], r

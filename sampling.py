@@ -38,7 +38,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
         probs[np.arange(len(probs)), np.argmax(logits, axis=-1)] = 1
         return probs
     logits = np.asarray(logits, dtype=np.float64)
-    with np.errstate(over="ignore", under="ignore"):  # at a tiny temperature, all but the largest become 0, rightly
+    with np.errstate(over="ignore"):  # a tiny temperature sends all but the largest to -inf, and that is right
         probs = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
     probs /= probs.sum(axis=-1, keepdims=True)
     if top_k == 0 and top_p == 1:

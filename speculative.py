@@ -255,7 +255,8 @@ def block_probabilities(drafted, p, q):
     probability w q(t), they are kept and token t comes next. It happens in two ways. t is drafted and kept, with
     probability min(p, w q). Or exactly i tokens are kept, with probability surplus, and t is drawn from the residual,
     with probability max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. So
-    whatever i is, the token after the first i is a draw from q. (After all k, it is drawn from the last row of q.)
+    if the first i tokens are kept, the token after them is a draw from q. (After all k, it is drawn from the last row
+    of q.)
     """
     w = [1.0]
     for i, token in enumerate(drafted):

@@ -78,7 +78,7 @@ def measure(args):
             results[f"{T:g}"]["ways"][name] = {
                 "speedup": sum(run.seconds for run in plain) / sum(run.seconds for run in fast),
                 "predicted": prediction and float(prediction[0]),
-                "c": float(mean_step(run.draft for run in fast) / mean_step(run.target for run in plain)),
+                "c": float(mean_step(run.steps for run in fast) / mean_step(run.passes for run in plain)),
                 "v": prediction and float(prediction[3]),
                 "tokens per round": sum(run.n_new for run in fast) / sum(len(run.drafted) for run in fast),
                 "acceptance rate": float(sum(run.accepted.sum() for run in fast) / max(n_drafted, 1)),
@@ -137,8 +137,8 @@ def draw(found, out):
         for K in range(1, 9)
     ]
     best = {
-        T: max(range(1, 9), key=lambda K, ways=found["ways"]: ways[f"model, K = {K}"]["speedup"])
-        for T, found in results.items()
+        T: max(range(1, 9), key=lambda K, result=result: result["ways"][f"model, K = {K}"]["speedup"])
+        for T, result in results.items()
     }
     sections = [
         f"""# What each draft, schedule and K gains

@@ -411,11 +411,16 @@ def table(rows):
 
 
 def merged(old, new):
-    """Old and new results, by package. A new one replaces the old one of the same setting, but keeps its samples."""
+    """Old and new results, by package. A new one replaces the old one of the same package, version and setting.
+
+    If it has the same distance, it keeps the samples of the old one.
+    """
     rows = {}
     for row in [*old, *new]:
         key = row["package"], row["version"], row["setting"]
-        rows[key] = rows.get(key, {}) | row
+        before = rows.get(key, {})
+        same = math.isclose(before.get("distance", math.nan), row.get("distance", math.nan), abs_tol=1e-6)
+        rows[key] = before | row if same else row
     packages = [*CHECKS, "gpt-fast"]
     return sorted(rows.values(), key=lambda row: packages.index(row["package"]))
 

@@ -49,7 +49,7 @@ def main():
         prediction, alpha, c, v, r = predicted(plain, fast) or [np.nan] * 5
         tokens = sum(run.n_new for run in fast) / sum(len(run.drafted) for run in fast)
         expected = tokens_by_position([b for run in fast for b in run.betas], K)[-1]
-        step = np.mean([seconds for run in plain for seconds in run.target[1:]])  # without those that read the prompt
+        step = np.mean([seconds for run in plain for seconds in run.passes[1:]])  # without those that read the prompt
         speedup = sum(run.seconds for run in plain) / sum(run.seconds for run in fast)
         print(
             f"| {K} | {alpha:.3f} | {tokens:.2f} | {expected:.2f} | {step * 1e3:.2f} | {c:.3f} | {v:.2f} | {r:.2f} "

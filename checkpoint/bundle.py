@@ -216,7 +216,7 @@ def _message(message, name, texts=()):
 
 
 def _entry(name, value):
-    """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry. 7, slices, fails."""
+    """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry. 7, slices, is refused."""
     fields = _message(value, name, texts=(2,))
     dims = list(_fields(fields.get(2, b"")))  # TensorShapeProto: 2 dim, repeated, each of 1 size, 2 name
     if len(dims) > MAX_DIMS or any(number != 2 or not isinstance(dim, bytes) for number, dim in dims):

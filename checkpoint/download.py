@@ -1,4 +1,4 @@
-"""Download OpenAI's checkpoints. The weights are resumed after an interruption, and checked when they have arrived."""
+"""Download OpenAI's checkpoints. An interrupted download of the weights is resumed, and all files are checked."""
 
 import base64
 import contextlib

@@ -23,7 +23,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     by = "no prediction: nothing was drafted, or too few steps were timed"
     if prediction:
         by = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
-    drafting, passes = (100 * calls.sum() / fast.seconds for calls in (fast.draft, fast.target))
+    drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
     same = np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
     if temperature > 0:
@@ -42,7 +42,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
          "probability that each drafted token is accepted. The time to read the prompt is counted too. alpha is the "
          "mean probability that a drafted token is accepted, over the tokens that were looked at. The costs are in "
          "plain steps: c of a draft step, v of a pass of the target over K + 1 rows, r of the rest."),
-        ("time", f"{drafting:.0f} % draft, {passes:.0f} % target, {100 - drafting - passes:.0f} % the rest",
+        ("time", f"{drafting:.0f} % draft, {checking:.0f} % target, {100 - drafting - checking:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {fast.drafted.sum()} drafted tokens",
          "The share of the drafted tokens that is in the text. It is usually lower than alpha, because all tokens "

@@ -152,11 +152,11 @@ def timeline(plain, fast):
         return f'<rect class="{kind}" x="{x:.2f}" width="{width:.2f}" height="20"/>'
 
     def rounds(run):
-        begin, drafts = 0.0, iter(run.draft)
-        for k, lasted, seconds in zip(run.drafted, run.lasted, run.target):
+        begin, steps = 0.0, iter(run.steps)
+        for k, lasted, seconds in zip(run.drafted, run.lasted, run.passes):
             now, boxes = begin, box("rest", begin, lasted)
             for _ in range(k):
-                step = next(drafts)
+                step = next(steps)
                 boxes += box("draft", now, step)
                 now += step
             yield boxes + box("target", now, seconds)
@@ -165,6 +165,6 @@ def timeline(plain, fast):
     groups = (f'<g data-round="{i}">{boxes}</g>' for i, boxes in enumerate(rounds(fast), start=1))
     return f"""<p>Token by token: {len(plain.lasted)} passes of the target, {plain.seconds:.2f} s</p>
 {strip("token by token", "".join(rounds(plain)))}<p>In rounds: {len(fast.lasted)} passes of the target and \
-{len(fast.draft)} steps of the draft, {fast.seconds:.2f} s</p>
+{len(fast.steps)} steps of the draft, {fast.seconds:.2f} s</p>
 {strip("in rounds", "".join(groups))}<p class="legend"><span class="target">pass of the target</span>
 <span class="draft">step of the draft</span> <span class="rest">drawing and accepting</span></p>"""

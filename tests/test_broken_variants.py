@@ -71,8 +71,8 @@ def changed(
 
 
 add("draws the replacement from the target",
-    "After a rejection, the token is drawn from q, not from the residual. But a token is already drafted "
-    "and accepted with probability min(p, q), and only the rest is missing.",
+    "After a rejection, the token is drawn from q, not from the residual. But token t is already drafted "
+    "and accepted with probability min(p(t), q(t)), and only the rest is missing.",
     0.1292, changed(replacement=lambda p, q, i, token: q[i]))  # fmt: skip
 add("draws the replacement from the draft", "After a rejection, the token is drawn from p again.",
     0.2253, changed(replacement=lambda p, q, i, token: p[i]))  # fmt: skip

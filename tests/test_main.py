@@ -1,5 +1,6 @@
 """main.py as its user meets it: in a process of its own, with its two texts and its one-line errors."""
 
+import argparse
 import os
 import random
 import re
@@ -168,6 +169,7 @@ def complaints(capsys, *args):
         (["--top_p", "nan"], "--top_p: 'nan' is not"),
         (["--repetition_penalty", 1e-300], "--repetition_penalty: '1e-300' is not a number from 0.01 to 100"),
         (["--target_model_size", ""], "unknown model size ''; there are"),
+        (["--draft_model_size", ""], "unknown model size ''; there are"),
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
@@ -189,6 +191,13 @@ def complaints(capsys, *args):
 def test_bad_arguments(args, complaint, capsys):
     [line] = complaints(capsys, *args)
     assert complaint in line
+
+
+def test_a_value_that_older_versions_of_argparse_lose(monkeypatch, capsys):
+    """Before 3.11.9, 3.12.3 and 3.13, they take "--prompt=--" for an empty list."""
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", lambda self, argv: argparse.Namespace(prompt=[]))
+    [line] = complaints(capsys, "--prompt=--")
+    assert "argument --prompt: found no value" in line
 
 
 def test_a_programming_error_shows_its_traceback(monkeypatch):

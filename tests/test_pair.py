@@ -23,10 +23,10 @@ def test_a_run_records_what_happened():
     assert np.concatenate(run.betas).tolist() == np.concatenate([theory.betas(r) for r in rounds]).tolist()
     assert run.acceptance_rate == run.accepted.sum() / run.drafted.sum()
     assert run.tokens_per_round == 30 / len(rounds)
-    assert len(run.target) == len(rounds) and len(run.draft) == run.drafted.sum()
-    assert 0 < run.draft.sum() + run.target.sum() < run.seconds
+    assert len(run.passes) == len(rounds) and len(run.steps) == run.drafted.sum()
+    assert 0 < run.steps.sum() + run.passes.sum() < run.seconds
     plain = both.decode(x, 30, rng=np.random.default_rng(0))
-    assert plain.n_new == 30 and plain.drafted.tolist() == [0] * 30 and len(plain.draft) == 0
+    assert plain.n_new == 30 and plain.drafted.tolist() == [0] * 30 and len(plain.steps) == 0
 
 
 def test_the_clock_stops_during_on_round(monkeypatch):
@@ -34,7 +34,7 @@ def test_the_clock_stops_during_on_round(monkeypatch):
     both, now = Pair(bundled("draft"), bundled("target")), itertools.count()
     monkeypatch.setattr(pair.time, "perf_counter", lambda: next(now))
     run = both.decode([5], 9, K=2, on_round=lambda r: [next(now) for _ in range(1000)])
-    assert run.lasted.tolist() == (3 + 2 * run.drafted).tolist() and {*run.draft, *run.target} == {1}
+    assert run.lasted.tolist() == (3 + 2 * run.drafted).tolist() and {*run.steps, *run.passes} == {1}
 
 
 def test_each_run_reads_the_prompt_again(n_computed):
@@ -99,6 +99,18 @@ def test_ten_decodes_take_no_more_memory_than_five():
 # The clocks
 
 
+def test_with_clock(monkeypatch):
+    clock, seconds = [0.0], []
+
+    def model(ids, n_rows=1):
+        clock[0] += 3.0 + n_rows
+        return ids, n_rows
+
+    monkeypatch.setattr(pair.time, "perf_counter", lambda: clock[0])
+    timed = pair.with_clock(model, seconds)
+    assert (timed("a b"), timed("a b c", 3)) == (("a b", 1), ("a b c", 3)) and seconds == [4.0, 6.0]
+
+
 def test_costs_are_medians():
     both = Pair(bundled("draft"), bundled("target"))
     both.times |= {3: [6.0, 7.0, 8.0, 9.0, 99.0], 0: [1.0]}
@@ -122,11 +134,11 @@ def test_costs_are_kept_from_run_to_run(monkeypatch):
 # The predicted speedup
 
 
-def run_with(target, draft=(), drafted=(), betas=(), rest=0.0):
+def run_with(passes, steps=(), drafted=(), betas=(), rest=0.0):
     """A run with these seconds of each pass and of each step, in which each round took `rest` seconds more."""
-    target, draft = np.array(target), np.array(draft)
-    lasted = np.full(len(target), (target.sum() + draft.sum()) / max(len(target), 1) + rest)
-    return Run(None, 100, np.array(drafted, dtype=int), None, list(map(np.array, betas)), lasted, draft, target)
+    passes, steps = np.array(passes), np.array(steps)
+    lasted = np.full(len(passes), (passes.sum() + steps.sum()) / max(len(passes), 1) + rest)
+    return Run(None, 100, np.array(drafted, dtype=int), None, list(map(np.array, betas)), lasted, steps, passes)
 
 
 PLAIN = run_with([2.0] * 7)
@@ -158,6 +170,16 @@ def test_the_prediction_covers_the_rest_and_the_prompt():
     speedup = theory.improvement(0.7, 4, *found[2:])
     assert found[0] == pytest.approx(theory.with_prompt(speedup, 100, 10 / 2.5, (5 + 15) / 2.5))
     assert predicted([plain] * 3, [fast] * 3) == pytest.approx(found)
+
+
+def test_the_prediction_is_from_all_runs():
+    plain = [run_with([2.0] * 7), run_with([4.0] * 7, rest=1.0)]
+    fast = [
+        run_with([5.0] * 7, [0.5] * 28, [4] * 7, [[0.7] * 4] * 7),
+        run_with([7.0] * 7, [1.5] * 28, [4] * 7, [[0.5] * 4] * 7, rest=2.0),
+    ]
+    alpha, c, v, r = 0.6, 1.0 / 3.5, 6.0 / 3.5, 1.0 / 3.5  # a plain step takes 3 s for the pass, and 0.5 s for the rest
+    assert predicted(plain, fast) == pytest.approx((theory.improvement(alpha, 4, c, v, r), alpha, c, v, r))
 
 
 def test_the_prediction_takes_alpha_by_position():
