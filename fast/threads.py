@@ -29,9 +29,11 @@ def n_cores():
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         with contextlib.suppress(KeyError, ValueError):
             limits.append(int(os.environ[name].split(",")[0]))  # "4,2" is for nested threads
-    with contextlib.suppress(OSError, ValueError):  # a container's quota: "200000 100000" means two cores
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        limits.append(math.ceil(int(quota) / int(period)))  # ("max 100000", no limit, is a ValueError)
+    for files in ["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]:  # of cgroups, version 2 and version 1
+        with contextlib.suppress(OSError, ValueError):  # a container's quota: "200000 100000" means two cores
+            quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
+            if int(quota) > 0:  # (no limit is "max", which is a ValueError, or -1)
+                limits.append(math.ceil(int(quota) / int(period)))
     return max(1, min(limits))
 
 

@@ -195,14 +195,21 @@ def test_one_core_alone_shares_no_work(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("quota", "variables", "n_cores"),
-    [("max", {}, 8), ("max", {"OMP_NUM_THREADS": "3,1"}, 3), ("max", {"OPENBLAS_NUM_THREADS": "0"}, 1),
-     ("max", {"OMP_NUM_THREADS": ""}, 8), ("250000", {}, 3)],
+    ("files", "variables", "n_cores"),
+    [({}, {}, 8), ({}, {"OMP_NUM_THREADS": "3,1"}, 3), ({}, {"OPENBLAS_NUM_THREADS": "0"}, 1),
+     ({}, {"OMP_NUM_THREADS": ""}, 8), ({"cpu.max": "max 100000\n"}, {}, 8), ({"cpu.max": "250000 100000\n"}, {}, 3),
+     ({"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"}, {}, 8),
+     ({"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"}, {}, 1)],
 )  # fmt: skip
-def test_limits_on_the_number_of_cores(monkeypatch, quota, variables, n_cores):
+def test_limits_on_the_number_of_cores(monkeypatch, files, variables, n_cores):
+    def read_text(path):
+        if path.name not in files:
+            raise FileNotFoundError(path)
+        return files[path.name]
+
     monkeypatch.setattr(threads.os, "sched_getaffinity", lambda pid: range(64), raising=False)
     monkeypatch.setattr(threads.os, "environ", variables)
-    monkeypatch.setattr(threads.Path, "read_text", lambda path: f"{quota} 100000\n")
+    monkeypatch.setattr(threads.Path, "read_text", read_text)
     assert N_CORES() == n_cores
 
 
