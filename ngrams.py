@@ -1,7 +1,7 @@
 """Rows predicted from n-grams, which are sequences of n tokens.
 
-`ngram` counts n-grams in a given text and returns an `NGram`. A call of the `NGram` with ids, an int array [n], returns
-the row after them, float64 [n_vocab]. `online` returns such a row too, but counts in these ids alone.
+`ngram` counts n-grams in a given text and returns an `NGram`. A call of the `NGram` with ids, an int array [n_ids],
+returns the row after them, float64 [n_vocab]. `online` returns such a row too, but counts in these ids alone.
 
 The *context* is the last few tokens of the ids. The *order* is the largest n. With order 3, there are contexts of 0, 1
 and 2 tokens. A token that often followed the context in the text is usually given a high probability. Long contexts
@@ -76,7 +76,7 @@ class NGram:
 
     @classmethod
     def load(cls, path, order):
-        """Read a file by `save`, up to this order. UserError if the file is damaged or has no n-grams of this order."""
+        """Read a file that `save` wrote, up to this order. UserError if it is damaged or has no n-grams of it."""
         with open(path, "rb") as file:
             try:
                 with np.load(file, allow_pickle=False) as f:
@@ -84,7 +84,7 @@ class NGram:
                     grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
                     counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
                 return cls(n_vocab, list(zip(grams, counts, strict=True)))
-            except Exception as error:  # of many kinds, depending on where the damage is
+            except Exception as error:  # a damaged file can raise almost anything, from BadZipFile to KeyError
                 raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
 
 
@@ -129,7 +129,7 @@ def ngram(ids, n_vocab, order, least=1):
 
 
 def online(ids, n_vocab, order=3):
-    """The row after ids from the n-grams of these ids, so it learns from the prompt and the growing text."""
+    """The row after ids, computed from the n-grams of these ids. So the draft learns from the prompt and the text."""
     p = np.full(n_vocab, 1 / n_vocab)
     for nexts in continuations(ids, order - 1):
         counts = np.bincount(ids[nexts], minlength=n_vocab)
@@ -139,9 +139,9 @@ def online(ids, n_vocab, order=3):
 
 
 def continuations(ids, longest):
-    """For m = 0, 1, ... longest: find the last m tokens of ids earlier in ids, and yield where the next tokens are.
+    """For m = 0, 1, ... longest: find each earlier place where the last m tokens of ids occur.
 
-    It ends as soon as the last m tokens do not occur earlier.
+    Yields the indices of the tokens that follow these places, and ends as soon as there is no such place.
     """
     nexts = np.arange(len(ids))
     for m in range(longest + 1):

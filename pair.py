@@ -180,7 +180,7 @@ class Pair:
 
         A plain run of N tokens comes first, to time plain steps. (The pilot run has plain steps too, but they take
         longer.) A draft like --draft lookup often stops by itself, after fewer than K tokens. Such a round costs less.
-        But the estimate for K takes the cost of rounds that really drafted K tokens. So this estimate is too low.
+        But the estimate for K uses only rounds that drafted all K tokens. So the estimated speedup is too low.
 
         Parameters
         ----------
@@ -206,6 +206,11 @@ class Pair:
         return int(np.argmax(speedups)), speedups
 
 
+def joined(runs, name, first=0):
+    """A field of several runs in one array. first=1 leaves out the first entry of each run."""
+    return np.concatenate([getattr(run, name)[first:] for run in runs])
+
+
 def predicted(plain, fast):
     """The speedup by theory.py, from what was measured.
 
@@ -222,14 +227,10 @@ def predicted(plain, fast):
     Returns
     -------
     speedup, alpha, c, v, r : float
-        The prediction and the figures that go into it. alpha is the mean of beta over all verified positions, and v is
-        the cost of the target's largest pass. If nothing was drafted or too few calls were timed, the result is None.
+        The prediction and figures of the runs. alpha is the mean of beta over all verified positions. (The prediction
+        takes it by position.) v is the cost of the target's largest pass. If nothing was drafted or too few calls were
+        timed, the result is None.
     """
-
-    def joined(runs, name, first=0):
-        """A field of several runs in one array. first=1 leaves out the first entry of each run."""
-        return np.concatenate([getattr(run, name)[first:] for run in runs])
-
     ks, betas = joined(fast, "drafted"), [b for run in fast for b in run.betas]
     # The first call of each run reads a prompt, so it does not show how long a step takes.
     steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "drafted"))
@@ -246,8 +247,8 @@ def predicted(plain, fast):
     r = (joined(fast, "lasted").sum() - models) / len(ks) / step
     tokens = theory.tokens_by_position(betas, max(ks))
     # `read` is the extra cost of reading the prompts in the plain loop, and `read_fast` the same in the speculative
-    # loop, both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and that
-    # of the target as much as any pass that checks as many tokens.
+    # loop, both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and the
+    # first call of the target as much as any other pass that checks the same number of tokens.
     read = sum(run.passes[0] / step - v[0] for run in plain)
     read_fast = sum((run.steps[:1] / step - c).sum() + run.passes[0] / step - v[run.drafted[0]] for run in fast)
     n_new = sum(run.n_new for run in fast)

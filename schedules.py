@@ -4,15 +4,15 @@ A *schedule* chooses k_max, the largest number of tokens to draft, before a roun
 in earlier rounds: emitted tokens, rejected tokens, rows, even how long they took. The output keeps the target's
 distribution, because k_max is fixed before the round draws anything, and the round draws fresh random numbers. Given
 the text so far, the next tokens have the target's distribution, whatever was rejected before and whatever k_max is.
-k_max decides only how many tokens this round adds.
+k_max only limits how many tokens this round can add.
 
 A *stop* ends the drafting of a round early, after fewer than k_max tokens. It may look at the token that was just
 drafted, because that token is proposed like the others, whatever the stop decides. The tokens after it are never drawn,
 so stopping cannot favour any of them.
 
-One thing is forbidden: to look at a drafted token and then withdraw it. A token that survives such a look is no longer
-a draw from p, because the withdrawn ones are missing among the survivors. But `verify` divides by p, which is right
-only for a draw from p.
+One thing is forbidden: to look at a drafted token and then withdraw it before the check. A token that survives such a
+look is no longer a draw from p, because the withdrawn ones are missing among the survivors. But `verify` divides by p,
+which is right only for a draw from p.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 Each size is a directory of seven files in OpenAI's format. The sizes 124M to 1558M are downloaded if their files are
 missing. "draft" and "target" are the small pair that comes with this project. At the end of this file are two helpers
-of the model.
+of gpt2.py.
 """
 
 import json

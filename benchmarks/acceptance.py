@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from drafts import make_draft
 from fast import matrix_kernel
 from gpt2 import GPT2
-from pair import Pair, predicted
+from pair import Pair, joined, predicted
 from schedules import SCHEDULES
 from speculative import verify, verify_block
 from theory import beta, optimal_K
@@ -74,22 +74,17 @@ def measure(args):
         results[f"{T:g}"] = {"alpha": {name: float(np.mean(betas)) for name, betas in alphas.items()}, "ways": {}}
         for name in ways():
             fast, prediction = runs[name], predicted(plain, runs[name])
-            n_drafted = sum(run.drafted.sum() for run in fast)
+            drafted, accepted = joined(fast, "drafted"), joined(fast, "accepted")
             results[f"{T:g}"]["ways"][name] = {
-                "speedup": sum(run.seconds for run in plain) / sum(run.seconds for run in fast),
+                "speedup": float(joined(plain, "lasted").sum() / joined(fast, "lasted").sum()),
                 "predicted": prediction and float(prediction[0]),
-                "c": float(mean_step(run.steps for run in fast) / mean_step(run.passes for run in plain)),
+                "c": float(joined(fast, "steps", first=1).mean() / joined(plain, "passes", first=1).mean()),
                 "v": prediction and float(prediction[3]),
-                "tokens per round": sum(run.n_new for run in fast) / sum(len(run.drafted) for run in fast),
-                "acceptance rate": float(sum(run.accepted.sum() for run in fast) / max(n_drafted, 1)),
+                "tokens per round": sum(run.n_new for run in fast) / len(drafted),
+                "acceptance rate": float(accepted.sum() / max(drafted.sum(), 1)),
             }
     about = dict(prompts=len(prompts), N=args.N, cores=os.cpu_count(), numpy=np.__version__, kernel=matrix_kernel())
     return {"about": about | {"machine": platform.processor() or platform.machine()}, "results": results}
-
-
-def mean_step(runs):
-    """The mean of the seconds of calls, without the first call of each run, which reads the prompt."""
-    return np.mean(np.concatenate([seconds[1:] for seconds in runs]))
 
 
 def table(header, rows):

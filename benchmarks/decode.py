@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from gpt2 import GPT2
-from pair import Pair, predicted
+from pair import Pair, joined, predicted
 from theory import tokens_by_position
 from utils import load_hparams_and_params
 
@@ -47,10 +47,10 @@ def main():
                 found.append(pair.decode(prompt, args.N, rng=np.random.default_rng(seed), **options))
         plain, fast = runs
         prediction, alpha, c, v, r = predicted(plain, fast) or [np.nan] * 5
-        tokens = sum(run.n_new for run in fast) / sum(len(run.drafted) for run in fast)
+        tokens = sum(run.n_new for run in fast) / len(joined(fast, "drafted"))
         expected = tokens_by_position([b for run in fast for b in run.betas], K)[-1]
-        step = np.mean([seconds for run in plain for seconds in run.passes[1:]])  # without those that read the prompt
-        speedup = sum(run.seconds for run in plain) / sum(run.seconds for run in fast)
+        step = joined(plain, "passes", first=1).mean()  # without those that read the prompt
+        speedup = joined(plain, "lasted").sum() / joined(fast, "lasted").sum()
         print(
             f"| {K} | {alpha:.3f} | {tokens:.2f} | {expected:.2f} | {step * 1e3:.2f} | {c:.3f} | {v:.2f} | {r:.2f} "
             f"| {speedup:.2f} | {prediction:.2f} |",

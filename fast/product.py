@@ -1,6 +1,6 @@
 """x @ w for a few rows of x, in not much more time than for one row.
 
-The problem. Speculation pays only if checking K + 1 positions takes little longer than computing one. It should: the
+The problem. Speculation pays well if checking K + 1 positions takes little longer than computing one. It should: the
 weights w are the same, and reading them takes most of the time. But a plain `x @ w` does not behave like that. For one
 row, BLAS reads w once (its routine is called gemv). For two rows and more, if w is large, BLAS first copies all of w
 into the order that its routine for matrices (gemm) wants. The copy is called packing, and for a few rows it takes
@@ -36,10 +36,10 @@ The kernels differ in how many rows of x make a group.
 
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
-of rows. gemv computes each row alone. So only a group could change the bits of a row: by its size, by its memory order,
-or by the place of the row in it. Each number of the result is a sum. Wherever we looked, the small-matrix kernel adds
-up its terms in the same order in groups of 2, 4, ... and 12. `matrix_kernel` tries that too. If the bits differ, it
-chooses single rows.
+of rows. gemv computes each row alone. So the bits of a row can only depend on its group: on the size, on the memory
+order, and on the place of the row in it. Each number of the result is a sum. Wherever we looked, the small-matrix
+kernel adds up its terms in the same order in groups of 2, 4, ... and 12. `matrix_kernel` tries that too. If the bits
+differ, it chooses single rows.
 """
 
 import math

@@ -86,7 +86,7 @@ add("removes the rejected token from q",
 add("residual of the first row", "The residual is that of the first position of the round, wherever the rejection was.",
     0.0800, changed(replacement=lambda p, q, i, token: residual(q[0], p[0])))  # fmt: skip
 add("accepts with probability q",
-    "A token is accepted with probability q, whatever p is, and replaced from the residual.",
+    "A token is accepted with probability q, whatever p is. After a rejection, a token is drawn from the residual.",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
@@ -102,7 +102,7 @@ add("lenient acceptance",
     "A token is accepted with probability min(1, q / (0.8 p)). Leviathan et al. 2023, appendix A.5, offer this as a "
     "trade of exactness for speed.",
     0.1150, changed(accept=lambda p, q, i, token: acceptance(q[i, token], 0.8 * p[i, token])))  # fmt: skip
-add("accepts everything", "The comparison never fails: fixed in huggingface/transformers by #28508.",
+add("accepts everything", "The comparison never rejects a token. huggingface/transformers #28508 fixed this mistake.",
     0.3400, changed(accept=lambda p, q, i, token: 1.0))  # fmt: skip
 add("first token not checked",
     "The first drafted token is always accepted: ohdearquant/lattice #243 (there for n-gram drafts and greedy "
@@ -116,7 +116,7 @@ add("bonus from the row before",
     0.1140, changed(bonus=lambda p, q: q[-2]))  # fmt: skip
 add("bonus from a residual",
     "If all are accepted, the added token comes from max_fn(q - p) of the last rows. But the last row of q "
-    "is for the position after the last row of p.",
+    "belongs to a later position than the last row of p.",
     0.3345, changed(bonus=lambda p, q: residual(q[-1], p[-1])))  # fmt: skip
 
 

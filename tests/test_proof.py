@@ -21,8 +21,8 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
 
 (These seven steps are not the four steps of a round.) Each test runs the algorithm once for each combination of its
 random choices (see enumeration.py). So it computes the exact probability of each result, and compares these
-probabilities with the claim of the step. The library hypothesis makes up p and q, among them rows with zeros, equal
-rows, one-hot rows, and a vocabulary of one token.
+probabilities with the claim of the step. The library hypothesis makes up p and q. Some rows have zeros, some are
+one-hot, and some pairs are equal. Sometimes the vocabulary has only one token.
 
 From support.py: `Table` is a model that has a few rows and gives each prefix one of them. `pairs` and `models` make up
 rows and models. `EXACT` is the limit for rounding. `product_of_conditionals` is the target's own distribution of N
