@@ -39,11 +39,11 @@ def lookup(ids, n_vocab, longest=3):
     -------
     float64 [n_vocab], the row after ids
     """
-    matches = [*continuations(ids, longest)][1:]  # for the last 1, 2, ... tokens, as long as they are found
-    if not matches:
+    found = list(continuations(ids, longest))  # found[m]: the indices of the tokens that followed the last m tokens
+    if len(found) < 2:
         return np.full(n_vocab, 1 / n_vocab)
     row = np.zeros(n_vocab)
-    row[ids[matches[-1][-1]]] = 1  # the token after the latest of the longest matches
+    row[ids[found[-1][-1]]] = 1  # the token after the latest of the longest matches
     return row
 
 
@@ -105,7 +105,7 @@ def make_draft(name, target, encoder, corpus=None):
         return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
     table = NGram.load(TABLES, ORDERS[name])
     if table.n_vocab != n_vocab:
-        raise UserError(f"the bundled n-grams are for the bundled models; for {name} here, give a --draft_corpus FILE")
+        raise UserError(f"the bundled n-grams fit only the bundled models; --draft {name} needs a --draft_corpus FILE")
     return AsNetwork(table)
 
 

@@ -7,10 +7,10 @@ product of the probabilities of its outcomes. The probability of an output is th
 The result is exact up to rounding.
 
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
-`EveryBranch` answers each draw with the first possible outcome. In each later run, the last draw that has a further
-outcome gets it. The draws before it get the same answers as in the run before, and the draws after it start again, like
-the digits of a counter. This continues until all paths have been run. A number from `rng.random()` gets no value.
-Instead, each comparison with it is a choice: `rng.random() < 0.3` is True with probability 0.3.
+`EveryBranch` answers each draw with the first possible outcome. Each later run repeats the run before, up to the last
+draw that has an outcome left. That draw takes its next outcome, and all draws after it begin with their first outcome
+again, like the digits of a counter. This continues until all paths have been run. A number from `rng.random()` gets no
+value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True with probability 0.3.
 
 For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
 from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the
@@ -250,7 +250,8 @@ class Uniform:
             return np.array([self.is_below(one) for one in np.ravel(a)], dtype=bool).reshape(np.shape(a))
         if isinstance(a, Uniform):
             raise TypeError(
-                "found two random numbers that are compared; compare a random number only with a plain number"
+                "two random numbers were compared with each other; compare each with plain numbers only, and give "
+                "np.searchsorted one at a time"
             )
         cut = (float(a) - self.shift) / self.scale
         if math.isnan(cut):
@@ -294,7 +295,7 @@ class Uniform:
         return self * -1.0
 
     def __sub__(self, number):
-        return self + -1.0 * number  # (-np.uint8(1) is 255)
+        return self + -1.0 * number  # (-number would be wrong for unsigned integers: -np.uint8(1) is 255)
 
     def __rsub__(self, number):
         return -self + number

@@ -1,10 +1,10 @@
 """GPT-2's forward pass in NumPy, after picoGPT (https://github.com/jaymody/picoGPT), in float32.
 
-Two main things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x in not much more time
-than for one row; how it does that is the subject of fast/. Second, the keys and values of all positions are kept, one
-`KeysAndValues` per layer. If the first `n_past` ids are those of the call before, their keys and values are used again,
-and only the positions after them are computed. The parameters have OpenAI's names: wte and wpe, for example, are the
-embeddings of tokens and positions.
+Two main things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x much faster than
+NumPy does; fast/ explains how. Second, the keys and values of all positions are kept, one `KeysAndValues` per layer. If
+the first `n_past` ids are those of the call before, their keys and values are used again, and only the positions after
+them are computed. The parameters have OpenAI's names: wte and wpe, for example, are the embeddings of tokens and
+positions.
 """
 
 import copy
@@ -53,7 +53,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # rows of zeros at the end, which no position sees: faster once here than in each product
+    x = whole_groups(x)  # adds rows of zeros at the end, once here instead of in each product; no position sees them
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -64,9 +64,8 @@ class GPT2:
 
     It behaves like a pure function: the logits depend on the ids alone. If the ids begin like those of the call before,
     the keys and values of the common beginning are used again. So going back, as after a rejected draft, is just a call
-    with other ids. Threads may share a GPT2, because one call waits for the other. But if their texts differ, each call
-    computes its text again from the first difference on, so a thread should have its own: `copy.copy(model)`, which
-    shares the weights.
+    with other ids. Threads may share a GPT2, because one call waits for the other. But if their texts differ, much is
+    computed again and again. So each thread should have a copy: `copy.copy(network)` shares the weights.
 
     With each BLAS that we tried, the logits after a prefix are the same to the last bit, however its positions were
     grouped into calls (see fast/).
@@ -87,7 +86,7 @@ class GPT2:
         head = {"w": params["wte"].T, "b": np.zeros(self.n_vocab)}
         self.weights = {"wte": params["wte"], "wpe": params["wpe"]}
         self.weights |= lay_out({"blocks": params["blocks"], "ln_f": params["ln_f"], "head": head})
-        self.lock = threading.RLock()  # reentrant, because a long prompt calls the model from within a call
+        self.lock = threading.RLock()  # reentrant, because a call with a long prompt calls itself
         self.make_room()
 
     def make_room(self):
@@ -138,15 +137,15 @@ class GPT2:
         """
         ids = np.asarray(ids)
         if not 1 <= n_rows <= len(ids) <= self.n_ctx:
-            raise ValueError(f"{len(ids)} ids and n_rows = {n_rows}, but 1 <= n_rows <= ids <= n_ctx = {self.n_ctx}")
+            raise ValueError(f"found {len(ids)} ids and n_rows = {n_rows}; needed: 1 <= n_rows <= ids <= {self.n_ctx}")
         if ids.min() < 0 or ids.max() >= self.n_vocab:
-            raise ValueError(f"ids from {ids.min()} to {ids.max()}: the vocabulary goes from 0 to {self.n_vocab - 1}")
+            raise ValueError(f"found ids from {ids.min()} to {ids.max()}; they must be from 0 to {self.n_vocab - 1}")
         with self.lock, np.errstate(all="ignore"):  # the logits are checked for overflow below
             n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows are computed anyway
-            if n_past + PART < len(ids) - n_rows:  # first a part of the ids, and then the rest
-                self(ids[: n_past + PART])
-                return self(ids, n_rows)
-            self.ids = self.ids[:n_past]  # the rest is overwritten now, so after an interruption only these count
+            while n_past + PART < len(ids) - n_rows:  # a long prompt, part by part
+                n_past += PART
+                self(ids[:n_past])
+            self.ids = self.ids[:n_past]  # the next line overwrites the rest: if it is interrupted, only these count
             logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, pasts=self.pasts, n_past=n_past)
             if not np.isfinite(logits).all():
                 self.make_room()  # a stored NaN would reach later calls even if masked, because 0 * NaN is NaN

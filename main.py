@@ -110,7 +110,7 @@ def decode(args, pair, x, title, options):
             writer.add(r.emitted, origins(r))
             bar.update(len(r.emitted))
 
-        # (a recorder hands out the numbers of rng, and notes them down)
+        # (for --trace, the recorder stands in for rng: it hands out the numbers of rng, and notes them down)
         done = pair.decode(x, args.n_tokens_to_generate, rng=recorder or rng, eos=eos, on_round=on_round, **options)
     writer.close()
     time = f"Time = {done.seconds:.2f}s"

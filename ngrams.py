@@ -4,7 +4,7 @@
 returns the row after them, float64 [n_vocab]. `online` returns such a row too, but counts in these ids alone.
 
 The *context* is the last few tokens of the ids. The *order* is the largest n. With order 3, there are contexts of 0, 1
-and 2 tokens. A token that often followed the context in the text is usually given a high probability. Long contexts
+and 2 tokens. If a token often followed the context in the text, it usually gets a high probability. Long contexts
 predict better but are rare, so `blend` combines the counts after contexts of all lengths.
 """
 
@@ -59,7 +59,7 @@ class NGram:
         tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
         for n, (grams, counts) in enumerate(tables, start=2):
             first = 0  # will be the n-gram that consists of the context and token 0
-            for token in ids[len(ids) - n + 1 :].tolist():
+            for token in ids[1 - n :].tolist():
                 first = (first + token) * self.n_vocab
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])
             if begin == end:
@@ -139,9 +139,10 @@ def online(ids, n_vocab, order=3):
 
 
 def continuations(ids, longest):
-    """For m = 0, 1, ... longest: find each earlier place where the last m tokens of ids occur.
+    """For m = 0, 1, ... longest: yield the indices of all tokens that follow an earlier copy of the last m tokens.
 
-    Yields the indices of the tokens that follow these places, and ends as soon as there is no such place.
+    For m = 0, these are all indices. It ends at the first m without an earlier copy. For example, for the ids 5 6 5 6 7
+    5 6, it yields 0 to 6, then 2 and 4 (for 6), and again 2 and 4 (for 5 6).
     """
     nexts = np.arange(len(ids))
     for m in range(longest + 1):

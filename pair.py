@@ -29,7 +29,7 @@ from schedules import KeepsLogits, make_schedule
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import MODELS_DIR, load_encoder_hparams_and_params
 
-ENOUGH = 5  # calls that must have been timed before a prediction is made from them
+ENOUGH = 5  # `predicted` needs at least this many timed calls of each kind
 
 
 def with_clock(model, seconds):
@@ -150,17 +150,16 @@ class Pair:
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
 
-        A k counts as timed after two rounds, because its first one is often slower than all others. (The first round of
-        each run does not count.)
+        The first round of each run is left out, because it reads the prompt. A k counts as timed after two other
+        rounds, because the first round that drafts k tokens is often slow.
 
         - Until k = 0 is timed, every other k costs infinitely much, even if it was timed. So 0 is tried first.
         - Until k = 1 is timed, it is taken to cost as much as k = 0, and a larger k that was not timed costs infinitely
           much. So 1 is usually tried next.
         - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
           else. (The median of an even number of times is here the smaller of the two in the middle.)
-        - For any other k, one more token is taken to cost as much as the first one did: the cost is
-          cost(k - 1) + cost(1) - cost(0), but at least cost(k - 1). This is rarely too high, so the schedule soon tries
-          a k that could be the best.
+        - The cost of any other k is estimated: cost(k - 1) + cost(1) - cost(0), and at least cost(k - 1). The estimate
+          is rarely too high, so a k that could be the best seems good, and the schedule soon tries it.
 
         Returns
         -------
@@ -234,15 +233,15 @@ def predicted(plain, fast):
     ks, betas = joined(fast, "drafted"), [b for run in fast for b in run.betas]
     # The first call of each run reads a prompt, so it does not show how long a step takes.
     steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "drafted"))
-    # {k: seconds of each pass that checked k tokens}. The passes with k = 0 are those of the plain loop. In the
-    # speculative loop, they come after passes of other kinds, and take longer.
-    timed = {0: joined(plain, "passes", first=1)} | {k: passes[checked == k] for k in {*checked.tolist()} - {0}}
+    timed = {k: passes[checked == k] for k in np.unique(checked)}  # the seconds of each pass that checked k tokens
+    timed[0] = joined(plain, "passes", first=1)  # those of the other loop take longer, after passes of other kinds
     known = sorted(timed)
     if min(map(len, (steps, timed[0], timed[known[-1]]))) < ENOUGH:
         return None
-    step = timed[0].mean() + (joined(plain, "lasted") - joined(plain, "passes")).mean()  # in seconds, with the draw
+    draw = (joined(plain, "lasted") - joined(plain, "passes")).mean()
+    step = timed[0].mean() + draw  # a plain step in seconds, the unit of the costs below
     c = steps.mean() / step
-    v = np.interp(np.arange(max(ks) + 1), known, [timed[k].mean() for k in known]) / step  # for 0 ... K drafted
+    v = np.interp(np.arange(max(ks) + 1), known, [timed[k].mean() for k in known]) / step  # for each k from 0 to K
     models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
     r = (joined(fast, "lasted").sum() - models) / len(ks) / step
     tokens = theory.tokens_by_position(betas, max(ks))
@@ -250,7 +249,8 @@ def predicted(plain, fast):
     # loop, both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and the
     # first call of the target as much as any other pass that checks the same number of tokens.
     read = sum(run.passes[0] / step - v[0] for run in plain)
-    read_fast = sum((run.steps[:1] / step - c).sum() + run.passes[0] / step - v[run.drafted[0]] for run in fast)
+    read_fast = sum(run.passes[0] / step - v[run.drafted[0]] for run in fast)
+    read_fast += sum(run.steps[0] / step - c for run in fast if len(run.steps))
     n_new = sum(run.n_new for run in fast)
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), n_new, read, read_fast)
     return speedup, np.concatenate(betas).mean(), c, v[-1], r

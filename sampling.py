@@ -11,7 +11,7 @@ import numpy as np
 def sample(p, rng):
     """Draw one token from the row p [n_vocab]. A token that has all of the probability needs no draw."""
     token = p.argmax()
-    is_certain = p[token] == 1 == p.sum()  # (if the sum is clearly not 1, rng.choice raises a ValueError)
+    is_certain = p[token] == 1 == p.sum()  # (a row like (1, .5) is a mistake, and rng.choice raises a ValueError)
     return token if is_certain else rng.choice(len(p), p=p)
 
 
@@ -59,7 +59,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 
 def penalised(logits, ids, penalty):
-    """Lower the probability of tokens that are already in the text: a repetition penalty. (One below 1 raises it.)
+    """A repetition penalty makes tokens less likely that are already in the text. (If it is below 1, more likely.)
 
     It comes from the language model CTRL (Keskar et al. 2019, arXiv 1909.05858, section 4.1), which divides the logits
     of these tokens by the penalty, whatever their sign. Here negative logits are multiplied instead, as in Hugging

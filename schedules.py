@@ -169,8 +169,8 @@ def adaptive(K, costs, memory=32):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        # A round that drafts nothing tells nothing about alpha. And the cost of a number of tokens is known only if it
-        # is tried. So rounds 32, 64, 96, ... try 1, 2, ... K, 0, 1, ... tokens in turn, whatever seems best.
+        # A round that drafts nothing tells nothing about alpha. And the cost of a round with k tokens is known only
+        # after such rounds. So rounds 32, 64, 96, ... try 1, 2, ... K, 0, 1, ... tokens in turn, whatever seems best.
         if n_rounds % EVERY == 0:
             return n_rounds // EVERY % (K + 1)
         tokens = np.cumsum(alpha ** np.arange(K + 1))  # per round, for 0 ... K: as theory.expected_tokens, but faster

@@ -2,8 +2,8 @@
 
 The output is distributed exactly as if the target had been sampled one token at a time. Chen et al. 2023
 (arXiv 2302.01318) and Leviathan et al. 2023 (arXiv 2211.17192) found the algorithm independently. The notation is that
-of Chen et al.: the draft has distribution p, the target has q, and K tokens are drafted per round. N tokens are asked
-for. (Leviathan et al. swap p and q, and write gamma for K.)
+of Chen et al.: the draft has distribution p, the target has q, K tokens are drafted per round, and N tokens are decoded
+in all. (Leviathan et al. swap p and q, and write gamma for K.)
 
 A model is any callable `model(ids, n_rows=1) -> probs`. For token ids [n] it returns float64 [n_rows, n_vocab]: the
 distributions of the next token after each of the last n_rows prefixes of ids. Row -1 comes after all of ids, row -2
@@ -63,9 +63,9 @@ def max_fn(x):
 def propose(x, draft_model, k_max, rng, stop=None):
     """Draft k_max tokens after x, or up to the first one for which the function stop(row of p, token) is true.
 
-    That token is proposed like the others. Suppose that it were withdrawn. Then tokens like it would be missing among
-    the tokens that are checked. So the checked tokens would not be draws from p. But `verify` divides by p, which is
-    right only for draws from p.
+    The token that makes stop true is proposed too. If it were withdrawn, no token that makes stop true would ever be
+    checked. So the checked tokens would not be draws from p. But `verify` divides by p, which is right only for draws
+    from p.
 
     Returns
     -------
@@ -198,16 +198,15 @@ def speculative_sampling(
 def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
-    `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token.
-    If q/p is 2, this factor is only 1, and the rest of the ratio, the excess, is lost. Block verification uses the
-    excess to make up for a shortfall before it: after a ratio below 1, a ratio above 1 brings the product up again. So
-    a token that the target likes too little may be kept because of the tokens after it. (An excess without a shortfall
-    before it is lost here too.)
+    `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token. It
+    cuts off each ratio q/p at 1. Block verification cuts off the product at 1, after each factor. So a ratio above 1
+    can make up for a ratio below 1 that came before it. A token that the target likes too little may be kept because of
+    the tokens after it.
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
     "a b" just as often as the draft does. Block verification multiplies 1/2 by 2, which is 1, so it always keeps both.
-    (For "b a" it gains nothing: the excess comes first and is cut off, so both are kept with probability 1/2.)
+    (For "b a" it gains nothing: the ratio 2 comes first and is cut off, so both are kept with probability 1/2.)
 
     It tries to keep all tokens first, then all but the last, and so on, because the longest prefix saves most.
     """
@@ -215,8 +214,8 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # After a rejection, draw from the part of w q that exceeds p. For i > 0, some entry of w q exceeds p, because
-    # otherwise h[i] would be 0, and the loop would have gone on. For i = 0, w is 1: this is the residual of `verify`.
+    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, this is not all zeros,
+    # because the loop ended at i, and h[i] is 0 if w q nowhere exceeds p. If i = 0, w is 1: the residual of `verify`.
     row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -227,12 +226,11 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        Fix the first i drafted tokens. The later tokens and the random numbers of the check are still open. w[i] is a
-        goal: the round should keep these i tokens, and perhaps more, with probability w[i]. w[0] is 1. w[i+1] is w[i]
-        times q/p of the next drafted token, but at most 1: once that token is known, a good one raises the goal, and a
-        bad one lowers it.
+        w[i] is a goal for the first i drafted tokens. If they are known, but the later tokens and the random numbers of
+        the check are not, then the round should keep these i tokens, and perhaps more, with probability w[i]. w[0] is
+        1. w[i+1] is min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
     h : list of k + 1 floats
-        h[i] is the probability to keep exactly i tokens, if it was decided not to keep more. h[0] is not used.
+        If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. h[0] is not used.
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
 

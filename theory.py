@@ -1,8 +1,7 @@
-"""How much speculative sampling gains: the formulas of Leviathan et al. 2023 (arXiv 2211.17192) and Chen et al. 2023.
+"""How much speculative sampling gains: mostly formulas of Leviathan et al. 2023 (arXiv 2211.17192).
 
 As in speculative.py, the draft has distribution p, the target has q, and each round drafts K tokens. (Leviathan et al.
-swap p and q, and write gamma for K. Numbers of theorems, equations and sections are theirs, if no other paper is
-named.)
+swap p and q, and write gamma for K. Theorems, equations and sections are numbered as in their paper.)
 
     beta    the probability that a token drafted after one given prefix is accepted
     alpha   the mean of beta over the prefixes at which a drafted token is verified
@@ -10,12 +9,13 @@ named.)
     v       the cost of the target's pass over K + 1 positions
     r       the cost of the rest of a round: drawing tokens and accepting them
 
-The unit of cost is a plain step, which adds one token without speculation. The papers assume that v is 1 and r is 0.
+The unit of cost is a plain step, which adds one token without speculation. The paper assumes that v is 1 and r is 0.
 v is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, more rows usually take more time, and v
-is above 1. r is almost 0 if the models are large. The papers also assume that the betas of different positions are
+is above 1. r is almost 0 if the models are large. The paper also assumes that the betas of different positions are
 independent and have the same distribution.
 
-The formulas take numbers or arrays, and arrays are broadcast.
+Where a formula takes a number, it also takes an array, and arrays are broadcast. (Only K_max, and the K of
+`tokens_by_position`, must be numbers.)
 """
 
 import numpy as np
@@ -33,8 +33,8 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # After a rejection, the round has emitted one token for each verified position. If all k tokens were accepted, it
-    # has emitted one more, and the slice takes all k betas. If eos ended the text, positions after it do not count,
+    # A rejected token is replaced by another one, so the number of emitted tokens is the number of verified positions.
+    # If all k tokens were accepted, it is k + 1, and the slice takes all k betas. Positions after an eos do not count,
     # even if `verify` looked at them. (`verify_block` looks at all k, but the same ones count.)
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
@@ -47,14 +47,14 @@ def expected_tokens(alpha, K):
 
 
 def tokens_by_position(betas, K):
-    """The mean number of tokens per round if alpha depends on the position: 1 + a1 + a1 a2 + a1 a2 a3 + ...
+    """The mean number of tokens per round, for 0, 1, ... K drafted tokens, with an alpha for each position.
 
-    Here a2 is the mean of beta at the second drafted token, over the rounds that accepted the first one, and so on.
-    This does not assume that betas are independent. They are not, because easy and hard passages of a text alternate.
-    For example, let beta be 1 in half of the rounds and 0 in the others, and K = 4. The mean number of tokens is
-    (5 + 1) / 2 = 3. But an easy round verifies 4 positions, each with beta 1, and a hard one verifies only 1, with beta
-    0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too high. (Kaplan and Meier 1958 estimate survival in the
-    same way: at each step, by the share that survives among those that got there.)
+    It is 1 + a1 + a1 a2 + a1 a2 a3 + ... Here a2 is the mean of beta at the second drafted token, over the rounds that
+    accepted the first one, and so on. This does not assume that betas are independent. They are not, because easy and
+    hard passages of a text alternate. For example, let beta be 1 in half of the rounds and 0 in the others, and K = 4.
+    The mean number of tokens is (5 + 1) / 2 = 3. But an easy round verifies 4 positions, each with beta 1, and a hard
+    one verifies only 1, with beta 0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too high. (Kaplan and Meier
+    1958 estimate survival in the same way: at each step, by the share that survives among those that got there.)
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
         As in `improvement`.
     v : float or array [K_max + 1]
         As in `improvement`: a number that is the same for all K, or an array for K = 0, 1, ..., K_max. v[0] is not
-        used, because K = 0 is a plain step, which costs 1 with everything in it.
+        used, because K = 0 is a plain step, and a plain step costs 1.
     K_max : int
         The limit is needed because the speedup can grow with K forever, for example if alpha = 1.
     """

@@ -29,10 +29,10 @@ class KeysAndValues:
     """
 
     def __init__(self, n_ctx, n_head, d):
-        n_blocks = -(-(n_ctx + GROUP - 1) // BLOCK)  # the last position may be followed by padding
+        n_blocks = math.ceil((n_ctx + GROUP - 1) / BLOCK)  # the last position may be followed by padding
         # Column d of the values holds ones, see `write`. The columns after it are padding, up to a multiple of LANES.
-        # Without the padding, a row's bits would depend on the size of its group.
-        n_columns = d + 1 + -(d + 1) % LANES
+        # Without the padding, we saw rows whose bits depended on the size of their group.
+        n_columns = LANES * math.ceil((d + 1) / LANES)
         self.keys = np.zeros((n_blocks, n_head, 1, d, BLOCK), dtype=np.float32)  # (1 is for the groups of queries)
         self.values = np.zeros((n_blocks, n_head, 1, BLOCK, n_columns), dtype=np.float32)
 
@@ -54,7 +54,7 @@ class KeysAndValues:
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded = q.shape[1]
         q = (q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d)
-        n_blocks = -(-(n_past + n_padded) // BLOCK)
+        n_blocks = math.ceil((n_past + n_padded) / BLOCK)
         heads = np.empty((n_padded, n_head, d), dtype=np.float32)
 
         def attend_to(some):  # a slice of the heads
@@ -68,7 +68,7 @@ class KeysAndValues:
             sums = sums.reshape(len(sums), n_padded, -1).swapaxes(0, 1)  # [n_padded, n_some, ...]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, some])
 
-        # A position has a key and a value of d float32 each: about 8 d bytes. The first group of queries reads them
+        # A position has a key and a value of d float32 each: 8 d bytes. The first group of queries reads them
         # from memory. The others read them from the cache, and we count such a read as a quarter of one from memory:
         # 1 + (n_groups - 1) / 4 = (3 + n_groups) / 4.
         in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * (3 + n_padded // group) // 4)
@@ -81,7 +81,7 @@ def mask(first, n_rows, group):
 
     The query of row i is at position first + i, counted from the beginning of that block.
     """
-    n_blocks = -(-(first + n_rows) // BLOCK)
+    n_blocks = math.ceil((first + n_rows) / BLOCK)
     later = np.arange(n_blocks * BLOCK) > first + np.arange(n_rows)[:, None]  # [n_rows, n_blocks * BLOCK]
     hidden = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_blocks, BLOCK)
     return hidden.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]

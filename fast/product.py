@@ -1,4 +1,4 @@
-"""x @ w for a few rows of x, in not much more time than for one row.
+"""x @ w for a few rows of x, faster than NumPy does it. (Here, a row of x is one position of the text.)
 
 The problem. Speculation pays well if checking K + 1 positions takes little longer than computing one. It should: the
 weights w are the same, and reading them takes most of the time. But a plain `x @ w` does not behave like that. For one
@@ -27,7 +27,7 @@ The kernels differ in how many rows of x make a group.
       2 to 12 rows     One group. An odd number gets a row of zeros, because 5 rows, for example, take longer than 6.
       13 rows or more  Groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
 
-  A group of 12 rows is too large for a tile of more than 1,302 rows, and a group of 10 for one of more than 1,562. Then
+  The limit of 10^6 excludes groups of 12 if the depth is above 1,302, and groups of 10 if it is above 1,562. Then
   groups of 6 are made. In `linear`, groups of 6 and 12 are stored column by column, because the kernel is faster then.
 - gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache. Five rows
   still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
@@ -53,8 +53,8 @@ from fast.threads import in_parallel
 TILE = 64  # columns of a tile; for gemv, `tile_width` may take half of that
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
-SMALL = 1_000_000  # multiplications of that kernel, at most
-DEPTH = 1600  # rows of a tile, at most; this is the n_embd of 1558M
+SMALL = 1_000_000  # that kernel takes products of at most this many multiplications
+DEPTH = 1600  # a tile has at most this many rows; it is the n_embd of 1558M
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
@@ -67,9 +67,8 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
 
     def multiply(some):  # a slice of the tiles
-        # order="C" sets the order of the loops: all groups for one tile, then all groups for the next one. Without it,
-        # NumPy would choose this order by the strides of x and out. Then each group would go through several tiles
-        # before the next group begins.
+        # order="C" makes NumPy multiply all groups by one tile before it takes the next tile. Without it, NumPy would
+        # order the loops by the strides of x and out, and take several tiles for one group before the next group.
         if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width] -> [n_some, n_groups, group, width]
             np.matmul(x[0], w[some], out=by_tile[some], order="C")
         else:  # the same for each chunk, and then the chunks are added up
@@ -92,7 +91,7 @@ def group_size(n_rows, depth=1):
     if matrix_kernel() == SINGLE:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # the first of these sizes that stays within SMALL; attention needs 2 or 1 if a head has 2,592 numbers or more
+    # the first of these sizes that stays within SMALL (only attention with heads of 2,592 numbers or more needs 2 or 1)
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 
@@ -136,7 +135,7 @@ def lay_out(params):
 
 def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
     n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
-    return -(-n_out // tile_width()), n_chunks, n_in // n_chunks, tile_width()
+    return math.ceil(n_out / tile_width()), n_chunks, n_in // n_chunks, tile_width()
 
 
 @cache
@@ -172,9 +171,9 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]
 def matrix_kernel():
     """The kernel that this machine should use, GROUPED or SINGLE.
 
-    GROUPED if this BLAS has a fast kernel for small matrices: two groups of 6 must take less than three quarters of the
-    time of 12 single rows (docs/speed.md has examples). And a row must have the same bits in groups of 2, 4, ... and
-    12, and at each place in a group.
+    It is GROUPED if two conditions hold. This BLAS must have a fast kernel for small matrices: two groups of 6 must
+    take less than three quarters of the time of 12 single rows (docs/speed.md has examples). And a row must have the
+    same bits in groups of 2, 4, ... and 12, and at each place in a group.
     """
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))

@@ -93,12 +93,12 @@ def share(function, n, n_ahead):
     """Do the work of `in_parallel` on several cores. The calling core gets about n_ahead items more than the others."""
     n_workers = min(n_cores(), n - n_ahead)
     # for example, with 10 items, n_ahead = 2 and 2 workers: the caller does 0 to 5, and the other core 6 to 9
-    bounds = [n - (n - n_ahead) * i // n_workers for i in reversed(range(n_workers))]  # where each worker's items end
+    ends = [n_ahead + math.ceil((n - n_ahead) * i / n_workers) for i in range(1, n_workers + 1)]  # of each one's items
     results = SimpleQueue()
-    for items in map(slice, bounds, bounds[1:]):
+    for items in map(slice, ends, ends[1:]):
         job_queue().put((function, items, results))
-    function(slice(bounds[0]))
-    for _ in bounds[1:]:
+    function(slice(ends[0]))
+    for _ in ends[1:]:
         if error := results.get():
             raise error
 

@@ -80,8 +80,8 @@ add("absolute residual",
     "The residual is abs(q - p), normalised. So it contains tokens that the draft already proposes too often.",
     0.1500, changed(replacement=lambda p, q, i, token: max_fn(np.abs(q[i] - p[i]))))  # fmt: skip
 add("removes the rejected token from q",
-    "The residual is q without the rejected token: SafeAILab/EAGLE #20, before its fix. With min(1, q / p), "
-    "that is right if the draft gave the drafted token probability 1 (a greedy draft), but not in general.",
+    "The residual is q without the rejected token: SafeAILab/EAGLE #20, before its fix. This is right for a draft "
+    "that gives its token probability 1 (a greedy draft), but not in general.",
     0.0788, changed(replacement=lambda p, q, i, token: without(q[i], token)))  # fmt: skip
 add("residual of the first row", "The residual is that of the first position of the round, wherever the rejection was.",
     0.0800, changed(replacement=lambda p, q, i, token: residual(q[0], p[0])))  # fmt: skip

@@ -175,5 +175,5 @@ def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
 
 
 def test_the_bundled_tables_are_only_for_the_bundled_models():
-    with pytest.raises(UserError, match="give a --draft_corpus FILE"):
+    with pytest.raises(UserError, match="needs a --draft_corpus FILE"):
         make_draft("bigram", SimpleNamespace(n_vocab=7), None)
