@@ -131,10 +131,6 @@ def draw(found, out):
         [K, *(cell(T, f"model, K = {K}", what) for T in TEMPERATURES for what in ("speedup", "predicted"))]
         for K in range(1, 9)
     ]
-    best = {
-        T: max(range(1, 9), key=lambda K, result=result: result["ways"][f"model, K = {K}"]["speedup"])
-        for T, result in results.items()
-    }
     sections = [
         f"""# What each draft, schedule and K gains
 
@@ -147,7 +143,8 @@ number of tokens. T is the temperature. Some tables contain the same setting und
 "Drafts" and in "Fixed K" is one measurement, "fixed" in "Schedules" is a second one, and `verify` in "Token by token" \
 is a third one. The three speedups show how much a speedup varies within one run of the benchmark. They differ by up \
 to {spread(4)} for K = 4, and by up to {spread(8)} for K = 8. (Those of `verify` at T = 0 are only in \
-acceptance.json.) The letters alpha, beta, c, v and r are explained in theory.py, and the drafts in drafts.py.""",
+acceptance.json.) beta, c, v and r are explained in theory.py, the drafts in drafts.py, and the schedules in \
+schedules.py.""",
         """## Drafts
 
 alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \
@@ -161,7 +158,7 @@ T. c is the time of a draft step at T = 1, in passes of the target over one row.
         """## Schedules
 
 Each cell is the speedup, with the tokens per round in brackets. K is the most that a schedule may draft. The \
-thresholds are 0.5 for the target and 0.4 for the draft. See schedules.py for what the names mean.
+thresholds are 0.5 for the target and 0.4 for the draft.
 
 ![speedup by schedule](speedup_by_schedule.svg)
 
@@ -175,11 +172,10 @@ tokens.
 
 """
         + with_rounds(("verify", "verify_block"), [(T, K) for T in TEMPERATURES[1:] for K in (2, 4, 8)]),
-        f"""## Fixed K, measured and predicted
+        """## Fixed K, measured and predicted
 
 The prediction is `pair.predicted`, which uses theory.py with beta by position, c, v, r and the time to read the \
-prompt, all measured in the same runs. The fastest K was \
-{", ".join(f"{K} at T = {T}" for T, K in best.items())}.
+prompt, all measured in the same runs.
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 
@@ -188,8 +184,8 @@ prompt, all measured in the same runs. The fastest K was \
         """## The best K in theory
 
 Each line is for a draft step that costs c plain steps. Here v is 1: checking K + 1 positions takes as long as \
-computing one, as in Leviathan et al. 2023, Figure 3. If v grows with K, as on a CPU, that is like a larger c, and \
-the best K is smaller.
+computing one, as in Leviathan et al. 2023, Figure 3. On a CPU, v grows with K. Each further token then \
+costs more, as if c were larger, so the best K is smaller than in this figure.
 
 ![optimal K](optimal_K.svg)
 """,

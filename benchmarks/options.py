@@ -49,11 +49,11 @@ def random_gpt2(seed, n_layer):
 def drafts(target):
     text = np.random.default_rng(2).integers(3, size=40)
     return {
-        "a smaller GPT-2": random_gpt2(1, n_layer=1),
-        "the target's first layer": target.first_layers(1),
+        "model": random_gpt2(1, n_layer=1),
+        "early-exit:1": target.first_layers(1),
         "unigram": AsNetwork(ngram(text, 3, 1)),
-        "trigram": AsNetwork(ngram(text, 3, 3)),
-        "online trigram": AsNetwork(lambda ids: online(ids, 3)),
+        "ngram": AsNetwork(ngram(text, 3, 3)),
+        "online": AsNetwork(lambda ids: online(ids, 3)),
         "lookup": AsNetwork(lambda ids: lookup(ids, 3), sure=1.0),
     }
 

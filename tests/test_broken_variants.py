@@ -90,11 +90,8 @@ add("accepts with probability q",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
-# The next variant accepts with min(1, p / q). That is below 1 only if q > p, so only such tokens are ever rejected. In
-# each row of P and Q above there is exactly one such token, so the residual holds only this token. A rejected token is
-# therefore replaced by itself, and a rejection only ends the round early. That is why the distance is that of "accepts
-# everything" below. With both variants, the first two tokens are draws from p. The third is a draw from q, because
-# `speculative_sampling` never drafts the last token that is wanted.
+# The next variant rejects a token only if q > p. Each row of P and Q above has only one such token, so the residual is
+# this token, and a rejected token is replaced by itself. So the distance is that of "accepts everything" below.
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip
