@@ -175,11 +175,12 @@ class Pair:
         return np.array(found[: K + 1]) / found[0]
 
     def best_K(self, x, N, K_max=8, **options):
-        """Find the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
+        """Estimate the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         A plain run of N tokens comes first, to time plain steps. (The pilot run has plain steps too, but they take
-        longer.) A draft like --draft lookup often stops by itself, after fewer than K tokens. Such a round costs less.
-        But the estimate for K uses only rounds that drafted all K tokens. So the estimated speedup is too low.
+        longer.) Each K is tried in a few rounds only, so the largest of the estimated speedups is often too high. For
+        a draft that often stops before K tokens, such as --draft lookup, they are too low, because the estimate for K
+        uses only rounds that drafted all K tokens.
 
         Parameters
         ----------
