@@ -214,8 +214,8 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, this is not all zeros,
-    # because the loop ended at i, and h[i] is 0 if w q nowhere exceeds p. If i = 0, w is 1: the residual of `verify`.
+    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, the loop ended because
+    # h[i] > 0, so w q exceeds p somewhere. If i = 0, w is 1, and this is the residual of `verify`.
     row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -226,9 +226,9 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal for the first i drafted tokens. If they are known, but the later tokens and the random numbers of
-        the check are not, then the round should keep these i tokens, and perhaps more, with probability w[i]. w[0] is
-        1. w[i+1] is min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
+        w[i] is a goal for the first i drafted tokens. Given these i tokens only (and neither the later ones nor the
+        random numbers of the check), the round should keep at least these i tokens with probability w[i]. w[0] is 1.
+        w[i+1] is min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. h[0] is not used.
 
@@ -245,8 +245,8 @@ def block_probabilities(drafted, p, q):
       w - surplus.
     - The goal is to keep at least i tokens with probability w. So exactly i must be kept with probability surplus.
     - `verify_block` tries longer prefixes first, and keeps one of them with probability w - surplus. Otherwise, with
-      probability 1 - w + surplus, it tries i, and then keeps exactly i tokens with probability h[i]. The product of
-      the two must be surplus. So h[i] is surplus / (surplus + 1 - w).
+      probability 1 - w + surplus, it tries i, and then keeps exactly i tokens with probability h[i]. So
+      (1 - w + surplus) h[i] must be surplus, and h[i] is surplus / (surplus + 1 - w).
 
     The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
     with probability w. If they are, the next token of the text must be a draw from q. So this is to be shown: with

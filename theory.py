@@ -14,8 +14,8 @@ v is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, m
 is above 1. r is almost 0 if the models are large. The paper also assumes that the betas of different positions are
 independent and have the same distribution.
 
-Where a formula takes a number, it also takes an array, and arrays are broadcast. (Only K_max, and the K of
-`tokens_by_position`, must be numbers.)
+Where a formula takes a number, it also takes an array, and arrays are broadcast. (But K_max and the K of
+`tokens_by_position` must be numbers, and if the v of `optimal_K` is an array, it has one entry for each K.)
 """
 
 import numpy as np
@@ -33,9 +33,9 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # A rejected token is replaced by another one, so the number of emitted tokens is the number of verified positions.
-    # If all k tokens were accepted, it is k + 1, and the slice takes all k betas. Positions after an eos do not count,
-    # even if `verify` looked at them. (`verify_block` looks at all k, but the same ones count.)
+    # After a rejection, as many tokens are emitted as positions were verified. If all k tokens were accepted, k + 1 are
+    # emitted, and the slice takes all k betas. Positions after an eos do not count, even if `verify` looked at them.
+    # (`verify_block` looks at all k, but the same ones count.)
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 

@@ -36,7 +36,7 @@ def main():
     pair = Pair(*networks, temperature=args.temperature)
     prompt = np.random.default_rng(0).integers(networks[1].n_vocab, size=12)
     pair.decode(prompt, min(args.N, 20), K=4)  # so that no timed run is the first to use the weights
-    print(f"T = {args.temperature}, N = {args.N}, {args.draft} drafts for {args.target}\n")
+    print(f"T = {args.temperature}, N = {args.N}, draft {args.draft}, target {args.target}\n")
     columns = ["K", "alpha", "tokens per round", "expected", "target, ms", "c", "v", "r", "speedup", "formula"]
     print("| " + " | ".join(columns) + " |")
     print("| --- " * len(columns) + "|")

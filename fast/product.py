@@ -27,8 +27,8 @@ The kernels differ in how many rows of x make a group.
       2 to 12 rows     One group. An odd number gets a row of zeros, because 5 rows, for example, take longer than 6.
       13 rows or more  Groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
 
-  The limit of 10^6 excludes groups of 12 if the depth is above 1,302, and groups of 10 if it is above 1,562. Then
-  groups of 6 are made. In `linear`, groups of 6 and 12 are stored column by column, because the kernel is faster then.
+  With tiles of 64 columns, the limit excludes groups of 12 above a depth of 1,302, and of 10 above 1,562. Then groups
+  of 6 are made. In `linear`, groups of 6 and 12 are stored column by column, because the kernel is faster then.
 - gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache. Five rows
   still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 

@@ -13,11 +13,11 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 6   steps 1 to 5 hold for each later token of a round too, given the tokens before it. A round emits 1 to K + 1
              tokens. To compare rounds of different lengths, plain sampling adds tokens after each round, until there
              are K + 1. These K + 1 tokens have the target's distribution.
-    step 7   begin with N tokens from plain sampling. By step 6, we may replace the first K + 1 of them by a round and
-             the plain samples that follow it, up to K + 1 tokens in all. The distribution stays the same. Now the text
-             is a round, followed by plain samples only. Take the first K + 1 of these plain samples, and replace them
-             by a second round in the same way. (If fewer than K + 1 are left, the round drafts fewer.) Repeat this
-             until all N tokens come from rounds. (Test 7a is about plain sampling, and test 7b about rounds.)
+    step 7   begin with N tokens from plain sampling. By step 6, we may replace the first K + 1 of them by a round,
+             filled up to K + 1 tokens by plain sampling. The distribution stays the same. Now the text is a round,
+             followed by plain samples only. Take the first K + 1 of these plain samples, and replace them by a second
+             round in the same way. (If fewer than K + 1 are left, the round drafts fewer.) Repeat this until all N
+             tokens come from rounds. (Test 7a is about plain sampling, and test 7b about rounds.)
 
 (These seven steps are not the four steps of a round.) Each test runs the algorithm once for each combination of its
 random choices (see enumeration.py). So it computes the exact probability of each result, and compares these
