@@ -182,9 +182,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def write_model(directory, n_layer, n_vocab=257, ends=False):
+def write_model(directory, n_layer, ends=False):
     """Write the files of a random model over bytes. With ends=True, it predicts nothing but <|endoftext|>."""
-    hparams = dict(n_vocab=n_vocab, n_ctx=64, n_embd=16, n_head=2, n_layer=n_layer)
+    hparams = dict(n_vocab=257, n_ctx=64, n_embd=16, n_head=2, n_layer=n_layer)
     rng = np.random.default_rng(n_layer)
     tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}
     if ends:
@@ -192,7 +192,7 @@ def write_model(directory, n_layer, n_vocab=257, ends=False):
     directory.mkdir(parents=True)
     write_bundle(str(directory / "model.ckpt"), tensors.items())
     files = {"hparams.json": json.dumps(hparams).encode(), "checkpoint": b"1", "model.ckpt.meta": b"1"}
-    for name, content in (files | vocabulary(n_vocab)).items():
+    for name, content in (files | vocabulary(257)).items():
         (directory / name).write_bytes(content)
 
 
