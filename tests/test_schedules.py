@@ -80,6 +80,8 @@ def test_draft_confidence_stops_after_an_unsure_token():
     assert [bool(stop(np.array([p, 1 - p]), 0)) for p in (0.3, 0.4, 0.7)] == [True, False, False]
     _, stop = make_schedule("draft-confidence", 4, None, threshold=0.8)
     assert stop(np.array([0.7, 0.3]), 0)
+    _, stop = make_schedule("draft-confidence", 4, None, threshold=0)
+    assert not stop(np.array([0.1, 0.9]), 0)
 
 
 def test_confidence_in_the_logits_is_their_probability_at_temperature_1():

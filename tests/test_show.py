@@ -246,6 +246,7 @@ def test_trace_and_colour_on_the_command_line(tmp_path):
         result = run(*arguments, "--color", "always", "--trace", name, cwd=tmp_path)
         assert result.returncode == 0 and (tmp_path / name).read_text(encoding="utf-8").startswith(head)
         assert COLOURS["accepted"] in result.stdout and "drafted and accepted" in result.stdout
+        assert "\x1b" not in result.stdout.split("Speculative Decode")[0]
         for code in RESET, *COLOURS.values():
             result.stdout = result.stdout.replace(code, "")
         assert result.stdout.split("Text = ")[2].split("\n\n")[0] == plain.stdout.split("Text = ")[2].split("\n\n")[0]
