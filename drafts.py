@@ -110,9 +110,10 @@ def make_draft(name, target, encoder, corpus=None):
 
 
 def read_texts(path):
-    """Read a UTF-8 file and split it into texts at each <|endoftext|>."""
+    """Read a UTF-8 file and split it into texts at each <|endoftext|>. Empty texts are left out."""
     try:
-        return [text.strip("\n") for text in Path(path).read_text(encoding="utf-8").split(EOT)]
+        texts = [text.strip("\n") for text in Path(path).read_text(encoding="utf-8").split(EOT)]
+        return [text for text in texts if text]
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not a text in UTF-8, so convert it first: {error}") from None
 

@@ -184,6 +184,7 @@ def complaints(capsys, *args):
         (["--draft", "early-exit:0"], "early exit after 0 layers was asked for; it needs 1 to 6"),
         (["--draft", "early-exit:7"], "early exit after 7 layers was asked for; it needs 1 to 6"),
         (["--draft", "bigram", "--draft_corpus", "nowhere.txt"], "nowhere.txt"),
+        (["--draft", "bigram", "--draft_corpus", os.devnull], "the text to count n-grams in is empty"),
         (["--draft", "lookup", "--draft_corpus", "corpus.txt"], "--draft_corpus is for --draft unigram, bigram, ngram"),
         (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),
         (["--schedule", "sometimes"], "invalid choice: 'sometimes'"),
