@@ -1,10 +1,9 @@
 """GPT-2's forward pass in NumPy, after picoGPT (https://github.com/jaymody/picoGPT), in float32.
 
-Two main things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x much faster than
-NumPy does; fast/ explains how. Second, the keys and values of all positions are kept, one `KeysAndValues` per layer. If
-the first `n_past` ids are those of the call before, their keys and values are used again, and only the positions after
-them are computed. The parameters have OpenAI's names: wte and wpe, for example, are the embeddings of tokens and
-positions.
+Two main things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x faster than NumPy
+does; fast/ explains how. Second, the keys and values of all positions are kept, one `KeysAndValues` per layer. If the
+first `n_past` ids are those of the call before, their keys and values are used again, and only the positions after them
+are computed. The parameters have OpenAI's names: wte and wpe, for example, are the embeddings of tokens and positions.
 """
 
 import copy

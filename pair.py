@@ -234,8 +234,9 @@ def predicted(plain, fast):
     ks, betas = joined(fast, "drafted"), [b for run in fast for b in run.betas]
     # The first call of each run reads a prompt, so it does not show how long a step takes.
     steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "drafted"))
-    timed = {k: passes[checked == k] for k in np.unique(checked)}  # the seconds of each pass that checked k tokens
-    timed[0] = joined(plain, "passes", first=1)  # those of the other loop take longer, after passes of other kinds
+    # The seconds of each pass that checked k tokens. For k = 0, these are the passes of the plain loop, because in the
+    # speculative loop such a pass comes after passes of other kinds, and takes longer.
+    timed = {k: passes[checked == k] for k in np.unique(checked)} | {0: joined(plain, "passes", first=1)}
     known = sorted(timed)
     if min(map(len, (steps, timed[0], timed[known[-1]]))) < ENOUGH:
         return None

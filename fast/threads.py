@@ -92,8 +92,9 @@ def worth_waking():
 def share(function, n, n_ahead):
     """Do the work of `in_parallel` on several cores. The calling core gets about n_ahead items more than the others."""
     n_workers = min(n_cores(), n - n_ahead)
-    # for example, with 10 items, n_ahead = 2 and 2 workers: the caller does 0 to 5, and the other core 6 to 9
-    ends = [n_ahead + math.ceil((n - n_ahead) * i / n_workers) for i in range(1, n_workers + 1)]  # of each one's items
+    # Where the items of each worker end. For 10 items, n_ahead = 2 and 2 workers, `ends` is [6, 10]: the calling core
+    # does the items 0 to 5, and the other core does 6 to 9.
+    ends = [n_ahead + math.ceil((n - n_ahead) * i / n_workers) for i in range(1, n_workers + 1)]
     results = SimpleQueue()
     for items in map(slice, ends, ends[1:]):
         job_queue().put((function, items, results))

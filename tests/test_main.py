@@ -244,9 +244,11 @@ def test_vocabularies_that_do_not_fit(models_dir, tmp_path, capsys):
     for size, problem in ("draft", "have different vocabularies"), ("target", no_end):
         path = tmp_path / size / "encoder.json"
         path.write_text(path.read_text().replace("<|endoftext|>", "aa"))
-        assert problem in complaints(capsys, "--models_dir", tmp_path)[0]
+        [line] = complaints(capsys, "--models_dir", tmp_path)
+        assert problem in line
     options = "--draft", "bigram", "--draft_corpus", models_dir / "corpus.txt"
-    assert no_end in complaints(capsys, "--models_dir", tmp_path, *options)[0]
+    [line] = complaints(capsys, "--models_dir", tmp_path, *options)
+    assert no_end in line
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="cannot see here how far a process has come")

@@ -282,3 +282,5 @@ def test_no_random_number_rejects_a_token_where_q_is_above_p_or_accepts_it_where
     assert verifier(np.array([0]), half[None], np.array([first, first]), always(LARGEST)).tolist() == [0, 0]
     assert verifier(np.array([0]), half[None], np.array([never, never]), always(0.0)).tolist() == [1]
     assert verifier(np.array([0, 1]), np.array([half] * 2), np.array([never] * 3), always(0.0)).tolist() == [1]
+    p, q = np.array([[0.5, 0.5, 1e-17]]), np.array([[0.5, 0.5, 0]] * 2)  # q - p has no positive entry
+    assert not any(2 in ids for ids in output_distribution(lambda rng: verifier(np.array([2]), p, q, rng)))
