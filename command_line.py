@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import os
 import re
 import shlex
 import sys
@@ -12,6 +13,7 @@ from schedules import SCHEDULES
 from utils import BUNDLED, MODELS_DIR, RELEASED
 
 PROMPT = "Once upon a time there was a king who had three sons,"
+DEFAULT_K = 4  # as in Chen et al. 2023
 THRESHOLDS = ("target-confidence", "draft-confidence")
 
 
@@ -38,6 +40,7 @@ draft_name = checked(
     str, lambda name: name in DRAFTS or re.fullmatch(r"early-exit:[0-9]{1,4}", name),
     f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ...",
 )  # fmt: skip
+readable = checked(str, lambda path: os.access(path, os.R_OK), "a file that can be read")
 trace_file = checked(str, lambda path: path.endswith((".html", ".svg")), "the name of a .html or .svg file")
 
 
@@ -81,13 +84,13 @@ def add_options(parser):
         help="refuse to run if a short test finds that speculation changes the last bits of logits")
 
     add = parser.add_argument_group("drafting").add_argument
-    add("--K", type=K, default=4,
+    add("--K", type=K, default=DEFAULT_K,
         help="how many tokens to draft per round, at most; auto: the best by a short pilot run (default: %(default)s)")
     add("--draft", type=draft_name, default="model",
         help="what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts of 1, 2 and 3 "
         "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
         "the target's first L layers (default: %(default)s)")
-    add("--draft_corpus", metavar="FILE",
+    add("--draft_corpus", type=readable, metavar="FILE",
         help="a text to fit unigram, bigram or ngram on (the bundled pair has its own n-grams)")
     add("--schedule", choices=SCHEDULES, default="fixed",
         help="how many tokens to draft in each round. fixed: always K. target-confidence: K, but none after a token "
@@ -134,4 +137,6 @@ def arguments(argv, description):
         args.draft_model_size = "124M" if released else "draft"
     if args.target_model_size is None:
         args.target_model_size = "1558M" if released else "target"
+    if args.target_model_size in RELEASED and args.draft in ORDERS and args.draft_corpus is None:
+        fail(f"--draft {args.draft} needs a --draft_corpus, because the bundled n-grams do not fit OpenAI's models")
     return args

@@ -29,7 +29,7 @@ from functools import partial
 import numpy as np
 from tqdm import tqdm
 
-from command_line import arguments, fail
+from command_line import DEFAULT_K, arguments, fail
 from encoder import EOT
 from errors import UserError
 from pair import load_pair
@@ -56,6 +56,8 @@ def main(argv=None):
 
 
 def run(args):
+    if args.trace:
+        open(args.trace, "a", encoding="utf-8").close()  # if it cannot be written, say so before anything takes time
     pair = load_pair(
         args.draft_model_size, args.target_model_size, args.draft, args.draft_corpus, args.models_dir, args.models_url,
         args.bit_identical, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
@@ -64,13 +66,13 @@ def run(args):
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
         fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; the models take {pair.n_ctx} at most")
-    if args.trace:
-        open(args.trace, "a", encoding="utf-8").close()  # if it cannot be written, say so before decoding begins
     verifier = verify_block if args.verify == "block" else verify
     speedups = None
     if args.K == "auto":
         options = dict(rng=np.random.default_rng(args.seed), verify=verifier)
         args.K, speedups = pair.best_K(x, min(args.n_tokens_to_generate, PILOT), **options)
+        if not speedups[1:].any():
+            args.K = DEFAULT_K  # the pilot run was too short to tell
     speculative = dict(K=args.K, schedule=args.schedule, threshold=args.threshold, verify=verifier)
     for options in {}, speculative:  # a warm-up, because the first use of the weights is slow
         pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
@@ -102,7 +104,7 @@ def decode(args, pair, x, title, options):
     if live:
         print(f"{head}Text = ", end="")
     writer.add(x if args.prompt else x[1:])  # without the <|endoftext|> that stands for an empty prompt
-    with tqdm(total=args.n_tokens_to_generate, desc=title, unit="token", leave=False, disable=live) as bar:
+    with tqdm(total=args.n_tokens_to_generate, desc=title, unit="token", leave=False, disable=live or None) as bar:
 
         def on_round(r):  # the clock of the run does not count the time that this takes
             if recorder:

@@ -24,7 +24,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     if prediction:
         by = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
-    same = np.array_equal(plain.ids, fast.ids)
+    n, same = fast.drafted.sum(), np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
     if temperature > 0:
         verdict += ", and it need not be: two samples from one distribution"
@@ -44,7 +44,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
          "plain steps: c of a draft step, v of a pass of the target over K + 1 rows, r of the rest."),
         ("time", f"{drafting:.0f} % draft, {checking:.0f} % target, {100 - drafting - checking:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
-        ("acceptance rate", f"{fast.acceptance_rate:.2f} of {fast.drafted.sum()} drafted tokens",
+        ("acceptance rate", f"{fast.acceptance_rate:.2f} of {n} drafted tokens" if n else "nothing was drafted",
          "The share of the drafted tokens that is in the text. It is usually lower than alpha, because all tokens "
          "after a rejection count as not accepted."),
         ("tokens per round", f"{fast.tokens_per_round:.2f}, with K = {K}, {schedule}",
@@ -58,7 +58,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
 def best_K_figure(K, speedups):
     """The figure that --K auto adds. K and speedups are as from `pair.Pair.best_K`."""
     if not speedups[1:].any():
-        return "best K", f"{K}, but the pilot run was too short to tell", "Found by a short pilot run."
+        return "best K", f"unknown, because the pilot run was too short; taken: {K}", "Found by a short pilot run."
     estimates = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
     meaning = (
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "

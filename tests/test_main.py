@@ -102,7 +102,8 @@ def test_K_auto_takes_the_best_K_and_says_so():
     output = run("--K", "auto").stdout
     found = re.search(r"best K +(\d); estimated speedups for K = 0, 1, \.\.\.: 1\.00(, \d\.\d\d){8}\n", output)
     assert f"with K = {found[1]}, fixed" in output
-    assert "too short to tell" in run("--K", "auto", "--n_tokens_to_generate", 2).stdout
+    output = run("--K", "auto", "--n_tokens_to_generate", 2).stdout
+    assert "pilot run was too short; taken: 4" in output and "with K = 4, fixed" in output
 
 
 def test_sampling_differs_with_the_seed_only():
@@ -131,6 +132,7 @@ def test_edge_lengths_and_an_empty_prompt(models_dir):
     one = run("--n_tokens_to_generate", 1, "--prompt", "A king", "--K", 10**12, "--temperature", 1)
     plain, fast = texts_of(one)  # one token is never drafted, so both loops draw it with the same random number
     assert plain == fast != "A king" and "with K = 1, fixed" in one.stdout
+    assert "acceptance rate   nothing was drafted" in one.stdout
     all_of_n_ctx = run("--models_dir", models_dir, "--n_tokens_to_generate", 63, "--prompt", "A", "--temperature", 1)
     assert all_of_n_ctx.returncode == 0, all_of_n_ctx.stderr
 
@@ -160,6 +162,9 @@ def complaints(capsys, *args):
     return lines
 
 
+NO_MODEL = ("--target_model_size", "")  # some errors are found before a model is loaded or downloaded
+
+
 @pytest.mark.parametrize(
     ("args", "complaint"),
     [
@@ -176,16 +181,17 @@ def complaints(capsys, *args):
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
-        (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
+        (["--trace", "no/such/folder/trace.html", *NO_MODEL], "No such file or directory: 'no/such/folder/trace.html'"),
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
         (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
         (["--draft", "early-exit:" + 5000 * "1"], "11' is not one of model, unigram"),
         (["--draft", "early-exit:L"], "'early-exit:L' is not one of model, unigram"),
         (["--draft", "early-exit:0"], "early exit after 0 layers was asked for; it needs 1 to 6"),
         (["--draft", "early-exit:7"], "early exit after 7 layers was asked for; it needs 1 to 6"),
-        (["--draft", "bigram", "--draft_corpus", "nowhere.txt"], "nowhere.txt"),
+        (["--draft", "bigram", "--draft_corpus", "nowhere.txt", *NO_MODEL], "'nowhere.txt' is not a file"),
+        (["--draft", "ngram", "--target_model_size", "124M"], "--draft ngram needs a --draft_corpus"),
         (["--draft", "bigram", "--draft_corpus", os.devnull], "the text to count n-grams in is empty"),
-        (["--draft", "lookup", "--draft_corpus", "corpus.txt"], "--draft_corpus is for --draft unigram, bigram, ngram"),
+        (["--draft", "lookup", "--draft_corpus", os.devnull], "--draft_corpus is for --draft unigram, bigram, ngram"),
         (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),
         (["--schedule", "sometimes"], "invalid choice: 'sometimes'"),
         (["--threshold", "0"], "--threshold is for target-confidence and draft-confidence"),
