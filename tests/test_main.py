@@ -217,6 +217,12 @@ def test_a_programming_error_shows_its_traceback(monkeypatch):
         main.main([])
 
 
+def test_too_little_memory(monkeypatch, capsys):
+    monkeypatch.setattr(main, "load_pair", Mock(side_effect=MemoryError))
+    [line] = complaints(capsys)
+    assert "1558M needs 8 GB" in line
+
+
 def test_the_reader_of_the_output_goes_away():
     command = [sys.executable, "main.py"]
     env = os.environ | {"PYTHONUNBUFFERED": ""}  # so that Python holds back some text at the end

@@ -66,7 +66,7 @@ def test_lossless_with_confidence_in_the_logits(logits, K):
 
 
 def test_target_confidence_drafts_while_the_target_is_sure():
-    schedule = target_confidence(4, threshold=0.5)
+    schedule, _ = make_schedule("target-confidence", 4, None)
     assert schedule(None) == 0
     assert [schedule(round_of(0, 0, q=(q, 1 - q))) for q in (0.6, 0.5, 0.4)] == [4, 4, 0]
     p, q = np.full((2, 2), 0.5), np.array([[0.9, 0.1], [0.2, 0.8], [0.9, 0.1]])
@@ -78,6 +78,8 @@ def test_target_confidence_drafts_while_the_target_is_sure():
 def test_draft_confidence_stops_after_an_unsure_token():
     stop = draft_confidence(0.4)
     assert [bool(stop(np.array([p, 1 - p]), 0)) for p in (0.3, 0.4, 0.7)] == [True, False, False]
+    _, default = make_schedule("draft-confidence", 4, None)
+    assert default(np.array([0.39, 0.61]), 0) and not default(np.array([0.4, 0.6]), 0)
     _, stop = make_schedule("draft-confidence", 4, None, threshold=0.8)
     assert stop(np.array([0.7, 0.3]), 0)
     _, stop = make_schedule("draft-confidence", 4, None, threshold=0)
