@@ -120,7 +120,7 @@ def arguments(argv, description):
     add_options(parser)
     args = parser.parse_args(argv)
     if lost := [name for name, value in vars(args).items() if value == []]:  # older versions of argparse lose a "--"
-        fail(f"argument --{lost[0]}: found no value; this version of Python cannot take '--' for one")
+        fail(f"argument --{lost[0]}: found no value; this version of Python cannot take '--' as the value")
     if args.threshold is not None and args.schedule not in THRESHOLDS:
         fail(f"--threshold is for {' and '.join(THRESHOLDS)}, and --schedule is {args.schedule}")
     if args.draft_corpus is not None and args.draft not in ORDERS:

@@ -1,7 +1,7 @@
 """Drafts that need no checkpoint of their own: n-grams, prompt lookup, and the target's own first layers.
 
-Any draft is safe if its tokens are drawn from the rows that it returns. Then the output has the target's distribution,
-and a better guess only saves more time.
+Any draft is safe if its tokens are drawn from the rows p that `verify` gets. Then the output has the target's
+distribution, and a better guess only saves more time.
 
 As in sampling.py, a *row* is the distribution of the next token, and a *network* returns logits. The drafts of
 `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
@@ -22,28 +22,28 @@ DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, ...; `make_
 
 
 def lookup(ids, n_vocab, longest=3):
-    """Prompt lookup (Saxena 2023): find the last tokens of the text earlier in the text, and repeat what followed.
+    """Prompt lookup (Saxena 2023): find an earlier copy of the text's last tokens, and repeat the token after it.
 
-    It takes the longest match of up to `longest` tokens, and the latest one of these. The row has a single 1, at the
-    token that followed the match. Without a match the row is uniform, because it must sum to 1, and nothing speaks for
-    any token.
+    A copy of the last `longest` tokens is best, then a shorter one. If there are several, it takes the latest. The row
+    has a single 1, at the token that followed the copy. Without a copy the row is uniform, because it must sum to 1,
+    and nothing speaks for any token.
 
     Parameters
     ----------
     ids : int array [n]
     n_vocab : int
     longest : int
-        The number of tokens that a match has at most.
+        How many of the last tokens to look for, at most.
 
     Returns
     -------
     float64 [n_vocab], the row after ids
     """
-    found = list(continuations(ids, longest))  # found[m]: the indices of the tokens that followed the last m tokens
-    if len(found) < 2:
+    copies = list(continuations(ids, longest))[1:]  # of the last 1, 2, ... tokens: the indices of the tokens after them
+    if not copies:
         return np.full(n_vocab, 1 / n_vocab)
     row = np.zeros(n_vocab)
-    row[ids[found[-1][-1]]] = 1  # the token after the latest of the longest matches
+    row[ids[copies[-1][-1]]] = 1  # the token after the latest of the longest copies
     return row
 
 
@@ -55,8 +55,8 @@ class AsNetwork:
     row : callable
         Returns the row after ids, float64 [n_vocab].
     sure : float
-        `pair.Pair` stops drafting after a token with a probability below this. For `lookup` it is 1, so without a
-        match, drafting stops after one token.
+        `pair.Pair` stops drafting after a token with a probability below this. For `lookup` it is 1, so without a copy,
+        drafting stops after one token.
     """
 
     def __init__(self, row, sure=0.0):
@@ -92,7 +92,7 @@ def make_draft(name, target, encoder, corpus=None):
     Raises
     ------
     UserError or OSError
-        If the corpus or TABLES cannot be used, or if the target has fewer than L layers.
+        If the name is unknown, if the corpus or TABLES cannot be used, or if the target has fewer than L layers.
     """
     n_vocab = target.n_vocab
     if name.startswith("early-exit:"):
@@ -101,6 +101,8 @@ def make_draft(name, target, encoder, corpus=None):
         return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)
     if name == "online":
         return AsNetwork(lambda ids: online(ids, n_vocab))
+    if name not in ORDERS:
+        raise UserError(f"unknown draft {name!r}; there are {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ...")
     if corpus is not None:
         return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
     table = NGram.load(TABLES, ORDERS[name])

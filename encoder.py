@@ -26,8 +26,8 @@ class VocabularyError(UserError):
 def bytes_to_unicode():
     """The printable character that stands for each byte in OpenAI's files -> {byte: character}.
 
-    A byte that is printable in Latin-1 stands for itself. Characters from U+0100 on stand for the other bytes, in
-    order.
+    A byte that is a visible character in Latin-1 is represented by this character. The other bytes (a space too) are
+    represented by the characters from U+0100 on, in order.
     """
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -35,8 +35,8 @@ def bytes_to_unicode():
 
 
 # A word is the ending of an English contraction ('s, 't, ...); or a run of letters, of digits or of other signs, with
-# the space before it; or white space. White space before a word is cut before its last character, so that a space can
-# belong to the word.
+# the space before it; or white space. If several white-space characters come before a word, the last one is left out,
+# so that a space can belong to the word.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 
@@ -108,7 +108,7 @@ def merge(word, ranks):
 
 
 def check_vocabulary(vocabulary, merges):
-    """Raise VocabularyError unless any text can be encoded and any id decoded. (Otherwise errors would come later.)"""
+    """Raise VocabularyError unless any text can be encoded and any id decoded."""
     if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
         raise VocabularyError("encoder.json is not a JSON object that maps tokens to ids")
     n_vocab = len(vocabulary)
@@ -146,5 +146,5 @@ def unique(pairs):
     """(key, value) pairs of a JSON object -> dict. A key that occurs twice is an error."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise VocabularyError(f"encoder.json has {len(pairs) - len(found)} tokens twice")
+        raise VocabularyError(f"encoder.json repeats {len(pairs) - len(found)} tokens")
     return found

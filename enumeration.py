@@ -152,7 +152,7 @@ class EveryBranch:
         tolerance = np.finfo(precision).eps ** 0.5  # as in NumPy's choice
         p = np.full(n, 1 / n) if p is None else np.asarray(p, dtype=np.float64)
         if p.shape != (n,) or not (p >= 0).all() or abs(p.sum() - 1) > tolerance:
-            raise ValueError(f"choice needs {n} probabilities that sum to 1, found {p}; normalise p")
+            raise ValueError(f"choice needs {n} probabilities, none of them negative, that sum to 1; found {p}")
         if not replace and size is not None and np.prod(size) > 1:
             raise AttributeError(
                 "choice(replace=False) of several items cannot be enumerated; draw the items one by one"

@@ -52,7 +52,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # adds rows of zeros at the end, once here instead of in each product; no position sees them
+    x = whole_groups(x)  # adds rows of zeros at the end, for most of the products; no position sees a later one
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -109,7 +109,7 @@ class GPT2:
         """A GPT2 that has only the first n_layer layers, and the same final norm and head. It shares the weights."""
         blocks = self.weights["blocks"]
         if not 1 <= n_layer <= len(blocks):
-            raise UserError(f"early exit after {n_layer} layers was asked for; it needs 1 to {len(blocks)}")
+            raise UserError(f"early exit after {n_layer} layers was asked for; choose 1 to {len(blocks)}")
         first = copy.copy(self)
         first.weights = self.weights | {"blocks": blocks[:n_layer]}
         first.pasts = first.pasts[:n_layer]
@@ -136,15 +136,15 @@ class GPT2:
         """
         ids = np.asarray(ids)
         if not 1 <= n_rows <= len(ids) <= self.n_ctx:
-            raise ValueError(f"found {len(ids)} ids and n_rows = {n_rows}; needed: 1 <= n_rows <= ids <= {self.n_ctx}")
+            raise ValueError(f"found {n_rows=} and {len(ids)=}, but 1 <= n_rows <= len(ids) <= {self.n_ctx} is needed")
         if ids.min() < 0 or ids.max() >= self.n_vocab:
             raise ValueError(f"found ids from {ids.min()} to {ids.max()}; they must be from 0 to {self.n_vocab - 1}")
         with self.lock, np.errstate(all="ignore"):  # the logits are checked for overflow below
-            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows are computed anyway
+            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows are needed as logits
             while n_past + PART < len(ids) - n_rows:  # a long prompt, part by part
                 n_past += PART
                 self(ids[:n_past])
-            self.ids = self.ids[:n_past]  # the next line overwrites the rest: if it is interrupted, only these count
+            self.ids = self.ids[:n_past]  # the next line overwrites later keys and values, and may be interrupted
             logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, pasts=self.pasts, n_past=n_past)
             if not np.isfinite(logits).all():
                 self.make_room()  # a stored NaN would reach later calls even if masked, because 0 * NaN is NaN

@@ -47,7 +47,7 @@ def main(argv=None):
     try:
         run(args)
     except BrokenPipeError:  # nobody reads the output any more, as with "| head"
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # takes the text that Python writes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python still writes at exit goes nowhere
         sys.exit(1)
     except (UserError, OSError) as error:  # what the user gave, the internet, the disk
         fail(error)
@@ -78,8 +78,8 @@ def run(args):
         pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
     plain, _ = decode(args, pair, x, "Autoregressive Decode", {})
     fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)
-    drafter = args.draft_model_size if args.draft == "model" else args.draft
-    found = figures(plain, fast, drafter, args.target_model_size, args.K, args.schedule, args.temperature)
+    draft = args.draft_model_size if args.draft == "model" else args.draft
+    found = figures(plain, fast, draft, args.target_model_size, args.K, args.schedule, args.temperature)
     if speedups is not None:
         found.append(best_K_figure(args.K, speedups))
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)

@@ -76,7 +76,7 @@ class NGram:
 
     @classmethod
     def load(cls, path, order):
-        """Read a file that `save` wrote, up to this order. UserError if it is damaged or has no n-grams of it."""
+        """Read a file that `save` wrote, up to this order. UserError if the file is damaged or has no such n-grams."""
         with open(path, "rb") as file:
             try:
                 with np.load(file, allow_pickle=False) as f:

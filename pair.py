@@ -29,7 +29,7 @@ from schedules import KeepsLogits, make_schedule
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import MODELS_DIR, load_encoder_hparams_and_params
 
-ENOUGH = 5  # `predicted` needs at least this many timed calls of each kind
+ENOUGH = 5  # `predicted` needs at least this many draft steps, plain passes, and passes that check the most tokens
 
 
 def with_clock(model, seconds):
@@ -49,11 +49,11 @@ class Run(NamedTuple):
 
     ids: np.ndarray  # int [n_prompt + n_new]
     n_new: int
-    drafted: np.ndarray  # int [n_rounds], how many tokens each round drafted
-    accepted: np.ndarray  # int [n_rounds], how many of these are in the text
+    n_drafted: np.ndarray  # int [n_rounds], how many tokens each round drafted
+    n_accepted: np.ndarray  # int [n_rounds], how many of these are in the text
     betas: list  # of float arrays, one per round: beta at each verified position, see theory.betas
     lasted: np.ndarray  # float [n_rounds], the seconds that each round took, without on_round
-    steps: np.ndarray  # float [n_drafted], the seconds of each step of the draft; the first one reads the prompt
+    steps: np.ndarray  # float [n_steps], the seconds of each step of the draft; the first one reads the prompt
     passes: np.ndarray  # float [n_rounds], the seconds of each pass of the target; the first one reads the prompt
 
     @property
@@ -66,12 +66,12 @@ class Run(NamedTuple):
 
     @property
     def tokens_per_round(self):
-        return self.n_new / len(self.drafted)
+        return self.n_new / len(self.n_drafted)
 
     @property
     def acceptance_rate(self):
         """The share of drafted tokens that is in the text. Tokens after a rejection count as not accepted."""
-        return self.accepted.sum() / max(self.drafted.sum(), 1)
+        return self.n_accepted.sum() / max(self.n_drafted.sum(), 1)
 
 
 class Pair:
@@ -90,7 +90,8 @@ class Pair:
     def __init__(self, draft, target, encoder=None, temperature=0.0, **settings):
         self.encoder, self.greedy = encoder, temperature == 0
         self.draft, self.target = KeepsLogits(draft), KeepsLogits(target)
-        self.draft_model, self.target_model = (sampler(n, temperature, **settings) for n in (self.draft, self.target))
+        self.draft_model = sampler(self.draft, temperature, **settings)
+        self.target_model = sampler(self.target, temperature, **settings)
         # times[k]: the seconds of the rounds that drafted k tokens, sorted. The first round of each run is left out.
         self.times = defaultdict(list)
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
@@ -117,15 +118,15 @@ class Pair:
         """
         self.draft.network.forget()
         self.target.network.forget()
-        steps, passes, drafted, accepted, betas, begun, ended = [], [], [], [], [], [], []
+        steps, passes, n_drafted, n_accepted, betas, begun, ended = [], [], [], [], [], [], []
         draft, target = with_clock(self.draft_model, steps), with_clock(self.target_model, passes)
 
         def record(r):
             ended.append(time.perf_counter())
-            if drafted:  # (not the first round, because it reads the prompt)
+            if n_drafted:  # (not the first round, because it reads the prompt)
                 bisect.insort(self.times[len(r.drafted)], ended[-1] - begun[-1])
-            drafted.append(len(r.drafted))
-            accepted.append(r.n_accepted)
+            n_drafted.append(len(r.drafted))
+            n_accepted.append(r.n_accepted)
             betas.append(theory.betas(r))
             if on_round is not None:
                 on_round(r)
@@ -143,15 +144,15 @@ class Pair:
                 sure=sure,
             )  # fmt: skip
             ids = speculative_sampling(x, draft, target, N, K, rng, eos, record, verify, schedule, stop)
-        drafted, accepted = np.array(drafted, dtype=int), np.array(accepted, dtype=int)
+        n_drafted, n_accepted = np.array(n_drafted, dtype=int), np.array(n_accepted, dtype=int)
         lasted = np.subtract(ended, begun[:-1])
-        return Run(ids, len(ids) - len(x), drafted, accepted, betas, lasted, np.array(steps), np.array(passes))
+        return Run(ids, len(ids) - len(x), n_drafted, n_accepted, betas, lasted, np.array(steps), np.array(passes))
 
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
 
-        The first round of each run is left out, because it reads the prompt. A k counts as timed after two other
-        rounds, because the first round that drafts k tokens is often slow.
+        The first round of each run is left out, because it reads the prompt. A k counts as timed after two of the other
+        rounds drafted k tokens, because the first such round is often slow.
 
         - Until k = 0 is timed, every other k costs infinitely much, even if it was timed. So 0 is tried first.
         - Until k = 1 is timed, it is taken to cost as much as k = 0, and a larger k that was not timed costs infinitely
@@ -169,18 +170,18 @@ class Pair:
         if 0 not in timed:
             return np.where(np.arange(K + 1) == 0, 1.0, math.inf)
         found = [timed[0], timed.get(1, timed[0])]
-        step = max(timed[1] - timed[0], 0.0) if 1 in timed else math.inf
+        per_token = max(timed[1] - timed[0], 0.0) if 1 in timed else math.inf
         for k in range(2, K + 1):
-            found.append(timed.get(k, found[-1] + step))
+            found.append(timed.get(k, found[-1] + per_token))
         return np.array(found[: K + 1]) / found[0]
 
     def best_K(self, x, N, K_max=8, **options):
         """Estimate the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         A plain run of N tokens comes first, to time plain steps. (The pilot run has plain steps too, but they take
-        longer.) Each K is tried in a few rounds only, so the largest of the estimated speedups is often too high. For
-        a draft that often stops before K tokens, such as --draft lookup, they are too low, because the estimate for K
-        uses only rounds that drafted all K tokens.
+        longer.) Each K is tried in a few rounds only, so the largest of the estimated speedups is often too high. If a
+        draft often stops before K tokens, as --draft lookup does, the estimates are too low: the tokens per round are
+        those of all rounds, but the cost is that of the rounds that drafted all K tokens.
 
         Parameters
         ----------
@@ -228,12 +229,12 @@ def predicted(plain, fast):
     -------
     speedup, alpha, c, v, r : float
         The prediction and figures of the runs. alpha is the mean of beta over all verified positions. (The prediction
-        takes it by position.) v is the cost of the target's largest pass. If nothing was drafted or too few calls were
-        timed, the result is None.
+        itself has one alpha for each position of a round.) v is the cost of the target's largest pass. If nothing was
+        drafted or too few calls were timed, the result is None.
     """
-    ks, betas = joined(fast, "drafted"), [b for run in fast for b in run.betas]
+    ks, betas = joined(fast, "n_drafted"), [b for run in fast for b in run.betas]
     # The first call of each run reads a prompt, so it does not show how long a step takes.
-    steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "drafted"))
+    steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "n_drafted"))
     # The seconds of each pass that checked k tokens. For k = 0, these are the passes of the plain loop, because in the
     # speculative loop such a pass comes after passes of other kinds, and takes longer.
     timed = {k: passes[checked == k] for k in np.unique(checked)} | {0: joined(plain, "passes", first=1)}
@@ -241,18 +242,18 @@ def predicted(plain, fast):
     if min(map(len, (steps, timed[0], timed[known[-1]]))) < ENOUGH:
         return None
     draw = (joined(plain, "lasted") - joined(plain, "passes")).mean()
-    step = timed[0].mean() + draw  # a plain step in seconds, the unit of the costs below
-    c = steps.mean() / step
-    v = np.interp(np.arange(max(ks) + 1), known, [timed[k].mean() for k in known]) / step  # for each k from 0 to K
+    plain_step = timed[0].mean() + draw  # in seconds, the unit of the costs below
+    c = steps.mean() / plain_step
+    v = np.interp(np.arange(max(ks) + 1), known, [timed[k].mean() for k in known]) / plain_step  # [K+1]
     models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
-    r = (joined(fast, "lasted").sum() - models) / len(ks) / step
+    r = (joined(fast, "lasted").sum() - models) / len(ks) / plain_step
     tokens = theory.tokens_by_position(betas, max(ks))
     # `read` is the extra cost of reading the prompts in the plain loop, and `read_fast` the same in the speculative
     # loop, both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and the
     # first call of the target as much as any other pass that checks the same number of tokens.
-    read = sum(run.passes[0] / step - v[0] for run in plain)
-    read_fast = sum(run.passes[0] / step - v[run.drafted[0]] for run in fast)
-    read_fast += sum(run.steps[0] / step - c for run in fast if len(run.steps))
+    read = sum(run.passes[0] / plain_step - v[0] for run in plain)
+    read_fast = sum(run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast)
+    read_fast += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
     n_new = sum(run.n_new for run in fast)
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), n_new, read, read_fast)
     return speedup, np.concatenate(betas).mean(), c, v[-1], r
@@ -295,5 +296,5 @@ def load_pair(
         raise UserError(f"the vocabulary of {target_size} has no token {EOT}; restore its encoder.json")
     networks = [GPT2(params, hparams, bit_identical) for _, hparams, params in loaded]
     target = networks[-1]
-    drafter = networks[0] if draft == "model" else make_draft(draft, target, encoder, corpus)
-    return Pair(drafter, target, encoder, **settings)
+    network = networks[0] if draft == "model" else make_draft(draft, target, encoder, corpus)
+    return Pair(network, target, encoder, **settings)

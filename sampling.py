@@ -38,7 +38,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
         probs[np.arange(len(probs)), np.argmax(logits, axis=-1)] = 1
         return probs
     logits = np.asarray(logits, dtype=np.float64)
-    with np.errstate(over="ignore"):  # a tiny temperature sends all but the largest to -inf, and that is right
+    with np.errstate(over="ignore"):  # with a tiny temperature, a quotient may be -inf; its exp is 0, which is right
         probs = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
     probs /= probs.sum(axis=-1, keepdims=True)
     if top_k == 0 and top_p == 1:
@@ -51,8 +51,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
         ranked /= ranked.sum(axis=-1, keepdims=True)
     if top_p < 1:
         mass = np.cumsum(ranked, axis=-1)
-        reached = mass >= top_p
-        ranked[:, 1:][reached[:, :-1]] = 0  # the tokens before this one have reached top_p already
+        ranked[:, 1:][mass[:, :-1] >= top_p] = 0  # the tokens before this one have reached top_p already
         ranked /= ranked.sum(axis=-1, keepdims=True)
     np.put_along_axis(probs, order, ranked, axis=-1)
     return probs

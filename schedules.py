@@ -1,7 +1,7 @@
 """How many tokens to draft in a round: the arguments schedule and stop of `speculative_sampling`.
 
 A *schedule* chooses k_max, the largest number of tokens to draft, before a round. It may use everything that happened
-in earlier rounds: emitted tokens, rejected tokens, rows, even how long they took. The output keeps the target's
+in earlier rounds: emitted tokens, rejected tokens, rows, even how long a round took. The output keeps the target's
 distribution, because k_max is fixed before the round draws anything, and the round draws fresh random numbers. Given
 the text so far, the next tokens have the target's distribution, whatever was rejected before and whatever k_max is.
 k_max only limits how many tokens this round can add.
@@ -42,8 +42,8 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     draft_rows, target_rows : callable, optional
         The argument rows of `draft_confidence` and `target_confidence`.
     sure : float
-        If this is above 0, drafting stops after a token whose probability is below this, whatever the name is. The
-        threshold of "draft-confidence" is not used then.
+        If this is above 0, drafting stops after a token whose probability is below it, with every schedule. In
+        "draft-confidence", it then takes the place of the threshold.
 
     Returns
     -------
@@ -129,8 +129,8 @@ class KeepsLogits:
 def heuristic(K):
     """A schedule: two tokens more than in the last round if it accepted all drafted tokens, otherwise one fewer.
 
-    It begins with K and stays between 1 and K (if K is 0, at 0). If a stop ended the last round early, it counts from
-    the tokens that were drafted. Hugging Face's Transformers calls this schedule "heuristic".
+    It begins with K and stays between 1 and K (if K is 0, at 0). It counts from the number of tokens that the last
+    round drafted, even if a stop ended that round early. Hugging Face's Transformers calls this schedule "heuristic".
     """
 
     def schedule(last):
@@ -169,8 +169,9 @@ def adaptive(K, costs, memory=32):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        # A round that drafts nothing tells nothing about alpha. And the cost of a round with k tokens is known only
-        # after such rounds. So rounds 32, 64, 96, ... try 1, 2, ... K, 0, 1, ... tokens in turn, whatever seems best.
+        # A round that drafts nothing tells nothing about alpha. And the cost of drafting k tokens is known only after
+        # rounds that drafted k. So rounds 32, 64, 96, ... try 1, 2, ... K, 0, 1, ... tokens in turn, even if another
+        # number seems better.
         if n_rounds % EVERY == 0:
             return n_rounds // EVERY % (K + 1)
         tokens = np.cumsum(alpha ** np.arange(K + 1))  # per round, for 0 ... K: as theory.expected_tokens, but faster

@@ -82,7 +82,7 @@ def propose(x, draft_model, k_max, rng, stop=None):
 
 
 def verify(drafted, p, q, rng):
-    """Accept drafted tokens from the left, each with probability min(1, q / p), and then add one token.
+    """Accept drafted tokens from the left, each with probability min(1, q / p). At a rejection, stop. Add one token.
 
     Chen et al. 2023, Algorithm 2; Leviathan et al. 2023, Algorithm 1. After a rejection, the added token comes from
     the residual max_fn(q - p). Only tokens with q > p can come out of it, with probabilities proportional to q - p. If
@@ -153,10 +153,10 @@ def speculative_sampling(
         `verify` or `verify_block`.
     schedule : callable, optional
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
-        allowed. last_round is the `Round` before, or None before the first round. A schedule may look at all of it,
-        even at rejected tokens. k_max is fixed before the next round draws anything, and that round draws fresh random
-        numbers. So the output is exact for any k_max. Without a schedule, k_max is K. There are two limits: k_max is at
-        most K, and if m tokens are still wanted, it is at most m - 1, because the target adds one.
+        allowed. last_round is the `Round` that has just ended, or None at the first call. A schedule may look at all of
+        it, even at rejected tokens. k_max is fixed before the next round draws anything, and that round draws fresh
+        random numbers. So the output is exact for any k_max. Without a schedule, k_max is K. There are two limits:
+        k_max is at most K, and if m tokens are still wanted, it is at most m - 1, because the target adds one.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -183,7 +183,7 @@ def speculative_sampling(
         if eos is not None and eos in emitted:
             emitted = emitted[: list(emitted).index(eos) + 1]
             n_accepted = min(n_accepted, len(emitted))
-            end = len(x) + len(emitted)  # so this is the last round
+            end = len(x) + len(emitted)  # so the loop ends
         x = np.append(x, emitted)
         last = Round(drafted, p, q, emitted, n_accepted)
         if on_round is not None:
@@ -191,8 +191,8 @@ def speculative_sampling(
     return x
 
 
-# The algorithm ends here. What follows is another rule for steps 3 and 4. You may skip it at first. On average, it
-# accepts at least as many tokens as `verify`.
+# The algorithm ends here. What follows is another rule for steps 3 and 4, which on average accepts at least as many
+# tokens as `verify`. You may skip it at first.
 
 
 def verify_block(drafted, p, q, rng):
@@ -214,8 +214,8 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, the loop ended because
-    # h[i] > 0, so w q exceeds p somewhere. If i = 0, w is 1, and this is the residual of `verify`.
+    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, a random number was
+    # below h[i]. So h[i] > 0, and w q exceeds p somewhere. If i = 0, w is 1, and this is the residual of `verify`.
     row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -226,9 +226,9 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal for the first i drafted tokens. Given these i tokens only (and neither the later ones nor the
-        random numbers of the check), the round should keep at least these i tokens with probability w[i]. w[0] is 1.
-        w[i+1] is min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
+        w[i] is a goal for the first i drafted tokens. Suppose that these i tokens are known, and that the later ones
+        and the random numbers of the check are not. Then at least these i tokens should be kept with probability w[i].
+        w[0] is 1. w[i+1] is min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. h[0] is not used.
 
@@ -262,6 +262,6 @@ def block_probabilities(drafted, p, q):
     h = []
     for i in range(len(drafted)):
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
-        h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)
+        h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)  # (w = 1 and p = q would be 0 / 0)
     h.append(w[-1])  # all k tokens are tried first, so nothing was refused before
     return w, h

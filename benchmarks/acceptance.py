@@ -74,7 +74,7 @@ def measure(args):
         results[f"{T:g}"] = {"alpha": {name: float(np.mean(betas)) for name, betas in alphas.items()}, "ways": {}}
         for name in ways():
             fast, prediction = runs[name], predicted(plain, runs[name])
-            drafted, accepted = joined(fast, "drafted"), joined(fast, "accepted")
+            drafted, accepted = joined(fast, "n_drafted"), joined(fast, "n_accepted")
             results[f"{T:g}"]["ways"][name] = {
                 "speedup": float(joined(plain, "lasted").sum() / joined(fast, "lasted").sum()),
                 "predicted": prediction and float(prediction[0]),

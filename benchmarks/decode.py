@@ -47,7 +47,7 @@ def main():
                 found.append(pair.decode(prompt, args.N, rng=np.random.default_rng(seed), **options))
         plain, fast = runs
         prediction, alpha, c, v, r = predicted(plain, fast) or [np.nan] * 5
-        tokens = sum(run.n_new for run in fast) / len(joined(fast, "drafted"))
+        tokens = sum(run.n_new for run in fast) / len(joined(fast, "n_drafted"))
         expected = tokens_by_position([b for run in fast for b in run.betas], K)[-1]
         step = joined(plain, "passes", first=1).mean()  # without those that read the prompt
         speedup = joined(plain, "lasted").sum() / joined(fast, "lasted").sum()

@@ -52,14 +52,14 @@ class KeysAndValues:
         n_head, n_new, d = q.shape
         group = group_size(n_new, self.values.shape[-1])  # a block is multiplied like a tile of this depth
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
-        n_padded = q.shape[1]
-        q = (q / math.sqrt(d)).reshape(n_head, n_padded // group, group, d)
+        n_padded, n_groups = q.shape[1], q.shape[1] // group
+        q = (q / math.sqrt(d)).reshape(n_head, n_groups, group, d)
         n_blocks = math.ceil((n_past + n_padded) / BLOCK)
         heads = np.empty((n_padded, n_head, d), dtype=np.float32)
 
         def attend_to(some):  # a slice of the heads
             keys, values = self.keys[:n_blocks, some], self.values[:n_blocks, some]
-            # order="C" as in `linear`: for each block of each head, all groups of queries come in turn
+            # order="C" as in `linear`: all groups of queries are multiplied by one block before the next block is taken
             weights = np.matmul(q[some], keys, order="C")  # [n_blocks, n_some, n_groups, group, BLOCK]
             weights[n_past // BLOCK :] += mask(n_past % BLOCK, n_padded, group)
             weights -= weights.max(axis=(0, 4), keepdims=True)
@@ -71,7 +71,7 @@ class KeysAndValues:
         # A position has a key and a value of d float32 each: 8 d bytes. The first group of queries reads them
         # from memory. The others read them from the cache, and we count such a read as a quarter of one from memory:
         # 1 + (n_groups - 1) / 4 = (3 + n_groups) / 4.
-        in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * (3 + n_padded // group) // 4)
+        in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * (3 + n_groups) // 4)
         return heads[:n_new].reshape(n_new, n_head * d)
 
 

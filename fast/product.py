@@ -36,10 +36,10 @@ The kernels differ in how many rows of x make a group.
 
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
-of rows. gemv computes each row alone. So the bits of a row can only depend on its group: on the size, on the memory
-order, and on the place of the row in it. Each number of the result is a sum. Wherever we looked, the small-matrix
-kernel adds up its terms in the same order in groups of 2, 4, ... and 12. `matrix_kernel` tries that too. If the bits
-differ, it chooses single rows.
+of rows. gemv computes each row alone. In the small-matrix kernel, the bits of a row can only depend on its group: on
+the group's size and memory order, and on the place of the row in the group. Each number of the result is a sum.
+Wherever we looked, this kernel adds up the terms in the same order in groups of 2, 4, ... and 12. `matrix_kernel` tries
+that too. If the bits differ, it chooses single rows.
 """
 
 import math
@@ -74,7 +74,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
+    in_parallel(multiply, n_tiles, w[0].nbytes * len(out))  # each group takes about as long as the first one
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]
     out += b
     return out

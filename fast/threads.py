@@ -4,7 +4,7 @@ NumPy releases Python's global lock while it multiplies, so plain threads run si
 products as small as those of fast/product.py, which leaves the sharing to us. Threads must be woken, and that takes 15
 to 70 microseconds. In that time, a core reads half a megabyte to two megabytes of weights. So small products stay on
 the calling core. In larger ones the calling core, which is awake already, gets the largest share. Which products are
-worth sharing depends on the computer, so `worth_waking` tries it.
+worth sharing depends on the computer, so `bytes_worth_waking` tries it.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import numpy as np
 
 MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
-HEAD_START = 0.4  # this fraction of `worth_waking()` is done by the calling core alone, while the others wake up
+HEAD_START = 0.4  # of `bytes_worth_waking()`: what the calling core reads alone, while the others wake up
 
 
 @cache
@@ -50,14 +50,14 @@ def in_parallel(function, n, n_bytes):
         The work of one item: how many bytes it reads from memory. If an item takes longer to compute than to read,
         this is the number of bytes that a core could read in that time.
     """
-    if n * n_bytes < worth_waking():
+    if n * n_bytes < bytes_worth_waking():
         function(slice(n))
     else:
-        share(function, n, int(HEAD_START * worth_waking() / n_bytes))
+        share(function, n, int(HEAD_START * bytes_worth_waking() / n_bytes))
 
 
 @cache
-def worth_waking():
+def bytes_worth_waking():
     """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
 
     The result is the first size for which several cores are at least 10 % faster than one. On some computers, no size
@@ -81,7 +81,8 @@ def worth_waking():
         return timeit.timeit(lambda: work(part), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        parts = 2 * [*tiles.reshape(-1, n, 768, 32)]  # each part twice, for more measurements
+        # Each part is used twice, for more measurements. a and b differ, because a part just read is in the cache.
+        parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
         times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)
         if seconds_shared < 0.9 * seconds_alone:

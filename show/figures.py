@@ -6,13 +6,13 @@ from fast import matrix_kernel
 from pair import predicted
 
 
-def figures(plain, fast, drafter, target, K, schedule, temperature):
+def figures(plain, fast, draft, target, K, schedule, temperature):
     """The figures of two `pair.Run`s of the same pair, as a list of (name, value, meaning), all str.
 
     plain is without speculation, and fast is with it. The other arguments come from the options of main.py.
     """
     found = [
-        ("models", f'target "{target}", draft "{drafter}"', "The draft guesses tokens. The text is the target's."),
+        ("models", f'target "{target}", draft "{draft}"', "The draft guesses tokens. The text is the target's."),
         ("matrix kernel", f"{matrix_kernel()} (see fast/product.py)",
          "Whether several positions of the text are multiplied by the weights at a time (groups of rows), or one "
          "(single rows). A short test on this computer decides it."),
@@ -24,7 +24,7 @@ def figures(plain, fast, drafter, target, K, schedule, temperature):
     if prediction:
         by = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
-    n, same = fast.drafted.sum(), np.array_equal(plain.ids, fast.ids)
+    n, same = fast.n_drafted.sum(), np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
     if temperature > 0:
         verdict += ", and it need not be: two samples from one distribution"

@@ -153,7 +153,7 @@ def timeline(plain, fast):
 
     def rounds(run):
         begin, steps = 0.0, iter(run.steps)
-        for k, lasted, seconds in zip(run.drafted, run.lasted, run.passes):
+        for k, lasted, seconds in zip(run.n_drafted, run.lasted, run.passes):
             now, boxes = begin, box("rest", begin, lasted)
             for _ in range(k):
                 step = next(steps)

@@ -174,6 +174,10 @@ def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
         make_draft("bigram", target, encoder, path)
 
 
-def test_the_bundled_tables_are_only_for_the_bundled_models():
-    with pytest.raises(UserError, match="needs a --draft_corpus FILE"):
-        make_draft("bigram", SimpleNamespace(n_vocab=7), None)
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("bigram", "bundled n-grams fit only the bundled models"), ("parrot", "unknown draft 'parrot'; there are model")],
+)
+def test_a_draft_that_cannot_be_made(name, problem):
+    with pytest.raises(UserError, match=problem):
+        make_draft(name, SimpleNamespace(n_vocab=7), None)

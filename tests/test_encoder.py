@@ -77,7 +77,7 @@ GOOD = json.dumps(BYTES_AND_AB)
         (json.dumps(BYTES_AND_AB | {"ab": 255}), "a b\n", "are not 0 to 256, each once"),
         (json.dumps(BYTES_AND_AB | {"漢": 257}), "a b\n", "token '漢', which has a character that stands for no byte"),
         (GOOD.replace("256", "9" * 5000), "a b\n", "limit"),
-        (GOOD[:-1] + ', "ab": 256}', "a b\n", "1 tokens twice"),
+        (GOOD[:-1] + ', "ab": 256}', "a b\n", "repeats 1 tokens"),
         (GOOD, "a b\na c\n", "1 tokens are missing from encoder.json, such as 'ac'"),
         (GOOD, "a b c\n", "not a pair: 'a b c'"),
         (GOOD, "a b\na b", "ends within a line, 'a b'"),

@@ -24,7 +24,7 @@ from speculative import speculative_sampling
 KERNELS = {SINGLE: 32, matrix_kernel(): product.tile_width()}
 MATRIX_KERNEL = product.matrix_kernel.__wrapped__  # the functions without their caches
 TILE_WIDTH = product.tile_width.__wrapped__
-N_CORES, WORTH_WAKING = threads.n_cores.__wrapped__, threads.worth_waking.__wrapped__
+N_CORES, WORTH_WAKING = threads.n_cores.__wrapped__, threads.bytes_worth_waking.__wrapped__
 
 
 @pytest.fixture(autouse=True, params=KERNELS)
@@ -33,7 +33,7 @@ def kernel(request, monkeypatch):
     monkeypatch.setattr(product, "matrix_kernel", lambda: request.param)
     monkeypatch.setattr(product, "tile_width", lambda: KERNELS[request.param])
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
-    monkeypatch.setattr(threads, "worth_waking", lambda: 0)
+    monkeypatch.setattr(threads, "bytes_worth_waking", lambda: 0)
 
 
 # ---- Product and attention ----
@@ -172,7 +172,7 @@ def test_in_parallel_does_all_work_once(n, n_bytes, cores):
     slices = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "n_cores", lambda: cores)
-        patch.setattr(threads, "worth_waking", lambda: 100)
+        patch.setattr(threads, "bytes_worth_waking", lambda: 100)
         threads.in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
     assert all(range(n)[some] for some in slices)  # no slice is empty

@@ -136,10 +136,10 @@ def test_arguments_and_results_are_not_shared_with_the_model(micro):
 @pytest.mark.parametrize(
     ("ids", "n_rows", "message"),
     [
-        ([], 1, "0 ids and n_rows = 1"),
-        ([0] * 65, 1, "65 ids and n_rows = 1"),
-        ([0] * 3, 0, "3 ids and n_rows = 0"),
-        ([0] * 3, 4, "3 ids and n_rows = 4"),
+        ([], 1, r"n_rows=1 and len\(ids\)=0, but"),
+        ([0] * 65, 1, r"n_rows=1 and len\(ids\)=65, but"),
+        ([0] * 3, 0, r"n_rows=0 and len\(ids\)=3, but"),
+        ([0] * 3, 4, r"n_rows=4 and len\(ids\)=3, but"),
         ([1, -1, 2], 1, "ids from -1.*from 0 to 299"),
         ([1, 300, 2], 1, "ids from 1 to 300.*from 0 to 299"),
     ],
@@ -160,7 +160,7 @@ def micro_with(name, index, value):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_weight_that_is_not_a_number_is_named(monkeypatch, bad):
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
-    monkeypatch.setattr(threads, "worth_waking", lambda: 0)
+    monkeypatch.setattr(threads, "bytes_worth_waking", lambda: 0)
     for name in load(str(MICRO / "model.ckpt")):
         net = micro_with(name, 0 if name == "model/wpe" else -1, bad)
         with pytest.raises(UserError, match=rf"{name}, which has a weight of \w+$"):

@@ -18,15 +18,15 @@ def test_a_run_records_what_happened():
     both, rounds, x = Pair(bundled("draft"), bundled("target"), temperature=1), [], np.array([5, 6, 7])
     run = both.decode(x, 30, K=3, rng=np.random.default_rng(0), on_round=rounds.append)
     assert run.n_new == 30 and run.ids[:3].tolist() == x.tolist()
-    assert run.drafted.tolist() == [len(r.drafted) for r in rounds]
-    assert run.accepted.tolist() == [r.n_accepted for r in rounds]
+    assert run.n_drafted.tolist() == [len(r.drafted) for r in rounds]
+    assert run.n_accepted.tolist() == [r.n_accepted for r in rounds]
     assert np.concatenate(run.betas).tolist() == np.concatenate([theory.betas(r) for r in rounds]).tolist()
-    assert run.acceptance_rate == run.accepted.sum() / run.drafted.sum()
+    assert run.acceptance_rate == run.n_accepted.sum() / run.n_drafted.sum()
     assert run.tokens_per_round == 30 / len(rounds)
-    assert len(run.passes) == len(rounds) and len(run.steps) == run.drafted.sum()
+    assert len(run.passes) == len(rounds) and len(run.steps) == run.n_drafted.sum()
     assert 0 < run.steps.sum() + run.passes.sum() < run.seconds
     plain = both.decode(x, 30, rng=np.random.default_rng(0))
-    assert plain.n_new == 30 and plain.drafted.tolist() == [0] * 30 and len(plain.steps) == 0
+    assert plain.n_new == 30 and plain.n_drafted.tolist() == [0] * 30 and len(plain.steps) == 0
 
 
 def test_the_clock_stops_during_on_round(monkeypatch):
@@ -34,7 +34,7 @@ def test_the_clock_stops_during_on_round(monkeypatch):
     both, now = Pair(bundled("draft"), bundled("target")), itertools.count()
     monkeypatch.setattr(pair.time, "perf_counter", lambda: next(now))
     run = both.decode([5], 9, K=2, on_round=lambda r: [next(now) for _ in range(1000)])
-    assert run.lasted.tolist() == (3 + 2 * run.drafted).tolist() and {*run.steps, *run.passes} == {1}
+    assert run.lasted.tolist() == (3 + 2 * run.n_drafted).tolist() and {*run.steps, *run.passes} == {1}
 
 
 def test_each_run_reads_the_prompt_again(n_computed):
@@ -48,16 +48,16 @@ def test_each_run_reads_the_prompt_again(n_computed):
 def test_at_temperature_0_confidence_is_the_probability_at_temperature_1():
     both = Pair(bundled("draft"), bundled("target"))
     run = both.decode([5, 6, 7], 40, K=4, schedule="target-confidence")
-    assert 1 < (run.drafted == 0).sum() < len(run.drafted)
+    assert 1 < (run.n_drafted == 0).sum() < len(run.n_drafted)
     run = both.decode([5, 6, 7], 40, K=4, schedule="draft-confidence")
-    assert (run.drafted[:-1] == 1).any() and run.drafted.max() > 1
+    assert (run.n_drafted[:-1] == 1).any() and run.n_drafted.max() > 1
 
 
 def test_at_other_temperatures_confidence_is_the_probability_that_was_sampled_with():
     both, rounds = Pair(bundled("draft"), bundled("target"), temperature=0.5, top_k=9), []
     run = both.decode([5, 6, 7], 40, 4, np.random.default_rng(0), "target-confidence", 0.3, on_round=rounds.append)
     sure = [r.q[len(r.emitted) - 1, r.emitted[-1]] >= 0.3 for r in rounds]
-    assert (run.drafted[1:-1] > 0).tolist() == sure[:-2]
+    assert (run.n_drafted[1:-1] > 0).tolist() == sure[:-2]
     rounds.clear()
     both.decode([5, 6, 7], 40, 4, np.random.default_rng(0), "draft-confidence", 0.7, on_round=rounds.append)
     for r in rounds[:-2]:
@@ -128,7 +128,7 @@ def test_costs_are_kept_from_run_to_run(monkeypatch):
     both, now = Pair(bundled("draft"), bundled("target")), itertools.count()
     monkeypatch.setattr(pair.time, "perf_counter", lambda: next(now))  # a round takes 3 + 2 k ticks
     first, second = (both.decode([5, 6, 7], 30, K=4, schedule="adaptive") for _ in range(2))
-    assert first.drafted[:6].tolist() == [0, 0, 0, 1, 1, 1] and second.drafted[0] == 1
+    assert first.n_drafted[:6].tolist() == [0, 0, 0, 1, 1, 1] and second.n_drafted[0] == 1
 
 
 # The predicted speedup

@@ -77,11 +77,11 @@ def test_the_page_shows_every_token_and_every_round_once(options):
     tree = parsed(page_of(plain, fast, seen))
     header = text_of(tree.find(".//header"))
     assert "p is the probability" in header
-    assert ("Block verification" in header) == (options.get("rule") is verify_block and fast.drafted.any())
+    assert ("Block verification" in header) == (options.get("rule") is verify_block and fast.n_drafted.any())
     links = tree.findall(".//a[@data-round]")
     assert "".join(text_of(a) for a in links) == ENCODER.decode(fast.ids[len(PROMPT) :])
     assert [a.get("class") for a in links] == [origin for r in rounds for origin in origins(r)]
-    assert sum(a.get("class") == "accepted" for a in links) == fast.accepted.sum()
+    assert sum(a.get("class") == "accepted" for a in links) == fast.n_accepted.sum()
     assert [a.get("data-round") for a in links] == [str(i) for i, r in enumerate(rounds, 1) for _ in r.emitted]
     articles = tree.findall(".//article")
     assert [a.get("id") for a in articles] == [f"round-{i}" for i in range(1, len(rounds) + 1)]
@@ -89,7 +89,7 @@ def test_the_page_shows_every_token_and_every_round_once(options):
     for svg, lasted in zip(tree.findall(".//svg"), (plain.lasted, fast.lasted)):
         ends = [float(e.get("x")) + float(e.get("width")) for e in svg.findall(".//rect[@class='rest']")]
         np.testing.assert_allclose(ends, 1000 * np.cumsum(lasted) / max(plain.seconds, fast.seconds, 1e-9), atol=0.02)
-    assert len(tree.findall(".//rect[@class='draft']")) == fast.drafted.sum()
+    assert len(tree.findall(".//rect[@class='draft']")) == fast.n_drafted.sum()
     for g in tree.findall(".//svg/g"):
         rest, *passes = ([float(e.get(name)) for name in ("x", "width")] for e in g.findall("rect"))
         begins = rest[0] + np.cumsum([0, *(width for _, width in passes)])[:-1]
