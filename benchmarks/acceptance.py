@@ -139,10 +139,10 @@ each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores
 "{about["kernel"]}" and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
 
 A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
-number of tokens. T is the temperature. Some tables contain the same setting under different names. "model" in \
-"Drafts" and in "Fixed K" is one measurement, "fixed" in "Schedules" is a second one, and `verify` in "Token by token" \
-is a third one. The three speedups show how much a speedup varies within one run of the benchmark. They differ by up \
-to {spread(4)} for K = 4, and by up to {spread(8)} for K = 8. (Those of `verify` at T = 0 are only in \
+number of tokens. T is the temperature. Three times, the bundled draft was measured with a fixed K and \
+`verify`: for "Drafts" ("model") and "Fixed K", for "Schedules" ("fixed"), and for "Token by token" (`verify`). The \
+three speedups show how much a speedup varies within one run of the benchmark. They differ by up to {spread(4)} for \
+K = 4, and by up to {spread(8)} for K = 8. (Those of `verify` at T = 0 are only in \
 acceptance.json.) beta, c, v and r are explained in theory.py, the drafts in drafts.py, and the schedules in \
 schedules.py.""",
         """## Drafts
@@ -157,8 +157,8 @@ T. c is the time of a draft step at T = 1, in passes of the target over one row.
         + table(["draft", *(f"alpha, {T}" for T in by_T), "c", *(f"speedup, {T}" for T in by_T)], drafts),
         """## Schedules
 
-Each cell is the speedup, with the tokens per round in brackets. K is the most that a schedule may draft. The \
-thresholds are 0.5 for the target and 0.4 for the draft.
+Each cell is the speedup, with the tokens per round in brackets. K is the most that a schedule may draft. A \
+token counts as sure from a probability of 0.5 in target-confidence, and of 0.4 in draft-confidence.
 
 ![speedup by schedule](speedup_by_schedule.svg)
 
@@ -174,8 +174,8 @@ tokens.
         + with_rounds(("verify", "verify_block"), [(T, K) for T in TEMPERATURES[1:] for K in (2, 4, 8)]),
         """## Fixed K, measured and predicted
 
-The prediction is `pair.predicted`, which uses theory.py with beta by position, c, v, r and the time to read the \
-prompt, all measured in the same runs.
+The prediction is `pair.predicted`. It uses the formulas of theory.py with a mean of beta for each position in a \
+round, c, v, r and the time to read the prompt. All of these were measured in the same runs.
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 
@@ -184,8 +184,8 @@ prompt, all measured in the same runs.
         """## The best K in theory
 
 Each line is for a draft step that costs c plain steps. Here v is 1: checking K + 1 positions takes as long as \
-computing one, as in Leviathan et al. 2023, Figure 3. On a CPU, v grows with K. Each further token then \
-costs more, as if c were larger, so the best K is smaller than in this figure.
+computing one, as in Leviathan et al. 2023, Figure 3. On a CPU, v grows with K. So a further token \
+costs more on average, as if c were larger, and the best K is smaller than in this figure.
 
 ![optimal K](optimal_K.svg)
 """,

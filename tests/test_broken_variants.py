@@ -182,7 +182,7 @@ def changed_draft(draw=sample, reported=lambda row: row):
     return variant
 
 
-add("argmax weighed with softmax",
+add("greedy draft with its ordinary p",
     "The draft always takes its most probable token. But it passes on its ordinary probabilities as p, as if it "
     "had drawn from them. See jaymody/speculative-sampling #3. huggingface/transformers #33534 fixed the same mistake.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
@@ -220,9 +220,9 @@ def accept_what_the_target_draws_too(drafted, p, q, rng):
 EXACT_RULES = [
     ("accept with probability q, replace by another token",
      "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. On "
-     "average, this accepts at most as many tokens as `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
+     "average, this accepts no more tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
-    ("accept what the target draws too",
+    ("accept a token if the target draws it too",
      "Draw a token from the target at every position, and emit it. Continue as long as it equals the drafted token.",
      accept_what_the_target_draws_too),
     ("`verify`", "The rule of Chen et al. 2023 and Leviathan et al. 2023.", verify),
