@@ -102,12 +102,12 @@ def draw(found, out):
 
     def with_rounds(names, columns):
         """A table of speedups, with the tokens per round in brackets and one row per name."""
-        header = ["", *(f"T = {T:g}, K = {K}" for T, K in columns)]
-        rows = [
-            [n, *(f"{cell(T, f'{n}, K = {K}')} ({cell(T, f'{n}, K = {K}', 'tokens per round')})" for T, K in columns)]
-            for n in names
-        ]
-        return table(header, rows)
+
+        def both(T, way):
+            return f"{cell(T, way)} ({cell(T, way, 'tokens per round')})"
+
+        rows = [[name, *(both(T, f"{name}, K = {K}") for T, K in columns)] for name in names]
+        return table(["", *(f"T = {T:g}, K = {K}" for T, K in columns)], rows)
 
     def spread(K):
         """By how many percent the three measurements of a fixed K differ, at the worst temperature, as a text."""

@@ -50,16 +50,13 @@ def check(package):
     return lambda function: CHECKS.setdefault(package, function)
 
 
-def draft(ids, n_rows=1):
-    return P[np.asarray(ids)[-n_rows:]]
+def table_model(rows):
+    """A model whose row depends on the last token only."""
+    return lambda ids, n_rows=1: rows[np.asarray(ids)[-n_rows:]]
 
 
-def target(ids, n_rows=1):
-    return Q[np.asarray(ids)[-n_rows:]]
-
-
-def plain(rng, rows=target):
-    return autoregressive_sampling([0], rows, N, rng)[1:]
+def plain(rng, rows=Q):
+    return autoregressive_sampling([0], table_model(rows), N, rng)[1:]
 
 
 def completed(one_round):
@@ -98,6 +95,7 @@ def transformers():
     hf_logging.set_verbosity_error()
 
     names = inspect.signature(utils._speculative_sampling).parameters
+    # arguments that older releases require
     older = {"is_done_candidate": False, "last_assistant_token_is_eos": False, "max_matches": 99}
 
     def verifier(**options):
@@ -110,7 +108,7 @@ def transformers():
             function = functools.partial(utils._speculative_sampling, ids, p, len(drafted), q, **options)
             return np.array(drawing(function)(rng)[0][0])
 
-        return lambda rng: speculative_sampling([0], draft, target, N, K, rng, verify=verify)[1:]
+        return lambda rng: speculative_sampling([0], table_model(P), table_model(Q), N, K, rng, verify=verify)[1:]
 
     yield "_speculative_sampling", verifier(), plain
     if "assistant_ensemble_weight" in names:
@@ -232,9 +230,7 @@ def sequential_speculative_decoding():
                 args = table_network(P), table_network(Q), torch.tensor([ids]), K, temperature, temperature
                 return drawing(functools.partial(step, *args))(rng)[0][0, len(ids) :].tolist()
 
-            def own(rng, rows=rows):
-                return plain(rng, lambda ids, n_rows=1: rows[np.asarray(ids)[-n_rows:]])
-
+            own = functools.partial(plain, rows=rows)
             yield f"{step.__name__}, K = {K}, temperature = {temperature}", completed(one_round), own
 
 
@@ -261,9 +257,11 @@ def speculative_decoding():
         def uniform_(tensor, low=0.0, high=1.0):
             return Numbers(rng.uniform(low, high, tuple(tensor.shape)))
 
-        with torch_draws_from(rng), contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(module, "gumbel_sample", gumbel_sample))
-            stack.enter_context(mock.patch.object(torch.Tensor, "uniform_", uniform_))
+            if isinstance(rng, EveryBranch):  # otherwise PyTorch draws
+                stack.enter_context(torch_draws_from(rng))
+                stack.enter_context(mock.patch.object(torch.Tensor, "uniform_", uniform_))
             out, _ = module.speculative_decoding(
                 network(Q), network(P), torch.tensor([[0]]), 1 + N, gamma=K, filter_thres=0.0
             )
@@ -303,7 +301,7 @@ def mlx_lm():
         )
         return [int(token) for token, *_ in steps]
 
-    for k, n in (1, 3), (2, 2):  # few tokens, because a round draws k + 1 tokens from the target's rows
+    for k, n in (1, 3), (2, 2):  # few tokens, because each of the k + 1 draws of a round multiplies the number of paths
         setting = f"speculative_generate_step, num_draft_tokens = {k}, max_tokens = {n}"
         yield setting, functools.partial(decode, k=k, n=n), lambda rng, n=n: plain(rng)[:n]
 
@@ -337,8 +335,7 @@ def gpt_fast(path):
                 return drawing(functools.partial(module.speculative_decode, *args, **sampling))(rng).tolist()
 
             def own(rng, sampling=sampling):
-                rows = module.logits_to_probs(torch.tensor(Q).log(), **sampling).numpy()
-                return plain(rng, lambda ids, n_rows=1: rows[np.asarray(ids)[-n_rows:]])
+                return plain(rng, module.logits_to_probs(torch.tensor(Q).log(), **sampling).numpy())
 
             setting = f"speculative_decode, speculate_k = {K}, temperature = {temperature}"
             yield setting + (f", top_k = {top_k}" if top_k else ""), completed(one_round), own
@@ -433,7 +430,7 @@ def main():
     parser.add_argument(
         "--gpt-fast", metavar="DIR", help="audit generate.py of this clone of gpt-fast, and nothing else"
     )
-    parser.add_argument("--gpt-fast-version", default="", metavar="COMMIT", help="what to call it in the results")
+    parser.add_argument("--gpt-fast-version", default="", metavar="COMMIT", help="the version to write in the results")
     parser.add_argument("--samples", type=int, default=0, metavar="n", help="where the distance is not 0, draw n times")
     parser.add_argument("--out", type=Path, metavar="FILE", help="add the results to a JSON file")
     parser.add_argument(

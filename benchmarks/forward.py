@@ -64,7 +64,7 @@ def measure(directory):
     taken = memory() - before
     if n_bytes < 1e9:  # a second copy of the matrices
         shapes = [layer["w"].shape for layer in [*layers, net.weights["head"]]]
-        plain = [np.ones((n_chunks * depth, n_tiles * tile), np.float32) for n_tiles, n_chunks, depth, tile in shapes]
+        plain = [np.ones((n_chunks * depth, n_tiles * width), np.float32) for n_tiles, n_chunks, depth, width in shapes]
         for n in 1, 5:
             xs = [np.ones((n, len(w)), np.float32) for w in plain]
             cases[f"x @ w, {n} row{'s' * (n > 1)}"] = (lambda xs: [x @ w for x, w in zip(xs, plain)], xs)
@@ -87,7 +87,7 @@ def measure(directory):
         f"1 row: {np.median(times['1 row']) * 1e3:.1f} ms; sgemv: {roofline / 1e9:.1f} GB/s; "
         f"memory: {taken / 1e9:.2f} GB, {taken / size:.2f} of the data file\n"
     )
-    print("| | time, of 1 row | reading speed, of sgemv |\n| --- | ---: | ---: |")
+    print("| | time / time of 1 row | reading speed / that of sgemv |\n| --- | ---: | ---: |")
     for name, ts in times.items():
         to_one = np.median(np.divide(ts, times["1 row"][: len(ts)]))
         of_sgemv = np.median(n_bytes / np.divide(ts, sgemv[name]) / matrix.nbytes)

@@ -64,24 +64,25 @@ def check(draft, schedule_name):
     draft_network = drafts(network)[draft]
     n_paths, worst, n_combinations, rows = 0, 0.0, 0, {}
 
-    def remembered(model, key):
+    def remembered(model, name):
         """The same network, but each row is computed only once, because enumeration asks for the same rows often."""
 
         def row(ids):
-            if (*key, *ids.tolist()) not in rows:
-                rows[(*key, *ids.tolist())] = model(ids)[-1]
-            return rows[(*key, *ids.tolist())]
+            key = name, *ids.tolist()
+            if key not in rows:
+                rows[key] = model(ids)[-1]
+            return rows[key]
 
         return lambda ids, n_rows=1: np.array([row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
 
     for values in itertools.product(*OPTIONS.values()):
         options = dict(zip(OPTIONS, values, strict=True))
         verifier, eos = options.pop("verify"), options.pop("eos")
-        heard = [KeepsLogits(remembered(net, (name,))) for name, net in (("draft", draft_network), ("target", network))]
-        draft_model, target_model = (sampler(net, **options) for net in heard)
+        nets = [KeepsLogits(remembered(net, name)) for name, net in (("draft", draft_network), ("target", network))]
+        draft_model, target_model = (sampler(net, **options) for net in nets)
         sure, greedy = getattr(draft_network, "sure", 0.0), options["temperature"] == 0
-        gates = heard[0].rows if greedy or sure else None, heard[1].rows if greedy else None  # as in pair.py
-        schedule, stop = make_schedule(schedule_name, K, lambda K: COSTS[: K + 1], None, *gates, sure)
+        confidence = nets[0].rows if greedy or sure else None, nets[1].rows if greedy else None  # as in pair.py
+        schedule, stop = make_schedule(schedule_name, K, lambda K: COSTS[: K + 1], None, *confidence, sure)
         paths = []
 
         def fast(rng, paths=paths, models=(draft_model, target_model), options=(eos, None, verifier, schedule, stop)):

@@ -42,7 +42,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("size", choices=SIZES, help="the size of the model")
     parser.add_argument("directory", help="where to write the seven files")
-    parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (%(default)s)")
     args = parser.parse_args()
 
     n_layer, n_embd, n_head = SIZES[args.size]

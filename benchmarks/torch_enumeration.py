@@ -61,7 +61,7 @@ def torch_draws_from(rng):
 
     new = {(torch, "rand"): rand, (torch, "rand_like"): rand_like, (torch, "multinomial"): multinomial}
     new |= {(torch, "bernoulli"): bernoulli, (torch.Tensor, "multinomial"): multinomial}
-    new |= {(torch.Tensor, "exponential_"): lambda tensor, lambd=1.0, **options: Race(rng, lambd)}
+    new |= {(torch.Tensor, "exponential_"): lambda tensor, lambd=1.0, **options: Race(lambd)}
     with contextlib.ExitStack() as stack, NothingElseDraws():
         for (owner, name), function in new.items():
             stack.enter_context(mock.patch.object(owner, name, function))
@@ -127,8 +127,8 @@ class Numbers:
 class Race:
     """Stands in for the exponential random numbers q in `argmax(probs / q)`. The argmax is a draw from probs."""
 
-    def __init__(self, rng, lambd, probs=None):
-        self.rng, self.probs = rng, probs
+    def __init__(self, lambd, probs=None):
+        self.probs = probs
         if lambd != 1:
             raise NotImplementedError(
                 f"found Tensor.exponential_ with lambd = {lambd}; only lambd = 1 can be enumerated here"
@@ -137,16 +137,14 @@ class Race:
     def argmax(self, dim=None, keepdim=False):
         if self.probs is None or dim not in (-1, self.probs.ndim - 1):
             raise NotImplementedError("exponential random numbers q can only be used in argmax(probs / q, dim=-1)")
-        rows = self.probs.detach().double().reshape(-1, self.probs.shape[-1])
-        rows = (rows / rows.sum(dim=-1, keepdim=True)).numpy()
-        drawn = torch.tensor([self.rng.choice(len(row), p=row) for row in rows])
-        return drawn.reshape((*self.probs.shape[:-1], *([1] if keepdim else [])))
+        drawn = torch.multinomial(self.probs, 1)  # (the one of `torch_draws_from`)
+        return drawn if keepdim else drawn[..., 0]
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         name = function.__name__.strip("_")
         if name in ("div", "truediv", "true_divide") and isinstance(args[1], Race):
-            return Race(args[1].rng, 1, args[0])
+            return Race(1, args[0])
         if name == "argmax":
             return args[0].argmax(*args[1:], **(kwargs or {}))
         raise NotImplementedError(

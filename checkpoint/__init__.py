@@ -1,4 +1,4 @@
-"""Download OpenAI's checkpoints and read them without TensorFlow. The sampling code does not depend on how this works.
+"""Download OpenAI's checkpoints and read them without TensorFlow. The sampling code never looks in here.
 
     python -m checkpoint models/1558M
 

@@ -37,7 +37,7 @@ class DownloadError(OSError):
 
 
 def missing_files(model_dir):
-    """The names of those of the seven files that are missing or empty."""
+    """Which of a model's seven files are missing or empty: their names."""
     paths = {name: os.path.join(model_dir, name) for name in FILES}
     return [name for name, path in paths.items() if not os.path.isfile(path) or os.path.getsize(path) == 0]
 
@@ -55,7 +55,7 @@ def check(model_dir, data_path=None):
             if mask(crc32c(tensor)) != entries[name].crc32c:
                 raise CheckpointError(
                     f"tensor {name!r} of {prefix} does not match its crc32c; "
-                    "restore the data, or (for OpenAI's models) remove it, if it is still there, to download it again"
+                    "restore the data file, or (for OpenAI's models) remove it if it still exists, to download it again"
                 )
             bar.update(tensor.nbytes)
 
@@ -147,10 +147,8 @@ def fetch(session, url, path, check_part=None):
             raise CheckpointError(f"{url} does not have the MD5 that the server announced; try again")
         if check_part is not None:
             check_part(part)
-        else:
-            with open(part, "rb") as f:
-                if f.read(1) == b"<":
-                    raise CheckpointError(f"{url} is a page of HTML, not the file")
+        elif part.read_bytes().startswith(b"<"):  # (a file without a check is small)
+            raise CheckpointError(f"{url} is a page of HTML, not the file")
     except CheckpointError as error:
         damage = str(error)  # (not the error itself, which keeps the file mapped; Windows does not remove such a file)
     else:

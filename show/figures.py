@@ -20,9 +20,9 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     if fast.n_new == 0:
         return [*found, ("tokens per second", "nothing was decoded, so there is nothing to compare", "")]
     prediction = predicted([plain], [fast])
-    by = "no prediction: nothing was drafted, or too few steps were timed"
+    forecast = "no prediction: nothing was drafted, or too few steps were timed"
     if prediction:
-        by = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
+        forecast = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
     n, same = fast.n_drafted.sum(), np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
@@ -36,7 +36,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
         *found,
         ("tokens per second", f"{plain.tokens_per_second:.1f} autoregressive, {fast.tokens_per_second:.1f} speculative",
          "Decoded tokens, divided by the time that it took to decode them."),
-        ("speedup", f"{fast.tokens_per_second / plain.tokens_per_second:.2f}, {by}",
+        ("speedup", f"{fast.tokens_per_second / plain.tokens_per_second:.2f}, {forecast}",
          "Speculative tokens per second, divided by autoregressive ones. The prediction is the expected number of "
          "tokens per round, divided by the cost of a round, K c + v + r. The expected number comes from the "
          "probability that each drafted token is accepted. The time to read the prompt is counted too. alpha is the "

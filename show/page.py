@@ -107,9 +107,8 @@ def card(encoder, i, r):
     if skipped := r.drafted[len(looked_at) :]:
         tokens = " ".join(f"<s>{alone(encoder, d.token)}</s>" for d in skipped)
         parts.append(f'<p class="skipped">not looked at: {tokens}</p>\n')
-    if r.origins[-1] != "accepted":
-        why = LEGEND[r.origins[-1]]
-        parts.append(f'<p>+ <b class="{r.origins[-1]}">{alone(encoder, r.emitted[-1])}</b> {why}</p>\n')
+    if (origin := r.origins[-1]) != "accepted":
+        parts.append(f'<p>+ <b class="{origin}">{alone(encoder, r.emitted[-1])}</b> {LEGEND[origin]}</p>\n')
     else:
         parts.append("<p>The text ends with this token.</p>\n")
     if r.top:

@@ -17,7 +17,7 @@ class Drafted(NamedTuple):
     q: float  # the target's
     keep: float  # what the random number is compared with: min(1, q/p), or h of block verification
     w: float | None  # block verification: see speculative.block_probabilities
-    coin: float | None  # the random number that was compared with `keep`, or None if this token needed no decision
+    coin: float | None  # the random number that was compared with `keep`, or None if there was no such number
     kept: bool  # (tokens that were kept after an eos are not in the text)
 
 

@@ -1,4 +1,7 @@
-"""Hypothesis profiles: "ci", the default, always draws the same examples. "thorough" draws more and new examples."""
+"""Hypothesis profiles, and fixtures that count forward passes and serve files.
+
+The profile "ci", the default, always draws the same examples. "thorough" draws more and new examples.
+"""
 
 import http.server
 import sys

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from checkpoint.download import FILES
@@ -18,11 +19,12 @@ from checkpoint.writer import write_bundle
 from encoder import bytes_to_unicode
 from enumeration import output_distribution, total_variation
 from gpt2 import GPT2
-from speculative import speculative_sampling
+from speculative import speculative_sampling, verify, verify_block
 from utils import MODELS_DIR, expected_shapes, load_hparams_and_params, nest
 
 ROOT = Path(__file__).parent.parent
 MICRO = Path(__file__).parent / "fixtures" / "micro"  # a GPT-2 with 3 layers, and its logits by Transformers
+both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
 EXACT = 1e-12  # tolerance for rounding errors: the compared probabilities are computed, not estimated
 
 # ---- Models whose rows are drawn by hypothesis ----
@@ -150,7 +152,12 @@ BLOCK = 4096  # bytes that the server sends and the client receives at a time
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves CONTENT. server.plan[name] lists what to do wrong: an entry per request, and the last one from then on."""
+    """Serves CONTENT. server.plan[name] lists what to do wrong: an entry per request, and the last one from then on.
+
+    An entry may have content, etag and status (to send instead), headers (to send in addition, or None to leave one
+    out), stall and freeze (seconds to wait before and after), hang_up, ranges=False (to ignore Range), drop (how many
+    bytes to send, rounded up to a BLOCK) and hold (what to wait for).
+    """
 
     def do_GET(self):
         name, asked = self.path.rpartition("/")[2], self.headers.get("Range")
@@ -158,7 +165,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         wrong = plan.pop(0) if len(plan) > 1 else plan[0]
         self.server.log.append((name, asked))
         time.sleep(wrong.get("stall", 0))
-        if wrong.get("hang_up") or "//" in self.path:
+        if wrong.get("hang_up") or "//" in self.path:  # (an address that was put together wrongly)
             return
         content, etag = wrong.get("content", CONTENT[name]), wrong.get("etag", '"1"')
         status, start, headers = wrong.get("status", 200), 0, {"ETag": etag}

@@ -78,9 +78,9 @@ def ends_with(before, offset, size):
 
 
 GOOD, HEAD, A = CONTENT[INDEX], (b"", HEADER), (b"a", entry())
-BLOCK = end_block(b"")
-SAME = varint(0) + varint(len(BLOCK))  # says that a block is at 0
-TWICE = end_block(bytes([0, 1, 2]) + b"a" + SAME + bytes([0, 1, 2]) + b"b" + SAME)
+EMPTY = end_block(b"")
+SAME = varint(0) + varint(len(EMPTY))  # says that a block is at 0
+[(_, TWICE)] = blocks([(b"a", SAME), (b"b", SAME)], 1 << 18)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ TWICE = end_block(bytes([0, 1, 2]) + b"a" + SAME + bytes([0, 1, 2]) + b"b" + SAM
         (GOOD[-8:], "its 8 bytes are not a LevelDB table"),
         (GOOD[:-1] + b"x", "are not a LevelDB table"),
         (bytes([GOOD[0] ^ 1]) + GOOD[1:], "block at 0 does not match its crc32c"),
-        (ends_with(seal(BLOCK, compression=1), 0, len(BLOCK)), r"block at 0 is compressed \(type 1"),
+        (ends_with(seal(EMPTY, compression=1), 0, len(EMPTY)), r"block at 0 is compressed \(type 1"),
         (ends_with(seal(b"\1\0\0\0"), 0, 4), "shorter than its restart points"),
-        (ends_with(seal(BLOCK) + seal(TWICE), len(BLOCK) + 5, len(TWICE)), "block at 0 overlaps"),
+        (ends_with(seal(EMPTY) + seal(TWICE), len(EMPTY) + 5, len(TWICE)), "block at 0 overlaps"),
         (ends_with(GOOD[:-48], 0, len(GOOD) - 52), "to end at byte 1,319, outside the file"),  # one byte too many
         (index_of(), "no header"),
         (index_of(A), "no header"),

@@ -38,7 +38,7 @@ def test_missing_and_empty_files_are_downloaded_once(server, tmp_path, monkeypat
         (tmp_path / "355M" / "vocab.bpe").write_bytes(b"")
 
 
-HALF, REST = {"drop": 200_000}, "bytes=200704-"
+HALF, REST = {"drop": 200_000}, "bytes=200704-"  # 200,000 bytes, rounded up to whole BLOCKs
 MD5 = base64.b64encode(hashlib.md5(CONTENT[DATA]).digest()).decode()
 
 
@@ -134,7 +134,8 @@ def test_a_full_disk_is_an_error_and_leaves_no_file(server, tmp_path, monkeypatc
 @pytest.mark.skipif(download.fcntl is None, reason="no locks on this system")
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_second_process_waits_for_the_first_and_resumes_its_download_if_it_is_killed(server, tmp_path, kill):
-    code = f"from utils import download_gpt2_files; download_gpt2_files('124M', {str(tmp_path)!r}, {server.url!r})"
+    call = f"download_gpt2_files('124M', {str(tmp_path)!r}, {server.url!r})"
+    code = f"from checkpoint.download import download_gpt2_files; {call}"
     options = dict(args=[sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True)
     hold, part = threading.Event(), tmp_path / (DATA + ".part")
     server.plan[DATA] = [{"hold": hold}, {}]

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import ROOT, assert_lossless, bundled, models, random_gpt2
+from support import ROOT, assert_lossless, both_verifiers, bundled, models, random_gpt2
 
-from drafts import AsNetwork, lookup, make_draft
+from drafts import TABLES, AsNetwork, lookup, make_draft
 from encoder import get_encoder
 from errors import UserError
 from ngrams import DISCOUNT, NGram, ngram, online
 from sampling import sampler
 from schedules import draft_confidence
-from speculative import verify, verify_block
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
 orders = st.integers(1, 4)
@@ -36,7 +35,7 @@ def by_hand(text, n_vocab, order, ids, least=1):
     return p
 
 
-@pytest.mark.parametrize("verifier", [verify, verify_block])
+@both_verifiers
 @pytest.mark.parametrize(
     "draft",
     [
@@ -81,15 +80,20 @@ def test_ngram_rows_are_those_counted_by_hand(order, text, ids, n_rows, least):
 
 @settings(max_examples=10)
 @given(text=texts, ids=texts)
-def test_saved_and_loaded_it_is_the_same(tmp_path_factory, text, ids):
-    path, npy = tmp_path_factory.mktemp("tables") / "ngrams.npz", io.BytesIO()
-    np.save(npy, np.zeros(3))
-    ngram(text * 40_000, 100_000, 3).save(path)
+def test_a_saved_model_loads_as_it_was(tmp_path_factory, text, ids):
+    path = tmp_path_factory.mktemp("tables") / "ngrams.npz"
+    ngram(text * 40_000, 100_000, 3).save(path)  # ids above 2^16 need more bytes
     for n in range(1, 4):
         expected = ngram(text * 40_000, 100_000, n)(ids * 40_000)
         assert np.array_equal(NGram.load(path, n)(ids * 40_000), expected)
+
+
+def test_a_damaged_file_of_n_grams_is_an_error(tmp_path):
+    path, npy = tmp_path / "ngrams.npz", io.BytesIO()
+    ngram([0, 1, 2], 3, 3).save(path)
     with pytest.raises(UserError, match="no 4-grams"):
         NGram.load(path, 4)
+    np.save(npy, np.zeros(3))
     whole = path.read_bytes()
     encrypted = bytearray(whole)
     encrypted[whole.index(b"PK\x01\x02") + 8] |= 1  # a flag of the first file in the archive
@@ -155,10 +159,11 @@ def test_lookup_is_a_search(ids, n_rows, longest):
 # Drafts by name
 
 
-@pytest.mark.parametrize("name", ["unigram", "bigram", "ngram"])
-def test_the_bundled_tables(name):
-    rows = sampler(make_draft(name, bundled("target"), None))(np.array([5, 6, 7, 5, 6]), 3)
-    np.testing.assert_allclose(rows.sum(axis=-1), 1, atol=1e-12)
+@pytest.mark.parametrize(("name", "order"), [("unigram", 1), ("bigram", 2), ("ngram", 3)])
+def test_the_bundled_tables(name, order):
+    ids = np.array(get_encoder("target", ROOT / "models").encode("once upon a"))
+    row = make_draft(name, bundled("target"), None).row(ids)
+    assert np.array_equal(row, NGram.load(TABLES, order)(ids)) and row.sum() == pytest.approx(1, abs=1e-12)
 
 
 def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):

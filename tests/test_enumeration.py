@@ -129,7 +129,7 @@ def test_probabilities_that_numpy_refuses_are_refused(p):
         output_distribution(lambda rng: rng.choice(2, p=p))
 
 
-def test_a_loop_without_end_is_an_error_with_the_mass_covered():
+def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
     def draw_until(rng, below):
         while (rng.random() < 0.5) != below:
             pass

@@ -21,7 +21,7 @@ from fast.product import GROUPED, SINGLE
 from sampling import sampler
 from speculative import speculative_sampling
 
-KERNELS = {SINGLE: 32, matrix_kernel(): product.tile_width()}
+KERNELS = {SINGLE: 32, matrix_kernel(): product.tile_width()}  # {kernel: width of a tile}
 MATRIX_KERNEL = product.matrix_kernel.__wrapped__  # the functions without their caches
 TILE_WIDTH = product.tile_width.__wrapped__
 N_CORES, WORTH_WAKING = threads.n_cores.__wrapped__, threads.bytes_worth_waking.__wrapped__
@@ -50,7 +50,7 @@ def test_linear_is_a_matrix_product(n, n_in, n_out):
     assert np.abs(linear(x, **lay_out({"w": w, "b": b})) - (x.astype(float) @ w + b)).max() < 1e-3
 
 
-def test_groups_are_those_of_the_docstring(monkeypatch):
+def test_groups_are_those_that_product_py_describes(monkeypatch):
     monkeypatch.setattr(product, "matrix_kernel", lambda: GROUPED)
     assert [product.group_size(n) for n in (1, 2, 5, 12, 13)] == [2, 2, 6, 12, 6]
     assert [product.group_size(12, depth) for depth in (1302, 1303)] == [12, 6]
@@ -94,7 +94,7 @@ def test_there_is_room_for_padding_after_the_last_position():
 def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_the_group(
     monkeypatch, sizes, places, seconds, expected
 ):
-    """seconds are for groups of 6, and single rows take 1. In groups of these sizes, these places get other bits."""
+    """Groups of 6 take `seconds`, and single rows take 1. In groups of a size in `sizes`, rows at `places` differ."""
 
     def matmul(rows, tile):
         out = (rows[..., None] * tile).sum(axis=-2)
@@ -176,18 +176,16 @@ def test_in_parallel_does_all_work_once(n, n_bytes, cores):
         threads.in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
     assert all(range(n)[some] for some in slices)  # no slice is empty
-    assert len(slices) == (max(min(cores, n - 40 // n_bytes), 1) if n * n_bytes >= 100 else 1)
+    # the calling core is 40 / n_bytes items ahead: HEAD_START of the 100 bytes
+    assert len(slices) == (min(cores, n - 40 // n_bytes) if n * n_bytes >= 100 else 1)
 
 
-@pytest.mark.parametrize(
-    ("waking", "expected"), [(0.1, 1_572_864), (0.5, 1_572_864), (0.7, 2_359_296), (1.1, 3_538_944), (2, 5_308_416)]
-)
-def test_work_is_shared_from_the_size_on_at_which_that_is_faster(monkeypatch, waking, expected):
-    """One core needs a second for each MB. Two cores need half of that, and the time to wake one of them."""
-    sizes = [n * 98_304 / 1e6 for n in (16, 24, 36) for _ in range(432 // n)]
-    seconds = iter([s for size in sizes for s in (size, size / 2 + waking)])
+@pytest.mark.parametrize(("waking", "n_tiles"), [(1, 16), (5, 16), (7, 24), (11, 36), (20, 54)])
+def test_work_is_shared_from_the_size_on_at_which_that_is_faster(monkeypatch, waking, n_tiles):
+    """One core needs a second for each tile. Two cores need half of that, and `waking` seconds to wake the second."""
+    seconds = iter([s for n in (16, 24, 36) for _ in range(432 // n) for s in (n, n / 2 + waking)])
     monkeypatch.setattr(threads.timeit, "timeit", lambda way, number: next(seconds))
-    assert WORTH_WAKING() == expected
+    assert WORTH_WAKING() == n_tiles * 768 * 32 * 4  # bytes
 
 
 def test_one_core_alone_shares_no_work(monkeypatch):

@@ -48,12 +48,12 @@ def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
         assert np.abs(micro(IDS[:n], n_rows) - LOGITS[n - n_rows : n]).max() < TOLERANCE
 
 
-@pytest.mark.parametrize(("n_rows", "pieces"), [(1, [20, 20, 20, 4]), (30, [20, 44]), (64, [64])])
-def test_long_prompts_are_computed_in_pieces(micro, monkeypatch, n_computed, n_rows, pieces):
+@pytest.mark.parametrize(("n_rows", "parts"), [(1, [20, 20, 20, 4]), (30, [20, 44]), (64, [64])])
+def test_long_prompts_are_computed_in_parts(micro, monkeypatch, n_computed, n_rows, parts):
     monkeypatch.setattr(gpt2, "PART", 20)
     micro.forget()
     assert np.abs(micro(IDS, n_rows) - LOGITS[-n_rows:]).max() < TOLERANCE
-    assert n_computed == pieces
+    assert n_computed == parts
 
 
 @pytest.mark.parametrize("n_layer", [1, 2, 3])
@@ -105,7 +105,7 @@ def test_an_interrupted_call_does_not_change_later_results(micro, monkeypatch, a
 
 
 def test_forget_waits_for_the_end_of_a_call(micro, monkeypatch):
-    """Otherwise the ids would be remembered without their keys and values."""
+    """Otherwise the end of the call would undo it, because a call ends by remembering its ids."""
     forgetful, original = threading.Thread(target=micro.forget), gpt2.gpt2
 
     def gpt2_while_another_thread_forgets(*args, **kw):
@@ -158,7 +158,7 @@ def micro_with(name, index, value):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_weight_that_is_not_a_number_is_named(monkeypatch, bad):
+def test_a_weight_that_is_not_finite_is_named(monkeypatch, bad):
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "bytes_worth_waking", lambda: 0)
     for name in load(str(MICRO / "model.ckpt")):

@@ -1,4 +1,4 @@
-"""main.py as its user meets it: in a process of its own, with its two texts and its one-line errors."""
+"""main.py as a user meets it: the two texts that it prints, and errors of one line. Most tests start a process."""
 
 import argparse
 import os
@@ -71,8 +71,6 @@ def test_each_draft_and_schedule(models_dir, options):
     plain, fast = texts_of(result)
     assert plain == fast and re.search(r"same text +yes\n", result.stdout)
     assert re.search(r"speedup +[\d.]+, ([\d.]+ predicted|no prediction)", result.stdout)
-    shares = re.search(r"time +(\d+) % draft, (\d+) % target, (-?\d+) % the rest", result.stdout).groups()
-    assert 99 <= sum(map(int, shares)) <= 101  # after rounding
 
 
 def test_every_option_reaches_the_pair(models_dir, monkeypatch):
@@ -94,7 +92,8 @@ def test_every_option_reaches_the_pair(models_dir, monkeypatch):
         "--verify block".split()
     )
     wanted = dict(K=3, schedule="target-confidence", threshold=0.3, verify=main.verify_block)
-    assert [options.items() >= wanted.items() for options in decoded] == [False, True, False, True]
+    obeyed = [options.items() >= wanted.items() for options in decoded]
+    assert obeyed == [False, True, False, True]  # two warm-ups, then two runs
     assert decoded[2]["eos"] == decoded[3]["eos"] == 256
 
 

@@ -30,7 +30,7 @@ def test_a_run_records_what_happened():
 
 
 def test_the_clock_stops_during_on_round(monkeypatch):
-    """Each look at this clock takes a second. There are two looks for a call, and three others in a round."""
+    """Each look at this clock takes a second. A round has two looks for each of its k + 1 calls, and one at its end."""
     both, now = Pair(bundled("draft"), bundled("target")), itertools.count()
     monkeypatch.setattr(pair.time, "perf_counter", lambda: next(now))
     run = both.decode([5], 9, K=2, on_round=lambda r: [next(now) for _ in range(1000)])
@@ -46,9 +46,13 @@ def test_each_run_reads_the_prompt_again(n_computed):
 
 
 def test_at_temperature_0_confidence_is_the_probability_at_temperature_1():
-    both = Pair(bundled("draft"), bundled("target"))
-    run = both.decode([5, 6, 7], 40, K=4, schedule="target-confidence")
-    assert 1 < (run.n_drafted == 0).sum() < len(run.n_drafted)
+    both, sure = Pair(bundled("draft"), bundled("target")), []
+
+    def on_round(r):
+        sure.append(both.target.rows()[len(r.emitted) - 1, r.emitted[-1]] >= 0.5)
+
+    run = both.decode([5, 6, 7], 40, K=4, schedule="target-confidence", on_round=on_round)
+    assert (run.n_drafted[1:-1] > 0).tolist() == sure[:-2] and {*sure} == {True, False}
     run = both.decode([5, 6, 7], 40, K=4, schedule="draft-confidence")
     assert (run.n_drafted[:-1] == 1).any() and run.n_drafted.max() > 1
 
@@ -73,7 +77,7 @@ def test_the_smaller_context_is_that_of_the_pair():
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)
 def test_a_lookup_that_finds_nothing_ends_the_round(settings):
-    """The sampled row cannot show this, because with these settings it always has a probability of 1."""
+    """With these settings, each row that is sampled from has a token with probability 1, so it does not show this."""
     both, rounds, text = load_pair("draft", "target", "lookup", **settings), [], np.array([5, 6, 7])
     both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append)
     for r in rounds:
@@ -148,6 +152,7 @@ def test_the_prediction_is_the_formula():
     """Without drawing and accepting, and if reading the prompt takes no longer than a step."""
 
     def formula(*ks):
+        # c = 0.5 / 2, and v = 2 / 2, 2.5 / 2 and 3 / 2 for k = 0, 2 and 4
         return theory.expected_tokens(0.7, ks).sum() / sum(k * 0.25 + 1 + k / 8 for k in ks)
 
     fast = run_with([3.0] * 7, [0.5] * 28, [4] * 7, [[0.7] * 4] * 7)
@@ -211,7 +216,7 @@ def test_best_K_divides_tokens_by_costs(monkeypatch):
 
 @pytest.mark.parametrize(("n_plain", "n_draft", "n_fast"), [(4, 8, 6), (9, 4, 6), (9, 9, 4), (9, -1, 9), (-1, -1, -1)])
 def test_no_prediction_from_too_few_timings(n_plain, n_draft, n_fast):
-    """These are the numbers of calls that read no prompt."""
+    """These are the numbers of calls that read no prompt (-1: there is no call at all)."""
     fast = run_with([3.0] * (n_fast + 1), [0.5] * (n_draft + 1), [4] * (n_fast + 1), [[0.8]])
     assert predicted([run_with([2.0] * (n_plain + 1))], [fast]) is None
     just_enough = run_with([3.0] * 6, [0.5] * 6, [4] * 6, [[0.8]])

@@ -33,17 +33,16 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_lossless, models, pairs, product_of_conditionals
+from support import EXACT, Table, assert_lossless, both_verifiers, models, pairs, product_of_conditionals
 
 from enumeration import output_distribution, total_variation
-from speculative import autoregressive_sampling, max_fn, propose, verify, verify_block
+from speculative import autoregressive_sampling, max_fn, propose, verify
 
-both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
 BY_HAND = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1])
 
 
 def one_draft(p, q):
-    """An array mass[drafted, n_accepted, first emitted token]: their probabilities in a round that drafts one token."""
+    """mass[drafted, n_accepted, first emitted token]: the probability that a round which drafts one token ends so."""
 
     def one_round(rng):
         drafted, p_rows = propose(np.array([0]), Table([p]), 1, rng)
@@ -96,7 +95,7 @@ def test_step_3_some_token_is_accepted_with_probability_sum_min_p_q(pair):
 @given(pairs())
 def test_step_4_after_a_rejection_the_token_comes_from_the_residual(pair):
     p, q = pair
-    assume(np.abs(p - q).sum() > EXACT)
+    assume(np.abs(p - q).sum() > EXACT)  # otherwise nothing is rejected
     added = one_draft(p, q)[:, 0].sum(axis=0)
     assert equal(added / added.sum(), max_fn(q - p)) and equal(added, np.maximum(q - p, 0))
 

@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_lossless, models, product_of_conditionals
+from support import EXACT, Table, assert_lossless, both_verifiers, models, product_of_conditionals
 
 import schedules
 import theory
 from enumeration import output_distribution, total_variation
 from sampling import sampler
 from schedules import SCHEDULES, KeepsLogits, adaptive, draft_confidence, heuristic, make_schedule, target_confidence
-from speculative import Round, speculative_sampling, verify, verify_block
+from speculative import Round, speculative_sampling
 
 
 def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
-    """A round in which all tokens are the same, and all rows of p and of q."""
+    """A round in which all tokens are equal, all rows of p are equal, and all rows of q are equal."""
     drafted = np.full(n_drafted, token)
     emitted = np.append(drafted[:n_accepted], token)
     return Round(drafted, np.tile(p, (n_drafted, 1)), np.tile(q, (n_drafted + 1, 1)), emitted, n_accepted)
 
 
-@pytest.mark.parametrize("verifier", [verify, verify_block])
+@both_verifiers
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("sure", [0.0, 0.6])
 @given(
@@ -144,7 +144,7 @@ def test_adaptive_forgets_old_rounds():
     schedule = adaptive(6, linear(0.1), memory=4)
     off = round_of(1, 0, p=(1, 0), q=(0, 1))
     found = decisions(schedule, round_of(4, 4), *[off] * 30)
-    alpha = 0.7 + 0.3 * (1 - 0.75**4)  # each beta counts 1/4
+    alpha = 1 - 0.3 * 0.75**4  # each beta counts 1/4, so alpha gets a quarter nearer to it
     expected = best(0.1, 0.7, *(alpha * 0.75**i for i in range(31)))
     assert expected[-1] == 0 and max(expected) > 2
     expected[31] = 1  # each 32nd round tries another number than the best
@@ -152,7 +152,7 @@ def test_adaptive_forgets_old_rounds():
 
 
 def test_adaptive_tries_each_number_of_tokens_in_turn():
-    """Also 0 and K, so that each number of rows is timed, and alpha is measured, whatever seems best."""
+    """Also 0 and K. So each number of rows is timed, and alpha is measured, even if another number seems best."""
     found = decisions(adaptive(2, lambda K: np.array([1.0] + [8.0] * K)), *[round_of(0, 0)] * 32 * 6)
     assert [k for i, k in enumerate(found, start=1) if i % 32 == 0] == [1, 2, 0, 1, 2, 0]
 

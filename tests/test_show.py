@@ -16,7 +16,7 @@ from support import bundled, run
 from encoder import get_encoder
 from pair import Pair
 from show.figures import best_K_figure, figures
-from show.page import page, shown
+from show.page import number, page, shown
 from show.picture import picture, typical_round
 from show.rounds import Recorder, origins
 from show.terminal import COLOURS, RESET, Writer, wants_colour
@@ -54,11 +54,15 @@ def parsed(html):
     return xml.fromstring(html.removeprefix("<!DOCTYPE html>"))
 
 
+def uncoloured(text):
+    return re.sub("|".join(map(re.escape, [RESET, *COLOURS.values()])), "", text)
+
+
 def text_of(element):
     return "".join(element.itertext())
 
 
-RUN = decoded(N=8)
+PLAIN, FAST, _, SEEN = decoded(N=8)
 RUNS = [
     dict(),
     dict(rule=verify_block),
@@ -95,14 +99,18 @@ def test_the_page_shows_every_token_and_every_round_once(options):
         begins = rest[0] + np.cumsum([0, *(width for _, width in passes)])[:-1]
         np.testing.assert_allclose([x for x, _ in passes], begins, atol=0.1)
     assert len(tree.findall(".//rect[@class='target']")) == len(plain.lasted) + len(fast.lasted)
-    for article, r in zip(articles, rounds):
+    for article, r in zip(articles, seen):
         drafted = article.findall(".//table/tr/td[1]") + article.findall(".//s")
-        assert [text_of(d) for d in drafted] == [unescape(shown(ENCODER.decode([t]))) for t in r.drafted]
+        assert [text_of(e) for e in drafted] == [unescape(shown(ENCODER.decode([d.token]))) for d in r.drafted]
+        for tr, d in zip(article.findall(".//table/tr")[1:], r.looked_at, strict=True):
+            numbers = [number(x) for x in (d.p, d.q, d.w, d.keep) if x is not None]
+            coin = "–" if d.coin is None else f"{number(d.coin)} {'<' if d.kept else '≥'}"
+            assert [text_of(td) for td in tr.findall("td")[1:-1]] == [*numbers, coin]
 
 
 @pytest.mark.parametrize("rule", [verify, verify_block])
 def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
-    """From the coins alone: so the numbers shown are those that decided."""
+    """It works them out again from the random numbers and the rows, so the page shows the numbers that decided."""
     _, _, rounds, seen = decoded(K=16, N=200, rule=rule)
     assert {origin for r in seen for origin in r.origins} == {"accepted", "residual", "extra"}
     for r, s in zip(rounds, seen):
@@ -122,9 +130,17 @@ def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
 )
 def test_the_same_text_is_a_claim_about_ids(shift, temperature, verdict):
     """Because two sequences of ids may have the same text."""
-    fast = RUN[1]._replace(ids=RUN[0].ids + shift)
-    found = {name: value for name, value, _ in figures(RUN[0], fast, "draft", "target", 4, "fixed", temperature)}
+    fast = FAST._replace(ids=PLAIN.ids + shift)
+    found = {name: value for name, value, _ in figures(PLAIN, fast, "draft", "target", 4, "fixed", temperature)}
     assert found["same text"].startswith(verdict) and (temperature == 0) == ("need not" not in found["same text"])
+
+
+def test_the_figures_are_those_of_the_runs():
+    found = {name: value for name, value, _ in figures(PLAIN, FAST, "draft", "target", 4, "fixed", 1.0)}
+    draft, target = (100 * calls.sum() / FAST.seconds for calls in (FAST.steps, FAST.passes))
+    assert found["time"] == f"{draft:.0f} % draft, {target:.0f} % target, {100 - draft - target:.0f} % the rest"
+    assert found["tokens per second"] == f"{8 / PLAIN.seconds:.1f} autoregressive, {8 / FAST.seconds:.1f} speculative"
+    assert found["speedup"].startswith(f"{PLAIN.seconds / FAST.seconds:.2f}, ")
 
 
 def test_a_K_that_was_not_timed_has_no_predicted_speedup():
@@ -152,7 +168,7 @@ def test_a_run_of_200_tokens_makes_less_than_1_MB(rule):
 
 
 def test_nothing_on_the_page_comes_from_elsewhere():
-    html = page_of(RUN[0], RUN[1], RUN[3])
+    html = page_of(PLAIN, FAST, SEEN)
     assert not re.search(r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html)
     assert html.count("<script>") == html.count("<style>") == 1
 
@@ -160,7 +176,7 @@ def test_nothing_on_the_page_comes_from_elsewhere():
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_prompt_is_shown_and_not_run(text):
     prompt = text + "<script>alert(1)</script>&amp;"
-    html = page_of(RUN[0], RUN[1], RUN[3], ENCODER.encode(prompt), f"main.py --prompt {prompt}")
+    html = page_of(PLAIN, FAST, SEEN, ENCODER.encode(prompt), f"main.py --prompt {prompt}")
     tree = parsed(html)
     assert html.count("<script>") == 1
     displayed = text_of(tree.find(".//span[@class='prompt']"))
@@ -181,9 +197,7 @@ def test_text_without_colour_is_the_text(text, cuts):
         writer.close()
     assert "".join(pieces) == text and "\ufffd" not in set(pieces) - set(text)
     assert all(piece.endswith(RESET) for piece in coloured if piece.startswith("\x1b[3"))
-    for code in RESET, *COLOURS.values():
-        coloured = [piece.replace(code, "") for piece in coloured]
-    assert "".join(coloured) == text.replace(RESET, "")
+    assert uncoloured("".join(coloured)) == uncoloured(text)
 
 
 def test_bytes_that_are_no_character():
@@ -212,7 +226,7 @@ def test_when_there_is_colour(choice, is_terminal, environment, coloured):
 
 
 @pytest.mark.parametrize("options", RUNS[:5])
-def test_a_picture_of_one_round(options):
+def test_a_picture_of_one_round_has_a_box_for_each_token(options):
     r = typical_round(decoded(**options)[3])
     drawing = xml.fromstring(picture(ENCODER, PROMPT, r))
     boxes = [e for e in drawing.iter() if e.get("class", "").startswith("box ")]
@@ -234,7 +248,7 @@ def test_the_picture_shows_the_text_before_its_round(tmp_path):
 def test_a_token_of_quotes_is_shown_whole():
     """An escaped quote has 6 letters. To cut the token after it was escaped would leave half of one."""
     encoder = Mock(decode=lambda ids: '""""' if len(ids) == 1 else "")
-    drawing = xml.fromstring(picture(encoder, [], typical_round(RUN[3])))
+    drawing = xml.fromstring(picture(encoder, [], typical_round(SEEN)))
     assert '""""' in [e.text for e in drawing.iter()]
 
 
@@ -247,6 +261,5 @@ def test_trace_and_colour_on_the_command_line(tmp_path):
         assert result.returncode == 0 and (tmp_path / name).read_text(encoding="utf-8").startswith(head)
         assert COLOURS["accepted"] in result.stdout and "drafted and accepted" in result.stdout
         assert "\x1b" not in result.stdout.split("Speculative Decode")[0]
-        for code in RESET, *COLOURS.values():
-            result.stdout = result.stdout.replace(code, "")
-        assert result.stdout.split("Text = ")[2].split("\n\n")[0] == plain.stdout.split("Text = ")[2].split("\n\n")[0]
+        texts = [uncoloured(each.stdout).split("Text = ")[2].split("\n\n")[0] for each in (result, plain)]
+        assert texts[0] == texts[1]

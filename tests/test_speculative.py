@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_lossless, bundled, models, pairs, product_of_conditionals
+from support import EXACT, Table, assert_lossless, both_verifiers, bundled, models, pairs, product_of_conditionals
 
 from enumeration import output_distribution, total_variation
 from sampling import sampler
 from speculative import autoregressive_sampling, max_fn, propose, speculative_sampling, verify, verify_block
-
-both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
-
 
 # Block verification: Sun et al. 2024, Algorithm 2
 
@@ -54,6 +51,16 @@ def test_expected_tokens_per_round(pair, K):
     assert expected_tokens(verify, Table([p]), Table([q]), np.array([0]), K) == pytest.approx(expected, abs=1e-11)
 
 
+def decode(drawn, N, K, seed, **options):
+    """Decode with NumPy's generator, with the calls of both models recorded. Returns the ids and the rounds."""
+    draft, target, x = drawn
+    draft.calls.clear()
+    target.calls.clear()
+    rounds = []
+    ids = speculative_sampling(x, draft, target, N, K, np.random.default_rng(seed), on_round=rounds.append, **options)
+    return ids, rounds
+
+
 # The options
 
 
@@ -77,7 +84,7 @@ sampler_settings = st.fixed_dictionaries(
 def test_lossless_under_any_settings_of_draft_and_target(verifier, logits, settings, K):
     draft, target = (sampler(Table(table), **options) for table, options in zip(zip(*logits), settings))
     decoded = assert_lossless((draft, target, [0, 2]), 3, K, verify=verifier)
-    assert len(decoded) == 1 or settings[1]["temperature"] > 0
+    assert len(decoded) == 1 or settings[1]["temperature"] > 0  # at temperature 0, there is one text
 
 
 @both_verifiers
@@ -158,16 +165,6 @@ def test_lossless_with_the_generator_of_numpy(verifier):
 
 
 # The loop
-
-
-def decode(drawn, N, K, seed, **options):
-    """Decode with NumPy's generator, with the calls of both models recorded. Returns the ids and the rounds."""
-    draft, target, x = drawn
-    draft.calls.clear()
-    target.calls.clear()
-    rounds = []
-    ids = speculative_sampling(x, draft, target, N, K, np.random.default_rng(seed), on_round=rounds.append, **options)
-    return ids, rounds
 
 
 @both_verifiers
@@ -278,9 +275,9 @@ LARGEST = 1 - 2**-53  # the largest number that NumPy's `random` returns
 
 @both_verifiers
 def test_no_random_number_rejects_a_token_where_q_is_above_p_or_accepts_it_where_q_is_0(verifier):
-    half, never, first = np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([1.0, 0.0])
+    half, second, first = np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([1.0, 0.0])  # second: all on token 1
     assert verifier(np.array([0]), half[None], np.array([first, first]), always(LARGEST)).tolist() == [0, 0]
-    assert verifier(np.array([0]), half[None], np.array([never, never]), always(0.0)).tolist() == [1]
-    assert verifier(np.array([0, 1]), np.array([half] * 2), np.array([never] * 3), always(0.0)).tolist() == [1]
+    assert verifier(np.array([0]), half[None], np.array([second, second]), always(0.0)).tolist() == [1]
+    assert verifier(np.array([0, 1]), np.array([half] * 2), np.array([second] * 3), always(0.0)).tolist() == [1]
     p, q = np.array([[0.5, 0.5, 1e-17]]), np.array([[0.5, 0.5, 0]] * 2)  # q - p has no positive entry
     assert not any(2 in ids for ids in output_distribution(lambda rng: verifier(np.array([2]), p, q, rng)))

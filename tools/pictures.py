@@ -38,8 +38,8 @@ def tree():
     paths, parts, total = list(branches()), [], np.zeros(3)
     for x, name in zip(COLUMNS, ["", "drafted from p", "min(1, q/p)", "emitted"], strict=True):
         parts.append(text(x, 18, name, "soft"))
-    y_of = {i: 50 + 34 * i for i in range(len(paths))}
-    middle = sum(y_of.values()) / len(paths)
+    y_of = [50 + 34 * i for i in range(len(paths))]
+    middle = sum(y_of) / len(paths)
     parts.append(text(COLUMNS[0], middle + 5, "first token"))
     for token in range(3):
         own = [y_of[i] for i, path in enumerate(paths) if path[0] == token]

@@ -29,7 +29,7 @@ def arguments():
     parser.add_argument("corpus", help="a text file, with <|endoftext|> alone on a line between tales")
     parser.add_argument("--out", default="models", help="where the two models are written (%(default)s)")
     parser.add_argument("--work", default="build/bundled", help="where each step keeps its result (%(default)s)")
-    parser.add_argument("--seed", type=int, default=2302, help="(%(default)s)")
+    parser.add_argument("--seed", type=int, default=2302, help="seed of the random numbers (%(default)s)")
     return parser.parse_args()
 
 
@@ -150,9 +150,9 @@ def train(model, stream, n_steps, lr, loss_fn, report, every=250):
 
 @torch.no_grad()
 def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
-    """Let the target write sequences of N_CTX tokens, half of them after the beginnings of tales.
+    """Let the target write sequences of N_CTX tokens.
 
-    The others begin with 4 to 99 tokens from anywhere in the corpus.
+    About half of them continue the beginning of a tale. The others continue 4 to 99 tokens from anywhere in the corpus.
     """
     target.eval()
     tales = np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1  # where tales begin; the last few may be too short
@@ -185,7 +185,7 @@ def teach(target, windows):
 
 
 def distill_loss(draft, ids, q, loss):
-    """KL(q || p) + H(q), which learns best, or at the end the total variation, which is exactly 1 - alpha."""
+    """First KL(q || p) + H(q), with which the draft learns best. At the end the total variation, which is 1 - alpha."""
     with autocast():
         logits = draft(input_ids=ids.to(DEVICE)).logits.float().flatten(0, 1)
     q = q.to(DEVICE).float().flatten(0, 1)
