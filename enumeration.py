@@ -191,11 +191,12 @@ class EveryBranch:
         )
 
     def _several(self, size, draw):
+        """draw(), or an array of draws of this size. (With multinomial, each draw is an array itself.)"""
         if size is None:
             return draw()
         shape = [size] if np.ndim(size) == 0 else list(size)
         drawn = [draw() for _ in range(math.prod(shape))]
-        drawn = np.array(drawn, dtype=None if drawn else int)
+        drawn = np.array(drawn, dtype=None if drawn else int)  # (an empty array would be float)
         return drawn.reshape((*shape, *drawn.shape[1:]))
 
     def __reduce_ex__(self, protocol):
@@ -270,7 +271,7 @@ class Uniform:
         return not below if isinstance(below, bool) else ~below
 
     def __lt__(self, a):
-        return a is not self and self.is_below(a)  # np.searchsorted compares the number with itself, by < and by >
+        return a is not self and self.is_below(a)  # (np.searchsorted compares it with itself, too)
 
     def __gt__(self, a):
         return a is not self and self.is_above(a)

@@ -29,7 +29,7 @@ from schedules import KeepsLogits, make_schedule
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import MODELS_DIR, load_encoder_hparams_and_params
 
-ENOUGH = 5  # `predicted` needs at least this many draft steps, plain passes, and passes that check the most tokens
+ENOUGH = 5  # `predicted` needs at least this many draft steps, plain passes, and passes over the most rows
 
 
 def with_clock(model, seconds):
@@ -92,7 +92,8 @@ class Pair:
         self.draft, self.target = KeepsLogits(draft), KeepsLogits(target)
         self.draft_model = sampler(self.draft, temperature, **settings)
         self.target_model = sampler(self.target, temperature, **settings)
-        # times[k]: the seconds of the rounds that drafted k tokens, sorted. The first round of each run is left out.
+        # times[k]: the sorted seconds of the rounds that drafted k tokens, without the first round of each run. (A step
+        # of the plain loop is a round with k = 0.)
         self.times = defaultdict(list)
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 
@@ -123,7 +124,7 @@ class Pair:
 
         def record(r):
             ended.append(time.perf_counter())
-            if n_drafted:  # (not the first round, because it reads the prompt)
+            if n_drafted:  # (not the first round, see `costs`)
                 bisect.insort(self.times[len(r.drafted)], ended[-1] - begun[-1])
             n_drafted.append(len(r.drafted))
             n_accepted.append(r.n_accepted)
@@ -139,6 +140,7 @@ class Pair:
             sure = getattr(self.draft.network, "sure", 0.0)  # for drafts that stop by themselves, see drafts.AsNetwork
             schedule, stop = make_schedule(
                 schedule, K, self.costs, threshold,
+                # (top-k, top-p or the penalty could make a uniform row look sure, so `sure` gets the row before them)
                 draft_rows=self.draft.rows if self.greedy or sure else None,
                 target_rows=self.target.rows if self.greedy else None,
                 sure=sure,
@@ -151,8 +153,9 @@ class Pair:
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
 
-        The first round of each run is left out, because it reads the prompt. A k counts as timed after two of the other
-        rounds drafted k tokens, because the first such round is often slow.
+        The first round of each run is left out, because the target reads the prompt in it. (If it drafts nothing, the
+        draft reads the prompt in a later round, which is kept.) A k counts as timed once two of the kept rounds have
+        drafted k tokens, because the first such round is often slow.
 
         - Until k = 0 is timed, every other k costs infinitely much, even if it was timed. So 0 is tried first.
         - Until k = 1 is timed, it is taken to cost as much as k = 0, and a larger k that was not timed costs infinitely

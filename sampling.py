@@ -9,7 +9,7 @@ import numpy as np
 
 
 def sample(p, rng):
-    """Draw one token from the row p [n_vocab]. A token that has all of the probability needs no draw."""
+    """Draw one token from the row p [n_vocab]. A token with probability 1 is returned at once, for speed."""
     token = p.argmax()
     is_certain = p[token] == 1 == p.sum()  # (a row like (1, .5) is a mistake, and rng.choice raises a ValueError)
     return token if is_certain else rng.choice(len(p), p=p)

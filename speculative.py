@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # (`from speculative import sampler` works too)
+from sampling import logits_to_probs, penalised, sample, sampler  # (the rest: for `from speculative import sampler`)
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
@@ -155,8 +155,8 @@ def speculative_sampling(
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` that has just ended, or None at the first call. A schedule may look at all of
         it, even at rejected tokens. k_max is fixed before the next round draws anything, and that round draws fresh
-        random numbers. So the output is exact for any k_max. Without a schedule, k_max is K. There are two limits:
-        k_max is at most K, and if m tokens are still wanted, it is at most m - 1, because the target adds one.
+        random numbers. So the output is exact for any k_max. Without a schedule, it is K. A k_max above K is reduced to
+        K. If m tokens are still wanted, it is reduced to m - 1, because the target adds one.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -198,10 +198,10 @@ def speculative_sampling(
 def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
-    `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token. It
-    cuts off each ratio q/p at 1. Block verification cuts off the product at 1, after each factor. So a ratio above 1
-    can make up for a ratio below 1 that came before it. A token that the target likes too little may be kept because of
-    the tokens after it.
+    `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token. So
+    it cuts off each ratio q/p at 1, and multiplies then. Block verification multiplies first, and cuts off the product
+    at 1 after each factor. So a ratio above 1 can make up for a ratio below 1 that came before it. A token that the
+    target likes too little may be kept because of the tokens after it.
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
@@ -214,8 +214,9 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, a random number was
-    # below h[i]. So h[i] > 0, and w q exceeds p somewhere. If i = 0, w is 1, and this is the residual of `verify`.
+    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, this row
+    # exists: a random number was below h[i], so h[i] > 0, and w q exceeds p somewhere. If i = 0, w is 1, and this is
+    # the residual of `verify`.
     row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -227,8 +228,8 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is a goal for the first i drafted tokens. Suppose that these i tokens are known, and that the later ones
-        and the random numbers of the check are not. Then at least these i tokens should be kept with probability w[i].
-        w[0] is 1. w[i+1] is min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
+        and the random numbers of the check are not. Then the round should keep at least these i tokens with probability
+        w[i]. w[0] is 1. w[i+1] is min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. h[0] is not used.
 

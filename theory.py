@@ -114,7 +114,7 @@ def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
         As in `improvement`.
     v : float or array [K_max + 1]
         As in `improvement`: a number for all K from 1 on, or an array for K = 0, 1, ..., K_max. K = 0 is a plain step,
-        which costs 1, so neither the number nor v[0] is used for it.
+        which costs 1 in all, so neither v nor r is used for it.
     K_max : int
         The limit is needed because the speedup can grow with K forever, for example if alpha = 1.
     """

@@ -7,8 +7,8 @@ into the order that its routine for matrices (gemm) wants. The copy is called pa
 as long as the product, or longer.
 
 The idea. Two routines, or *kernels*, do not pack: gemv, and one for small matrices. Cut w into tiles that are small
-enough for one of them, and lay the tiles out one after the other in memory. On each core, one call of np.matmul then
-runs over many tiles:
+enough for the second kernel and for a core's own cache, and lay the tiles out one after the other in memory. On each
+core, one call of np.matmul then runs over many tiles:
 
     for each tile of w:              # read from memory once
         for each group of rows:      # the tile is in the CPU's cache by now
@@ -27,8 +27,9 @@ The kernels differ in how many rows of x make a group.
       2 to 12 rows     One group. An odd number gets a row of zeros, because 5 rows, for example, take longer than 6.
       13 rows or more  Groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
 
-  With tiles of 64 columns, the limit excludes groups of 12 above a depth of 1,302, and of 10 above 1,562. Then groups
-  of 6 are made. In `linear`, groups of 6 and 12 are stored column by column, because the kernel is faster then.
+  With tiles of 64 columns, 10^6 multiplications allow groups of 12 up to a depth of 1,302, and groups of 10 up to
+  1,562. For deeper tiles, groups of 6 are made. In `linear`, groups of 6 and 12 are stored column by column, because
+  the kernel is faster then.
 - gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache. Five rows
   still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 
@@ -74,7 +75,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    in_parallel(multiply, n_tiles, w[0].nbytes * len(out))  # each group takes about as long as the first one
+    in_parallel(multiply, n_tiles, w[0].nbytes * len(out))  # a later group takes as long as the first one, or less
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]
     out += b
     return out
@@ -116,6 +117,7 @@ def lay_out(params):
     layers = []
 
     def copy(tree):
+        """Copy all but the matrices. A layer with a matrix is appended to `layers`, and the last loop copies it."""
         if isinstance(tree, list):
             return [copy(branch) for branch in tree]
         if not isinstance(tree, dict):
@@ -158,12 +160,12 @@ def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]
     """Copy a matrix into tiles. A matrix that is too deep for a tile is cut into chunks of rows."""
     width = into.shape[-1]
 
-    def copy(some):
+    def fill(some):
         for i in range(len(into))[some]:
             columns = w[:, i * width : (i + 1) * width]
             into[i].reshape(-1, width)[:, : columns.shape[1]] = columns
 
-    in_parallel(copy, len(into), 4 * into[0].nbytes)  # 4, because copying is slower than reading
+    in_parallel(fill, len(into), 4 * into[0].nbytes)  # 4, because copying is slower than reading
     return into
 
 

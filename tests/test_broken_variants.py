@@ -42,7 +42,12 @@ def add(name, summary, distance, variant, part="verify"):
 
 def in_gallery(name, summary, distance, part="verify"):
     """A decorator that adds a function to the gallery."""
-    return lambda function: add(name, summary, distance, function, part) or function
+
+    def register(function):
+        add(name, summary, distance, function, part)
+        return function
+
+    return register
 
 
 # ---- `verify` with one change ----
@@ -91,7 +96,8 @@ add("accepts with probability q",
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
 # The next variant rejects a token only if q > p. Each row of P and Q above has only one such token, so the residual is
-# this token, and a rejected token is replaced by itself. So the distance is that of "accepts everything" below.
+# this token, and a rejected token is replaced by itself. So the first two tokens come from the draft and the third one
+# from the target, as in "accepts everything" below, and the distances are equal. (This needs N = K + 1.)
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip
@@ -256,8 +262,8 @@ def test_an_exact_rule_has_distance_0(exact):
 
 def table():
     lines = ["| variant | what it looks like | total variation distance |", "| --- | --- | ---: |"]
-    stated = [(stated, name, summary) for name, summary, stated, _, _ in GALLERY]  # (a test computes them)
-    lines += [f"| {name} | {summary} | {wrong:.4f} |" for wrong, name, summary in sorted(stated, reverse=True)]
+    broken = [(far, name, summary) for name, summary, far, _, _ in GALLERY]  # (a test computes the distances)
+    lines += [f"| {name} | {summary} | {far:.4f} |" for far, name, summary in sorted(broken, reverse=True)]
     lines += [f"| {name} (exact) | {summary} | {distance(exact):.0e} |" for name, summary, exact in EXACT_RULES]
     return "\n".join(lines)
 
