@@ -35,13 +35,16 @@ def checked(type, is_good, what):
     return parse
 
 
-count = checked(int, lambda n: n >= 0, "0 or more")
+count = checked(int, lambda n: n >= 0, "a whole number from 0 up")
 draft_name = checked(
     str, lambda name: name in DRAFTS or re.fullmatch(r"early-exit:[0-9]{1,4}", name),
     f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ...",
 )  # fmt: skip
 readable = checked(str, lambda path: os.access(path, os.R_OK), "a file that can be read")
-trace_file = checked(str, lambda path: path.endswith((".html", ".svg")), "the name of a .html or .svg file")
+trace_file = checked(
+    str, lambda path: path.endswith((".html", ".svg")) and os.access(os.path.dirname(path) or ".", os.W_OK),
+    "the name of a .html or .svg file in a folder that can be written",
+)  # fmt: skip
 
 
 def K(text):
@@ -62,7 +65,8 @@ def add_options(parser):
         metavar="T", help="0: always the most probable token; 1: sample as the model says (default: %(default)s)")
     add("--top_k", type=count, default=0, metavar="k",
         help="sample among the k most probable tokens; 0: among all (default: %(default)s)")
-    add("--top_p", type=checked(float, lambda p: 0 < p <= 1, "above 0 and at most 1"), default=1.0, metavar="p",
+    add("--top_p", type=checked(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1"), default=1.0,
+        metavar="p",
         help="sample among the fewest tokens whose probability adds up to at least p (default: %(default)s)")
     add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r",
@@ -116,7 +120,7 @@ def add_options(parser):
 def arguments(argv, description):
     """The options, checked and completed. Those that do not fit together end the program."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.error = fail
+    parser.error = lambda message: fail(f"{message} (see --help)")
     add_options(parser)
     args = parser.parse_args(argv)
     if lost := [name for name, value in vars(args).items() if value == []]:  # older versions of argparse lose a "--"
@@ -137,6 +141,9 @@ def arguments(argv, description):
         args.draft_model_size = "124M" if released else "draft"
     if args.target_model_size is None:
         args.target_model_size = "1558M" if released else "target"
+    sizes = {args.draft_model_size, args.target_model_size}
+    if args.draft == "model" and args.models_dir == MODELS_DIR and sizes & {*RELEASED} and sizes & {*BUNDLED}:
+        fail("a bundled model and one of OpenAI's cannot be a pair, because they have different vocabularies")
     if args.target_model_size in RELEASED and args.draft in ORDERS and args.draft_corpus is None:
         fail(f"--draft {args.draft} needs a --draft_corpus, because the bundled n-grams do not fit OpenAI's models")
     return args

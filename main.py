@@ -26,6 +26,9 @@ if __name__ == "__main__":  # Ctrl-C may come while NumPy is still being importe
 import sys
 from functools import partial
 
+if sys.version_info < (3, 10):
+    sys.exit("main.py: error: Python 3.10 or newer is needed")
+
 import numpy as np
 from tqdm import tqdm
 
@@ -56,8 +59,6 @@ def main(argv=None):
 
 
 def run(args):
-    if args.trace:
-        open(args.trace, "a", encoding="utf-8").close()  # if it cannot be written, say so before anything takes time
     pair = load_pair(
         args.draft_model_size, args.target_model_size, args.draft, args.draft_corpus, args.models_dir, args.models_url,
         args.bit_identical, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
@@ -85,6 +86,7 @@ def run(args):
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
     if args.trace:
         write_trace(args.trace, pair.encoder, x, plain, fast, rounds, found, args.command)
+        print(f"trace             written to {args.trace}")
 
 
 def decode(args, pair, x, title, options):

@@ -29,7 +29,7 @@ from schedules import KeepsLogits, make_schedule
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import MODELS_DIR, load_encoder_hparams_and_params
 
-ENOUGH = 5  # `predicted` needs at least this many draft steps, plain passes, and passes over the most rows
+ENOUGH = 5  # `predicted` needs at least this many draft steps, plain passes and speculative passes
 
 
 def with_clock(model, seconds):
@@ -232,8 +232,8 @@ def predicted(plain, fast):
     -------
     speedup, alpha, c, v, r : float
         The prediction and figures of the runs. alpha is the mean of beta over all verified positions. (The prediction
-        itself has one alpha for each position of a round.) v is the cost of the target's largest pass. If nothing was
-        drafted or too few calls were timed, the result is None.
+        itself has one alpha for each position of a round.) v is the cost of the target's most frequent pass that checks
+        drafted tokens. If nothing was drafted or too few calls were timed, the result is None.
     """
     ks, betas = joined(fast, "n_drafted"), [b for run in fast for b in run.betas]
     # The first call of each run reads a prompt, so it does not show how long a step takes.
@@ -242,7 +242,7 @@ def predicted(plain, fast):
     # speculative loop such a pass comes after passes of other kinds, and takes longer.
     timed = {k: passes[checked == k] for k in np.unique(checked)} | {0: joined(plain, "passes", first=1)}
     known = sorted(timed)
-    if min(map(len, (steps, timed[0], timed[known[-1]]))) < ENOUGH:
+    if min(map(len, (steps, timed[0], checked))) < ENOUGH:
         return None
     draw = (joined(plain, "lasted") - joined(plain, "passes")).mean()
     plain_step = timed[0].mean() + draw  # in seconds, the unit of the costs below
@@ -259,7 +259,7 @@ def predicted(plain, fast):
     read_fast += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
     n_new = sum(run.n_new for run in fast)
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), n_new, read, read_fast)
-    return speedup, np.concatenate(betas).mean(), c, v[-1], r
+    return speedup, np.concatenate(betas).mean(), c, v[np.bincount(ks[ks > 0]).argmax()], r
 
 
 def load_pair(

@@ -10,6 +10,7 @@ ratio of the seconds summed over all prompts.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -243,6 +244,8 @@ def main():
     parser.add_argument("--prompts", type=int, default=20, help="how many of the prompts to use (%(default)s)")
     parser.add_argument("--N", type=int, default=100, help="how many tokens to decode after each (%(default)s)")
     args = parser.parse_args()
+    if importlib.util.find_spec("matplotlib") is None:  # say so before minutes of measuring
+        parser.error("matplotlib is missing; pip install -r benchmarks/requirements.txt")
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "acceptance.json"
     if not args.draw:

@@ -1,3 +1,4 @@
+import argparse
 import sys
 
 from checkpoint.download import check
@@ -5,11 +6,13 @@ from errors import UserError
 
 if hasattr(sys.stdout, "reconfigure"):  # (stdout may be closed)
     sys.stdout.reconfigure(errors="replace")  # a name may have characters that a terminal cannot show
+about = "Compare all numbers of a checkpoint with the checksums in its index."
+parser = argparse.ArgumentParser(prog="python -m checkpoint", description=about)
+parser.add_argument("directory", help="the folder of the checkpoint, such as models/target")
 try:
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        raise UserError("one argument is needed, the directory of a checkpoint, such as models/1558M")
-    check(sys.argv[1])
-    print(f"{sys.argv[1]}: all numbers match their checksums", flush=True)
+    directory = parser.parse_args().directory
+    check(directory)
+    print(f"{directory}: all numbers match their checksums", flush=True)
 except (UserError, OSError) as error:
     print(f"error: {error}", file=sys.stderr)
     sys.exit(2)

@@ -199,7 +199,7 @@ def announced(answer, have, known):
         same_file = known.get("etag") in (None, headers.get("ETag"))
         return (have, int(span[2])) if same_file and span and int(span[1] or span[2]) == have else (None, None)
     if status != 200 or "html" in headers.get("Content-Type", ""):
-        raise OSError(f"the server answered {status} {answer.reason} ({headers.get('Content-Type')})")
+        raise OSError(f"the server answered {status} {answer.reason} ({headers.get('Content-Type', 'no type')})")
     if not re.fullmatch(r"[1-9]\d{,17}", headers.get("Content-Length", "")):
         raise OSError("the server does not say how long the file is, or it is empty")
     known.clear()

@@ -27,7 +27,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     n, same = fast.n_drafted.sum(), np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
     if temperature > 0:
-        verdict += ", and it need not be: two samples from one distribution"
+        verdict += "; above temperature 0, the texts are two samples from one distribution"
     elif not same:
         verdict = (
             "NO: a bug, or two tokens almost equally probable and a BLAS that rounds differently (try --bit_identical)"
@@ -64,4 +64,4 @@ def best_K_figure(K, speedups):
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
         "rounds, so the largest of them is often too high. A ? stands for a K that was timed less than twice."
     )
-    return "best K", f"{K}; estimated speedups for K = 0, 1, ...: {estimates}", meaning
+    return "best K", f"{K}; rough estimates of the speedup for K = 0, 1, ... (?: not timed): {estimates}", meaning

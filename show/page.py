@@ -108,7 +108,8 @@ def card(encoder, i, r):
         tokens = " ".join(f"<s>{alone(encoder, d.token)}</s>" for d in skipped)
         parts.append(f'<p class="skipped">not looked at: {tokens}</p>\n')
     if (origin := r.origins[-1]) != "accepted":
-        parts.append(f'<p>+ <b class="{origin}">{alone(encoder, r.emitted[-1])}</b> {LEGEND[origin]}</p>\n')
+        why = LEGEND[origin] if r.drafted else "added by the target"
+        parts.append(f'<p>+ <b class="{origin}">{alone(encoder, r.emitted[-1])}</b> {why}</p>\n')
     else:
         parts.append("<p>The text ends with this token.</p>\n")
     if r.top:

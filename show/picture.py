@@ -45,8 +45,8 @@ def picture(encoder, ids, r):
     rows += [("w", lambda d: number(d.w))] if r.is_block else []
     rows += [(keep, lambda d: number(d.keep)), ("number drawn", lambda d: "–" if d.coin is None else number(d.coin))]
     names = ["drafted", *(name for name, _ in rows), f"drawn < {keep}?", "emitted"]
-    before = shown(encoder.decode(ids[-14:]), {ord("\n"): "⏎"})
-    parts = [text(10, 24, "text so far", "soft"), text(LEFT, 24, f"… {before}")]
+    before = ("… " if len(ids) > 14 else "") + shown(encoder.decode(ids[-14:]).lstrip(), {ord("\n"): "⏎"})
+    parts = [text(10, 24, "text so far", "soft"), text(LEFT, 24, before)]
     parts += [text(10, 62 + 24 * i, escape(name), "soft") for i, name in enumerate(names)]
     below = 62 + 24 * (len(names) - 2)  # the row of bars; the emitted tokens are in the row after it
     for i, d in enumerate(r.drafted):
@@ -67,7 +67,7 @@ def picture(encoder, ids, r):
     if r.origins[-1] != "accepted":
         why = "a draw from the residual" if r.origins[-1] == "residual" else "a draw from the target"
         parts.append(text(LEFT + WIDTH * (len(r.emitted) - 1), below + 48, why, "soft"))
-    return svg(LEFT + WIDTH * (len(r.drafted) + 1) + 60, below + 60, parts)
+    return svg(LEFT + max(WIDTH * (len(r.drafted) + 1) + 60, 9 * len(before)), below + 60, parts)
 
 
 def box(encoder, x, y, token, kind):

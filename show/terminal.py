@@ -42,7 +42,7 @@ class Writer:
 
 
 def legend():
-    return ", ".join(COLOURS[origin] + meaning + RESET for origin, meaning in LEGEND.items())
+    return "; ".join(COLOURS[origin] + meaning + RESET for origin, meaning in LEGEND.items())
 
 
 def wants_colour(choice, out, environment=os.environ):

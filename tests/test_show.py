@@ -102,6 +102,7 @@ def test_the_page_shows_every_token_and_every_round_once(options):
     for article, r in zip(articles, seen):
         drafted = article.findall(".//table/tr/td[1]") + article.findall(".//s")
         assert [text_of(e) for e in drafted] == [unescape(shown(ENCODER.decode([d.token]))) for d in r.drafted]
+        assert r.drafted or "nothing was rejected" not in text_of(article)
         for tr, d in zip(article.findall(".//table/tr")[1:], r.looked_at, strict=True):
             numbers = [number(x) for x in (d.p, d.q, d.w, d.keep) if x is not None]
             coin = "–" if d.coin is None else f"{number(d.coin)} {'<' if d.kept else '≥'}"
@@ -126,13 +127,13 @@ def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
 
 
 @pytest.mark.parametrize(
-    ("shift", "temperature", "verdict"), [(0, 0, "yes"), (1, 0, "NO: a bug"), (0, 1, "yes, and"), (1, 1, "no, and")]
+    ("shift", "temperature", "verdict"), [(0, 0, "yes"), (1, 0, "NO: a bug"), (0, 1, "yes; above"), (1, 1, "no; above")]
 )
 def test_the_same_text_is_a_claim_about_ids(shift, temperature, verdict):
     """Because two sequences of ids may have the same text."""
     fast = FAST._replace(ids=PLAIN.ids + shift)
     found = {name: value for name, value, _ in figures(PLAIN, fast, "draft", "target", 4, "fixed", temperature)}
-    assert found["same text"].startswith(verdict) and (temperature == 0) == ("need not" not in found["same text"])
+    assert found["same text"].startswith(verdict) and (temperature == 0) == ("two samples" not in found["same text"])
 
 
 def test_the_figures_are_those_of_the_runs():
@@ -240,9 +241,11 @@ def test_the_picture_shows_the_text_before_its_round(tmp_path):
     write_trace(str(tmp_path / "t.svg"), ENCODER, PROMPT, plain, fast, seen, [], "")
     i = seen.index(typical_round(seen))
     before = [*PROMPT, *(token for r in seen[:i] for token in r.emitted)]
-    assert i > 0 and (tmp_path / "t.svg").read_text(encoding="utf-8") == picture(ENCODER, before, seen[i])
+    drawn = (tmp_path / "t.svg").read_text(encoding="utf-8")
+    assert i > 0 and drawn == picture(ENCODER, before, seen[i]) and ">… " in drawn
     write_trace(str(tmp_path / "t.svg"), ENCODER, PROMPT, plain, fast, seen[i:], [], "")
-    assert (tmp_path / "t.svg").read_text(encoding="utf-8") == picture(ENCODER, PROMPT, seen[i])
+    drawn = (tmp_path / "t.svg").read_text(encoding="utf-8")
+    assert drawn == picture(ENCODER, PROMPT, seen[i]) and ">Once upon a time<" in drawn
 
 
 def test_a_token_of_quotes_is_shown_whole():
