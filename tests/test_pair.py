@@ -161,7 +161,8 @@ def test_the_prediction_is_the_formula():
     # k = 0 costs as much as in the plain run, whatever it took here, and k = 2 lies between 0 and 4
     assert predicted([PLAIN], [other])[0] == pytest.approx(formula(2, 0, *[4] * 6))
     assert predicted([PLAIN] * 2, [fast, other])[0] == pytest.approx(formula(2, 0, *[4] * 13))
-    assert predicted([PLAIN], [other])[3] == 1.5  # v is that of k = 4
+    rare = run_with([2.5] * 7 + [9.0], [0.5] * 18, [2] * 7 + [4], [[0.7] * 2] * 8)
+    assert predicted([PLAIN], [rare])[3] == 2.5 / 2  # v is that of the usual k, which is 2
     pairs = run_with([2.5] * 8, [0.5] * 16, [2] * 8, [[0.7] * 2] * 8)
     assert predicted([PLAIN] * 2, [fast, pairs])[0] == pytest.approx(formula(*[2] * 8, *[4] * 7))
     idle = run_with([2.0] * 8, drafted=[0] * 8)  # does not call the draft
