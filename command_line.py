@@ -40,11 +40,8 @@ draft_name = checked(
     str, lambda name: name in DRAFTS or re.fullmatch(r"early-exit:[0-9]{1,4}", name),
     f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ...",
 )  # fmt: skip
-readable = checked(str, lambda path: os.access(path, os.R_OK), "a file that can be read")
-trace_file = checked(
-    str, lambda path: path.endswith((".html", ".svg")) and os.access(os.path.dirname(path) or ".", os.W_OK),
-    "the name of a .html or .svg file in a folder that can be written",
-)  # fmt: skip
+readable = checked(str, lambda path: os.access(path, os.R_OK) and not os.path.isdir(path), "a file that can be read")
+trace_file = checked(str, lambda path: path.endswith((".html", ".svg")), "the name of a .html or .svg file")
 
 
 def K(text):
@@ -142,7 +139,8 @@ def arguments(argv, description):
     if args.target_model_size is None:
         args.target_model_size = "1558M" if released else "target"
     sizes = {args.draft_model_size, args.target_model_size}
-    if args.draft == "model" and args.models_dir == MODELS_DIR and sizes & {*RELEASED} and sizes & {*BUNDLED}:
+    is_usual = os.path.abspath(args.models_dir) == MODELS_DIR  # (in another folder, both may be models of one's own)
+    if args.draft == "model" and is_usual and sizes & {*RELEASED} and sizes & {*BUNDLED}:
         fail("a bundled model and one of OpenAI's cannot be a pair, because they have different vocabularies")
     if args.target_model_size in RELEASED and args.draft in ORDERS and args.draft_corpus is None:
         fail(f"--draft {args.draft} needs a --draft_corpus, because the bundled n-grams do not fit OpenAI's models")

@@ -39,11 +39,11 @@ def lookup(ids, n_vocab, longest=3):
     -------
     float64 [n_vocab], the row after ids
     """
-    copies = list(continuations(ids, longest))[1:]  # of the last 1, 2, ... tokens: the indices of the tokens after them
-    if not copies:
+    after = list(continuations(ids, longest))[1:]  # after[m - 1]: the indices of the tokens after copies of m tokens
+    if not after:
         return np.full(n_vocab, 1 / n_vocab)
     row = np.zeros(n_vocab)
-    row[ids[copies[-1][-1]]] = 1  # the token after the latest of the longest copies
+    row[ids[after[-1][-1]]] = 1  # the token after the latest of the longest copies
     return row
 
 
@@ -95,14 +95,14 @@ def make_draft(name, target, encoder, corpus=None):
         If the name is unknown, if the corpus or TABLES cannot be used, or if the target has fewer than L layers.
     """
     n_vocab = target.n_vocab
-    if name.startswith("early-exit:"):
+    if name.startswith("early-exit:") and name.removeprefix("early-exit:").isdecimal():
         return target.first_layers(int(name.removeprefix("early-exit:")))
     if name == "lookup":
         return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)
     if name == "online":
         return AsNetwork(lambda ids: online(ids, n_vocab))
     if name not in ORDERS:
-        raise UserError(f"unknown draft {name!r}; there are {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ...")
+        raise UserError(f"unknown draft {name!r}; there are {', '.join(DRAFTS[1:])}, early-exit:1, ...")
     if corpus is not None:
         return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
     table = NGram.load(TABLES, ORDERS[name])

@@ -52,7 +52,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # adds rows of zeros once, so that most products need not; no position sees a later one
+    x = whole_groups(x)  # adds rows of zeros once, so that most products need not; a position never sees later rows
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -140,7 +140,7 @@ class GPT2:
         if ids.min() < 0 or ids.max() >= self.n_vocab:
             raise ValueError(f"found ids from {ids.min()} to {ids.max()}; they must be from 0 to {self.n_vocab - 1}")
         with self.lock, np.errstate(all="ignore"):  # the logits are checked for overflow below
-            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows are needed as logits
+            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows need logits
             while n_past + PART < len(ids) - n_rows:  # a long prompt, part by part
                 n_past += PART
                 self(ids[:n_past])

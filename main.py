@@ -59,6 +59,11 @@ def main(argv=None):
 
 
 def run(args):
+    if args.trace:  # if it cannot be written, say so before anything takes time
+        existed = os.path.exists(args.trace)
+        open(args.trace, "a", encoding="utf-8").close()
+        if not existed:
+            os.remove(args.trace)
     pair = load_pair(
         args.draft_model_size, args.target_model_size, args.draft, args.draft_corpus, args.models_dir, args.models_url,
         args.bit_identical, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
@@ -73,7 +78,7 @@ def run(args):
         options = dict(rng=np.random.default_rng(args.seed), verify=verifier)
         args.K, speedups = pair.best_K(x, min(args.n_tokens_to_generate, PILOT), **options)
         if not speedups[1:].any():
-            args.K = DEFAULT_K  # the pilot run was too short to tell
+            args.K = min(DEFAULT_K, args.n_tokens_to_generate)  # the pilot run was too short to tell
     speculative = dict(K=args.K, schedule=args.schedule, threshold=args.threshold, verify=verifier)
     for options in {}, speculative:  # a warm-up, because the first use of the weights is slow
         pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
@@ -86,7 +91,7 @@ def run(args):
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
     if args.trace:
         write_trace(args.trace, pair.encoder, x, plain, fast, rounds, found, args.command)
-        print(f"trace             written to {args.trace}")
+        print(f"trace             written to {args.trace}", flush=True)
 
 
 def decode(args, pair, x, title, options):

@@ -220,8 +220,7 @@ def predicted(plain, fast):
 
     The theory is about `verify` with a fixed K. If the number of drafted tokens varies, as with other schedules or with
     --draft lookup, the prediction is less exact. For block verification at temperatures above 0, it is often too low,
-    because that rule accepts more tokens. (docs/acceptance.json has the measured speedup of each setting, and the
-    predicted one if enough calls were timed.)
+    because that rule accepts more tokens.
 
     Parameters
     ----------

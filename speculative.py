@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # (the rest: for `from speculative import sampler`)
+from sampling import logits_to_probs, penalised, sample, sampler  # (only `sample` is used here)
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
@@ -199,9 +199,9 @@ def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
     `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token. So
-    it cuts off each ratio q/p at 1, and multiplies then. Block verification multiplies first, and cuts off the product
-    at 1 after each factor. So a ratio above 1 can make up for a ratio below 1 that came before it. A token that the
-    target likes too little may be kept because of the tokens after it.
+    it first cuts off each ratio q/p at 1, and then multiplies. Block verification multiplies first, and cuts off the
+    product at 1 after each factor. So a ratio above 1 can make up for a ratio below 1 that came before it. A token that
+    the target likes too little may be kept because of the tokens after it.
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
@@ -214,9 +214,8 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, this row
-    # exists: a random number was below h[i], so h[i] > 0, and w q exceeds p somewhere. If i = 0, w is 1, and this is
-    # the residual of `verify`.
+    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, w q exceeds
+    # p somewhere: a random number was below h[i], so h[i] > 0. If i = 0, w is 1, and this is the residual of `verify`.
     row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 

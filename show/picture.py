@@ -1,6 +1,6 @@
 """A picture of one round, as an SVG: what the draft guessed, what the target thought of it, and what was emitted."""
 
-from html import escape
+from html import escape, unescape
 
 from show.page import number, shown
 
@@ -67,7 +67,7 @@ def picture(encoder, ids, r):
     if r.origins[-1] != "accepted":
         why = "a draw from the residual" if r.origins[-1] == "residual" else "a draw from the target"
         parts.append(text(LEFT + WIDTH * (len(r.emitted) - 1), below + 48, why, "soft"))
-    return svg(LEFT + max(WIDTH * (len(r.drafted) + 1) + 60, 9 * len(before)), below + 60, parts)
+    return svg(LEFT + max(WIDTH * (len(r.drafted) + 1) + 60, 9 * len(unescape(before))), below + 60, parts)
 
 
 def box(encoder, x, y, token, kind):

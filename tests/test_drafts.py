@@ -181,7 +181,10 @@ def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("bigram", "bundled n-grams fit only the bundled models"), ("parrot", "unknown draft 'parrot'; there are model")],
+    [
+        ("bigram", "n-grams fit only the bundled models"),
+        ("early-exit:x", "unknown draft 'early-exit:x'; there are uni"),
+    ],
 )
 def test_a_draft_that_cannot_be_made(name, problem):
     with pytest.raises(UserError, match=problem):

@@ -24,7 +24,7 @@ from speculative import speculative_sampling
 KERNELS = {SINGLE: 32, matrix_kernel(): product.tile_width()}  # {kernel: width of a tile}
 MATRIX_KERNEL = product.matrix_kernel.__wrapped__  # the functions without their caches
 TILE_WIDTH = product.tile_width.__wrapped__
-N_CORES, WORTH_WAKING = threads.n_cores.__wrapped__, threads.bytes_worth_waking.__wrapped__
+N_CORES, BYTES_WORTH_WAKING = threads.n_cores.__wrapped__, threads.bytes_worth_waking.__wrapped__
 
 
 @pytest.fixture(autouse=True, params=KERNELS)
@@ -185,12 +185,12 @@ def test_work_is_shared_from_the_size_on_at_which_that_is_faster(monkeypatch, wa
     """One core needs a second for each tile. Two cores need half of that, and `waking` seconds to wake the second."""
     seconds = iter([s for n in (16, 24, 36) for _ in range(432 // n) for s in (n, n / 2 + waking)])
     monkeypatch.setattr(threads.timeit, "timeit", lambda way, number: next(seconds))
-    assert WORTH_WAKING() == n_tiles * 768 * 32 * 4  # bytes
+    assert BYTES_WORTH_WAKING() == n_tiles * 768 * 32 * 4  # bytes
 
 
 def test_one_core_alone_shares_no_work(monkeypatch):
     monkeypatch.setattr(threads, "n_cores", lambda: 1)
-    assert WORTH_WAKING() == float("inf")
+    assert BYTES_WORTH_WAKING() == float("inf")
 
 
 @pytest.mark.parametrize(

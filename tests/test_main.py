@@ -99,10 +99,10 @@ def test_every_option_reaches_the_pair(models_dir, monkeypatch):
 
 def test_K_auto_takes_the_best_K_and_says_so():
     output = run("--K", "auto").stdout
-    found = re.search(r"best K +(\d); rough estimates .* \(\?: not timed\): 1\.00(, \d\.\d\d){8}\n", output)
+    found = re.search(r"best K +(\d); rough estimates .* \(\?: timed less than twice\): 1\.00(, \d\.\d\d){8}\n", output)
     assert f"with K = {found[1]}, fixed" in output
     output = run("--K", "auto", "--n_tokens_to_generate", 2).stdout
-    assert "pilot run was too short; taken: 4" in output and "with K = 4, fixed" in output
+    assert "pilot run was too short; 2 was used" in output and "with K = 2, fixed" in output
 
 
 def test_sampling_differs_with_the_seed_only():
@@ -179,8 +179,8 @@ NO_MODEL = ("--target_model_size", "")  # some errors are found before a model i
         (["--draft_model_size", ""], "unknown model size ''; there are"),
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
-        (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file in a folder"),
-        (["--trace", "no/such/folder/trace.html"], "'no/such/folder/trace.html' is not the name of a .html or .svg"),
+        (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
+        (["--trace", "no/such/folder/trace.html", *NO_MODEL], "No such file or directory: 'no/such/folder/trace.html'"),
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
         (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
         (["--draft", "early-exit:" + 5000 * "1"], "11' is not one of model, unigram"),
@@ -261,6 +261,15 @@ def test_vocabularies_that_do_not_fit(models_dir, tmp_path, capsys):
     options = "--draft", "bigram", "--draft_corpus", models_dir / "corpus.txt"
     [line] = complaints(capsys, "--models_dir", tmp_path, *options)
     assert no_end in line
+
+
+def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
+    trace = tmp_path / "trace.html"
+    complaints(capsys, "--trace", trace, "--draft", "early-exit:7")
+    assert not trace.exists()
+    trace.write_text("older")
+    complaints(capsys, "--trace", trace, "--draft", "early-exit:7")
+    assert trace.read_text() == "older"
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="cannot see here how far a process has come")

@@ -262,6 +262,7 @@ def test_trace_and_colour_on_the_command_line(tmp_path):
     for name, head in (f"{odd}t.html", "<!DOCTYPE html>"), ("t.svg", "<svg"):
         result = run(*arguments, "--color", "always", "--trace", name, cwd=tmp_path)
         assert result.returncode == 0 and (tmp_path / name).read_text(encoding="utf-8").startswith(head)
+        assert result.stdout.endswith(".svg\n" if name == "t.svg" else ".html\n") and "written to" in result.stdout
         assert COLOURS["accepted"] in result.stdout and "drafted and accepted" in result.stdout
         assert "\x1b" not in result.stdout.split("Speculative Decode")[0]
         texts = [uncoloured(each.stdout).split("Text = ")[2].split("\n\n")[0] for each in (result, plain)]
