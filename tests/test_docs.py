@@ -9,6 +9,7 @@ import pytest
 from support import ROOT, Table
 from test_broken_variants import table
 
+import main
 import speculative
 from benchmarks import acceptance
 from tools.pictures import tree
@@ -73,6 +74,11 @@ def test_the_times_of_the_readme_are_those_of_the_page_on_speed():
 def test_the_links_lead_somewhere(page):
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / link).exists(), link
+
+
+def test_the_picture_of_a_round_is_what_main_draws(tmp_path):
+    main.main(["--temperature", "1", "--seed", "3", "--trace", str(tmp_path / "round.svg")])
+    assert (tmp_path / "round.svg").read_text(encoding="utf-8") == (ROOT / "docs/round.svg").read_text(encoding="utf-8")
 
 
 def test_the_picture_of_the_tree_is_what_the_script_draws():

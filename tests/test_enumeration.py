@@ -77,6 +77,9 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(0.25 > -rng.random() / 2 + 0.5), {(1,): 0.5, (0,): 0.5}),
         (lambda rng: [int((u := rng.random()) < 0.5), int(2 * u - 1 < 0)], HALF_TWICE),
         (lambda rng: (rng.random() * np.array([2, 2]) < 1).astype(int), HALF_TWICE),
+        (lambda rng: int(2 * (rng.random() + 0.25) < 1), QUARTER),
+        (lambda rng: [int(rng.choice(1)), rng.choice(2, size=1, replace=False)[0]], {(0, 0): 0.5, (0, 1): 0.5}),
+        (lambda rng: rng.choice(2, p=[1 - 2**-50, 2**-50]), {(0,): 1 - 2**-50, (1,): 2**-50}),
         (lambda rng: (rng.random() - np.array([0, 1], np.uint8) < [0.5, -0.5]).astype(int), HALF_TWICE),
     ],
 )  # fmt: skip
@@ -107,6 +110,8 @@ def test_total_variation():
         (lambda rng: (u := rng.random()) >= u, TypeError, None),
         (lambda rng: int(rng.random() < np.nan), ValueError, "NaN"),
         (lambda rng: int(0 * rng.random() < 1), ValueError, None),
+        (lambda rng: int(np.inf * rng.random() < 1), ValueError, "finite"),
+        (lambda rng: {rng.random(): 1}, TypeError, None),
         (lambda rng: rng.standard_normal(), AttributeError, "standard_normal"),
         (lambda rng: rng.choice(3, size=2, replace=False), AttributeError, "replace=False"),
         (lambda rng: rng.integers(2**63), ValueError, "items to choose from"),

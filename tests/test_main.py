@@ -193,6 +193,9 @@ NO_MODEL = ("--target_model_size", "")  # some errors are found before a model i
         (["--draft", "bigram", "--draft_corpus", os.devnull], "the text to count n-grams in is empty"),
         (["--draft", "lookup", "--draft_corpus", os.devnull], "--draft_corpus is for --draft unigram, bigram, ngram"),
         (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),
+        (["--draft", "ngram", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),
+        (["--draft_corpus", os.devnull], "--draft_corpus is for --draft unigram, bigram, ngram"),
+        (["--repetition_penalty", 101], "--repetition_penalty: '101' is not a number from 0.01 to 100"),
         (["--schedule", "sometimes"], "invalid choice: 'sometimes'"),
         (["--threshold", "0"], "--threshold is for target-confidence and draft-confidence"),
         (["--threshold", "1.5", "--schedule", "target-confidence"], "'1.5' is not a probability"),
@@ -201,6 +204,15 @@ NO_MODEL = ("--target_model_size", "")  # some errors are found before a model i
 def test_bad_arguments(args, complaint, capsys):
     [line] = complaints(capsys, *args)
     assert complaint in line
+
+
+def test_defaults_and_extreme_values():
+    args = main.arguments([], "")
+    assert (args.K, args.schedule, args.verify, args.temperature, args.seed) == (4, "fixed", "token", 0, 123)
+    assert (args.top_k, args.top_p, args.repetition_penalty, args.color) == (0, 1, 1, "auto")
+    main.arguments("--top_p 1 --repetition_penalty 0.01 --trace t.svg --n_tokens_to_generate 1".split(), "")
+    main.arguments("--threshold 1 --schedule draft-confidence --repetition_penalty 100".split(), "")
+    main.arguments(["--target_model_size", "124M", "--draft", "ngram", "--draft_corpus", __file__], "")
 
 
 def test_a_value_that_older_versions_of_argparse_lose(monkeypatch, capsys):

@@ -26,7 +26,7 @@ def test_a_run_records_what_happened():
     assert len(run.passes) == len(rounds) and len(run.steps) == run.n_drafted.sum()
     assert 0 < run.steps.sum() + run.passes.sum() < run.seconds
     plain = both.decode(x, 30, rng=np.random.default_rng(0))
-    assert plain.n_new == 30 and plain.n_drafted.tolist() == [0] * 30 and len(plain.steps) == 0
+    assert plain.n_new == 30 and plain.n_drafted.tolist() == [0] * 30 and len(plain.steps) == plain.acceptance_rate == 0
 
 
 def test_the_clock_stops_during_on_round(monkeypatch):
@@ -78,7 +78,7 @@ def test_the_smaller_context_is_that_of_the_pair():
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)
 def test_a_lookup_that_finds_nothing_ends_the_round(settings):
     """With these settings, each row that is sampled from has a token with probability 1, so it does not show this."""
-    both, rounds, text = load_pair("draft", "target", "lookup", **settings), [], np.array([5, 6, 7])
+    both, rounds, text = load_pair("(not needed)", "target", "lookup", **settings), [], np.array([5, 6, 7])
     both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append)
     for r in rounds:
         prefixes = [np.append(text, r.drafted[:i]) for i in range(len(r.drafted))]
@@ -209,11 +209,11 @@ def test_best_K_tries_every_K_and_takes_the_best():
 def test_best_K_divides_tokens_by_costs(monkeypatch):
     both, Ks = Pair(bundled("draft"), bundled("target")), []
     pilot = run_with([2.0] * 13, drafted=[2] * 13, betas=[[0.5, 0.5]] * 13)
-    both.times |= {0: [2.0] * 2, 1: [5.0] * 2, 2: [6.0] * 2}
+    both.times |= {0: [2.0] * 2, 1: [5.0] * 2, 2: [6.0] * 2, 3: [0.1]}
     monkeypatch.setattr(both, "decode", lambda x, N, K=None, **options: Ks.append(K) or pilot)
-    K, speedups = both.best_K([5], 9, K_max=2)
-    assert K == 0 and speedups == pytest.approx([1, 1.5 * 2 / 5, 1.75 * 2 / 6])
-    assert Ks == [None, 2]  # the baseline is the plain loop
+    K, speedups = both.best_K([5], 9, K_max=3)
+    assert K == 0 and speedups == pytest.approx([1, 1.5 * 2 / 5, 1.75 * 2 / 6, 0])  # K = 3 was timed only once
+    assert Ks == [None, 3]  # the baseline is the plain loop
 
 
 @pytest.mark.parametrize(("n_plain", "n_draft", "n_fast"), [(4, 8, 6), (9, 4, 6), (9, 9, 4), (9, -1, 9), (-1, -1, -1)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support import bundled, run
 
 from encoder import get_encoder
-from pair import Pair
+from pair import Pair, predicted
 from show.figures import best_K_figure, figures
 from show.page import number, page, shown
 from show.picture import picture, typical_round
@@ -119,9 +119,11 @@ def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
         assert bool(s.top) == ("residual" in s.origins)
         for i, d in enumerate(s.drafted):
             assert (d.p, d.q) == (r.p[i, d.token], r.q[i, d.token])
+        w = block_probabilities(r.drafted, r.p, r.q)[0] if rule is verify_block else np.ones(len(r.q))
+        assert [d.w for d in s.drafted] == (w[1:] if rule is verify_block else [None] * len(s.drafted))
         if s.top:
-            assert s.emitted[-1] in np.flatnonzero(r.q[r.n_accepted]) and len(s.top["q"]) == 5
-            w = block_probabilities(r.drafted, r.p, r.q)[0] if rule is verify_block else np.ones(len(r.q))
+            for name, row in ("p", r.p[r.n_accepted]), ("q", r.q[r.n_accepted]):
+                assert s.top[name][0] == (row.argmax(), row.max()) and len(s.top[name]) == 5
             row = max_fn(w[r.n_accepted] * r.q[r.n_accepted] - r.p[r.n_accepted])
             assert s.top["residual"][0] == (row.argmax(), row.max())
 
@@ -142,6 +144,11 @@ def test_the_figures_are_those_of_the_runs():
     assert found["time"] == f"{draft:.0f} % draft, {target:.0f} % target, {100 - draft - target:.0f} % the rest"
     assert found["tokens per second"] == f"{8 / PLAIN.seconds:.1f} autoregressive, {8 / FAST.seconds:.1f} speculative"
     assert found["speedup"].startswith(f"{PLAIN.seconds / FAST.seconds:.2f}, ")
+    plain, fast, _, _ = decoded()
+    found = {name: value for name, value, _ in figures(plain, fast, "draft", "target", 4, "fixed", 1.0)}
+    numbers = [float(x) for x in re.findall(r"\d+\.\d+", found["speedup"])]
+    speedup, *rest = predicted([plain], [fast])
+    assert numbers == pytest.approx([plain.seconds / fast.seconds, speedup, *rest], abs=0.006)
 
 
 def test_a_K_that_was_not_timed_has_no_predicted_speedup():
