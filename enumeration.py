@@ -160,7 +160,7 @@ class EveryBranch:
         branches = [(mass, i) for i, mass in enumerate((p / p.sum()).tolist())]
         return self._several(size, lambda: items[self.take_branch(branches)])
 
-    def integers(self, low, high=None, size=None, endpoint=False):
+    def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
         """An integer from low to high - 1, or from 0 to low - 1 without high. With endpoint, the bound itself too."""
         low, high = (0, low) if high is None else (low, high)
         if np.ndim(low) or np.ndim(high):

@@ -111,12 +111,12 @@ def ngram(ids, n_vocab, order, least=1):
         If there are no ids, if an id is outside the vocabulary, if order is below 1, or if n_vocab ** order is
         2 ** 63 or more.
     """
-    ids = np.asarray(ids, dtype=np.int64)
+    ids, n_vocab = np.asarray(ids, dtype=np.int64), int(n_vocab)  # (a product of NumPy's small integers can overflow)
     if len(ids) == 0:
         raise UserError("the text to count n-grams in is empty; give at least one token")
     if ids.min() < 0 or ids.max() >= n_vocab:
         raise UserError(f"the text has ids from {ids.min()} to {ids.max()}; they must be from 0 to {n_vocab - 1}")
-    if order < 1 or int(n_vocab) ** order >= 2**63:
+    if order < 1 or n_vocab**order >= 2**63:
         raise UserError(f"order = {order}, but it must be 1 or more, and {n_vocab} ** order must be below 2 ** 63")
     tables, grams = [], np.zeros(len(ids), dtype=np.int64)
     for n in range(1, order + 1):

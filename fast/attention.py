@@ -75,7 +75,7 @@ class KeysAndValues:
         return heads[:n_new].reshape(n_new, n_head * d)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)  # all layers of a pass use the same one; a large one may have megabytes
 def mask(first, n_rows, group):
     """0 where a query may look and -inf where it may not, for the block of the first query and all later blocks.
 

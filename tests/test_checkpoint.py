@@ -33,13 +33,16 @@ def test_crc32c_of_published_vectors():
 
 
 def test_folding_gives_the_checksum_of_the_plain_loop(monkeypatch):
+    fold, folded = crc._fold, []
     monkeypatch.setattr(crc, "PIECE", 500_000)  # so that less data has several pieces
+    monkeypatch.setattr(crc, "_fold", lambda data: folded.append(len(data)) or fold(data))
     data = np.random.default_rng(0).integers(0, 256, 1_300_000, dtype=np.uint8)
     for n in (1, 4, 6776, 6777, 6778, 13_070, 13_071, 60_000, 499_999, 500_001, 1_300_000):
         expected = 0xFFFFFFFF
         for byte in data[:n].tobytes():
             expected = crc.TABLE[(expected ^ byte) & 255] ^ (expected >> 8)
         assert crc32c(data[:n]) == expected ^ 0xFFFFFFFF, n
+        assert (n in folded) == (n > crc.FAR)  # without folding, 6 GB would take ten minutes
 
 
 # ---- Good checkpoints ----
@@ -118,6 +121,7 @@ SAME = varint(0) + varint(len(EMPTY))  # says that a block is at 0
                 (entry() + number(3, 1), "data file 1"),
                 (entry() + text(7, b""), "field 7"),
                 (entry() + number(2, 1), "field 2"),
+                (number(1, 1) + text(2, number(2, 1)), "shape of 'a' cannot be read"),
                 (b"\x0b", "wire type 3"),
                 (entry()[:-1], "field is cut off"),
                 (entry() + b"\x20", "number is cut off"),

@@ -5,6 +5,7 @@ import itertools
 import multiprocessing
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -176,7 +177,9 @@ def test_in_parallel_does_all_work_once(n, n_bytes, cores):
         threads.in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
     assert all(range(n)[some] for some in slices)  # no slice is empty
+    first, *others = sorted((range(n)[some] for some in slices), key=min)
     # the calling core is 40 / n_bytes items ahead: HEAD_START of the 100 bytes
+    assert all(len(first) - len(other) >= 40 // n_bytes for other in others)
     assert len(slices) == (min(cores, n - 40 // n_bytes) if n * n_bytes >= 100 else 1)
 
 
@@ -231,6 +234,13 @@ def test_helping_threads_keep_no_weights():
             break
         time.sleep(0.02)
     assert weak() is None
+
+
+def test_each_other_core_has_a_helping_thread(monkeypatch):
+    monkeypatch.setattr(threads, "n_cores", lambda: 4)
+    before = threading.active_count()
+    threads.job_queue.__wrapped__()
+    assert threading.active_count() == before + 3
 
 
 def test_import_starts_no_thread():

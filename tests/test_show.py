@@ -18,7 +18,7 @@ from pair import Pair, predicted
 from show.figures import best_K_figure, figures
 from show.page import number, page, shown
 from show.picture import picture, typical_round
-from show.rounds import Recorder, origins
+from show.rounds import Recorder, Seen, most_probable, origins
 from show.terminal import COLOURS, RESET, Writer, wants_colour
 from show.trace import write_trace
 from speculative import block_probabilities, max_fn, verify, verify_block
@@ -107,6 +107,11 @@ def test_the_page_shows_every_token_and_every_round_once(options):
             numbers = [number(x) for x in (d.p, d.q, d.w, d.keep) if x is not None]
             coin = "–" if d.coin is None else f"{number(d.coin)} {'<' if d.kept else '≥'}"
             assert [text_of(td) for td in tr.findall("td")[1:-1]] == [*numbers, coin]
+            assert tr.find(".//b[@style]").get("style") == f"width:{100 * d.keep:.0f}%"
+        head = f"{r.origins.count('accepted')} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
+        assert text_of(article.find("h3")).endswith(f": {head}")
+        for bars, top in zip(article.findall("./div/div"), r.top.values(), strict=True):
+            assert [p.find("span").tail for p in bars.findall("p")] == [number(probability) for _, probability in top]
 
 
 @pytest.mark.parametrize("rule", [verify, verify_block])
@@ -126,6 +131,19 @@ def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
                 assert s.top[name][0] == (row.argmax(), row.max()) and len(s.top[name]) == 5
             row = max_fn(w[r.n_accepted] * r.q[r.n_accepted] - r.p[r.n_accepted])
             assert s.top["residual"][0] == (row.argmax(), row.max())
+
+
+def test_the_most_probable_tokens_are_possible_and_ties_go_to_the_lower_ids():
+    assert most_probable(np.array([0.25, 0, 0.75, 0])) == [(2, 0.75), (0, 0.25)]
+    assert [token for token, _ in most_probable(np.full(6, 1 / 6))] == [0, 1, 2, 3, 4]
+
+
+def test_the_typical_round_accepted_two_tokens_and_rejected_one():
+    one, two, three, extra = (
+        Seen([], ["accepted"] * n + [last], list(range(n + 1)), {})
+        for n, last in ((1, "residual"), (2, "residual"), (3, "residual"), (4, "extra"))
+    )
+    assert typical_round([extra, one, two, three]) is two and typical_round([one, extra]) is extra
 
 
 @pytest.mark.parametrize(
