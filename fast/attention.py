@@ -55,13 +55,14 @@ class KeysAndValues:
         n_padded, n_groups = q.shape[1], q.shape[1] // group
         q = (q / math.sqrt(d)).reshape(n_head, n_groups, group, d)
         n_blocks = math.ceil((n_past + n_padded) / BLOCK)
+        hidden = (small_mask if n_padded <= BLOCK else mask)(n_past % BLOCK, n_padded, group)
         heads = np.empty((n_padded, n_head, d), dtype=np.float32)
 
         def attend_to(some):  # a slice of the heads
             keys, values = self.keys[:n_blocks, some], self.values[:n_blocks, some]
             # order="C" as in `linear`: all groups of queries are multiplied by one block before the next block is taken
             weights = np.matmul(q[some], keys, order="C")  # [n_blocks, n_some, n_groups, group, BLOCK]
-            weights[n_past // BLOCK :] += mask(n_past % BLOCK, n_padded, group)
+            weights[n_past // BLOCK :] += hidden
             weights -= weights.max(axis=(0, 4), keepdims=True)
             np.exp(weights, out=weights)  # a softmax, except for the division, which comes last
             sums = np.matmul(weights, values, order="C").sum(axis=0)  # [n_some, n_groups, group, d + 1 and padding]
@@ -75,7 +76,6 @@ class KeysAndValues:
         return heads[:n_new].reshape(n_new, n_head * d)
 
 
-@lru_cache(maxsize=16)  # all layers of a pass use the same one; a large one may have megabytes
 def mask(first, n_rows, group):
     """0 where a query may look and -inf where it may not, for the block of the first query and all later blocks.
 
@@ -85,3 +85,6 @@ def mask(first, n_rows, group):
     later = np.arange(n_blocks * BLOCK) > first + np.arange(n_rows)[:, None]  # [n_rows, n_blocks * BLOCK]
     hidden = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_blocks, BLOCK)
     return hidden.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
+
+
+small_mask = lru_cache(maxsize=256)(mask)  # holds 8 MB at most; a long prompt's mask is larger, and takes little time

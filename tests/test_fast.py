@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from plain_gpt2 import softmax
 from support import MICRO, ROOT, random_gpt2, stored_gpt2
 
-from fast import KeysAndValues, bits, lay_out, linear, matrix_kernel, product, rows_are_independent, threads
+from fast import KeysAndValues, attention, bits, lay_out, linear, matrix_kernel, product, rows_are_independent, threads
 from fast.product import GROUPED, SINGLE
 from sampling import sampler
 from speculative import speculative_sampling
@@ -76,6 +76,15 @@ def test_bits_of_attention_with_large_heads(d):
     past = KeysAndValues(bits.N_ROWS, 1, d)
     past.write(0, k, v)
     assert bits.same_bits(lambda i, j: past.attend(q[:, i:j], i))
+
+
+def test_the_masks_of_long_prompts_are_not_kept():
+    """They would take up to a gigabyte, also after the model is gone."""
+    attention.small_mask.cache_clear()
+    past, q = KeysAndValues(65, 1, 8), np.ones((1, 65, 8), np.float32)
+    past.write(0, q, q)
+    past.attend(q, 0)
+    assert attention.small_mask.cache_info().currsize == 0
 
 
 def test_there_is_room_for_padding_after_the_last_position():
