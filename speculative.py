@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # (only `sample` is used here)
+from sampling import logits_to_probs, penalised, sample, sampler  # (all but `sample` are passed on)
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
@@ -214,8 +214,8 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, w q exceeds
-    # p somewhere: a random number was below h[i], so h[i] > 0. If i = 0, w is 1, and this is the residual of `verify`.
+    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, w q exceeds p
+    # somewhere: a random number was below h[i], so h[i] > 0. If i = 0, w is 1, and this is the residual of `verify`.
     row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
     return np.append(drafted[:i], sample(row, rng))
 
