@@ -142,6 +142,6 @@ def arguments(argv, description):
     is_usual = os.path.abspath(args.models_dir) == MODELS_DIR  # (in another folder, both may be models of one's own)
     if args.draft == "model" and is_usual and sizes & {*RELEASED} and sizes & {*BUNDLED}:
         fail("a bundled model and one of OpenAI's cannot be a pair, because they have different vocabularies")
-    if args.target_model_size in RELEASED and args.draft in ORDERS and args.draft_corpus is None:
+    if is_usual and args.target_model_size in RELEASED and args.draft in ORDERS and args.draft_corpus is None:
         fail(f"--draft {args.draft} needs a --draft_corpus, because the bundled n-grams do not fit OpenAI's models")
     return args

@@ -7,6 +7,7 @@ As in sampling.py, a *row* is the distribution of the next token, and a *network
 `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +96,8 @@ def make_draft(name, target, encoder, corpus=None):
         If the name is unknown, if the corpus or TABLES cannot be used, or if the target has fewer than L layers.
     """
     n_vocab = target.n_vocab
-    if name.startswith("early-exit:") and name.removeprefix("early-exit:").isdecimal():
-        return target.first_layers(int(name.removeprefix("early-exit:")))
+    if early_exit := re.fullmatch("early-exit:([0-9]+)", name):
+        return target.first_layers(int(early_exit[1]))
     if name == "lookup":
         return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)
     if name == "online":

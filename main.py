@@ -60,7 +60,7 @@ def main(argv=None):
 
 def run(args):
     if args.trace:  # if it cannot be written, say so before anything takes time
-        existed = os.path.exists(args.trace)
+        existed = os.path.lexists(args.trace)
         open(args.trace, "a", encoding="utf-8").close()
         if not existed:
             os.remove(args.trace)

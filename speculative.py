@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # (all but `sample` are passed on)
+from sampling import logits_to_probs, penalised, sample, sampler  # (sample is used here, the rest is for importers)
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):

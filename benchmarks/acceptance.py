@@ -140,8 +140,8 @@ each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores
 "{about["kernel"]}" and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
 
 A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
-number of tokens. T is the temperature. Three times, the bundled draft was measured with a fixed K and \
-`verify`: for "Drafts" ("model") and "Fixed K", for "Schedules" ("fixed"), and for "Token by token" (`verify`). The \
+number of tokens. T is the temperature. The bundled draft with a fixed K and `verify` was measured \
+three times: once for "Drafts" ("model") and "Fixed K", once for "Schedules" ("fixed"), once for "Token by token". The \
 three speedups show how much a speedup varies within one run of the benchmark. They differ by up to {spread(4)} for \
 K = 4, and by up to {spread(8)} for K = 8. (Those of `verify` at T = 0 are only in \
 acceptance.json.) beta, c, v and r are explained in theory.py, the drafts in drafts.py, and the schedules in \

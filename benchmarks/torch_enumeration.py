@@ -137,7 +137,7 @@ class Race:
     def argmax(self, dim=None, keepdim=False):
         if self.probs is None or dim not in (-1, self.probs.ndim - 1):
             raise NotImplementedError("exponential random numbers q can only be used in argmax(probs / q, dim=-1)")
-        drawn = torch.multinomial(self.probs, 1)  # (the one of `torch_draws_from`)
+        drawn = torch.multinomial(self.probs, 1)  # (replaced by `torch_draws_from`, so it draws from rng)
         return drawn if keepdim else drawn[..., 0]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Download OpenAI's checkpoints and read them without TensorFlow. The sampling code never looks in here.
+"""Download OpenAI's checkpoints and read them without TensorFlow. (The sampling code does not need to know how.)
 
     python -m checkpoint models/1558M
 

@@ -37,7 +37,7 @@ class DownloadError(OSError):
 
 
 def missing_files(model_dir):
-    """Which of a model's seven files are missing or empty: their names."""
+    """The names of a model's files that are missing or empty."""
     paths = {name: os.path.join(model_dir, name) for name in FILES}
     return [name for name, path in paths.items() if not os.path.isfile(path) or os.path.getsize(path) == 0]
 

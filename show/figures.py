@@ -42,7 +42,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
          "probability that each drafted token is accepted. The time to read the prompt is counted too. alpha is the "
          "mean probability that a drafted token is accepted, over the tokens that were looked at. The costs are in "
          "plain steps: c of a draft step, v of the target's pass that checks K tokens (or "
-         "the usual number, if most rounds draft fewer), r of the rest."),
+         "the most frequent number, if most rounds draft fewer), r of the rest."),
         ("time", f"{drafting:.0f} % draft, {checking:.0f} % target, {100 - drafting - checking:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {n} drafted tokens" if n else "nothing was drafted",
@@ -63,7 +63,7 @@ def best_K_figure(K, speedups):
     estimates = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
     meaning = (
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
-        "rounds, so the largest of them is often too high. A ? stands for a K that was timed less than twice."
+        "rounds, so the largest of them is often too high."
     )
     head = f"{K}; rough estimates of the speedup for K = 0, 1, ... (?: timed less than twice)"
     return "best K", f"{head}: {estimates}", meaning

@@ -223,6 +223,13 @@ def test_python_m_checkpoint_finds_one_wrong_bit_and_names_its_tensor(model_dir)
         assert ("all numbers match" in done.stdout) == ("100%" in done.stderr) == (code == 0)
 
 
+@pytest.mark.parametrize(("arguments", "code", "said"), [([], 2, "required: directory"), (["-h"], 0, "models/target")])
+def test_python_m_checkpoint_asks_for_a_directory(arguments, code, said):
+    command = [sys.executable, "-m", "checkpoint", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == code and said in done.stdout + done.stderr
+
+
 def test_python_m_checkpoint_with_a_name_that_stdout_cannot_show(tmp_path):
     path = shutil.copytree(ROOT / "models" / "draft", tmp_path / "é")
     env = os.environ | {"PYTHONIOENCODING": "ascii"}

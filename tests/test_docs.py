@@ -1,4 +1,4 @@
-"""The README and the pages of docs hold what the scripts print, and the code of the README runs as it stands."""
+"""The README and the pages of docs hold what the scripts print, and their code runs as it stands."""
 
 import doctest
 import json
@@ -19,10 +19,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "mode
 README = PAGES[0].read_text(encoding="utf-8")
 
 
-def test_the_code_blocks_of_the_readme_run():
-    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+def test_the_code_blocks_run():
+    blocks = [b for page in PAGES for b in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)]
+    assert len(blocks) > 2
+    for block in blocks:
         if ">>>" in block:
-            examples = doctest.DocTestParser().get_doctest(block, {}, "README.md", None, 0)
+            examples = doctest.DocTestParser().get_doctest(block, {}, "an example", None, 0)
             assert doctest.DocTestRunner().run(examples).failed == 0
         else:
             exec(block, {})

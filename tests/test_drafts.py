@@ -162,7 +162,9 @@ def test_lookup_is_a_search(ids, n_rows, longest):
 @pytest.mark.parametrize(("name", "order"), [("unigram", 1), ("bigram", 2), ("ngram", 3)])
 def test_the_bundled_tables(name, order):
     ids = np.array(get_encoder("target", ROOT / "models").encode("once upon a"))
-    row = make_draft(name, bundled("target"), None).row(ids)
+    draft = make_draft(name, bundled("target"), None)
+    np.testing.assert_allclose(sampler(draft)(ids, 3).sum(axis=-1), 1, atol=1e-12)
+    row = draft.row(ids)
     assert np.array_equal(row, NGram.load(TABLES, order)(ids)) and row.sum() == pytest.approx(1, abs=1e-12)
 
 

@@ -71,6 +71,7 @@ def test_each_draft_and_schedule(models_dir, options):
     plain, fast = texts_of(result)
     assert plain == fast and re.search(r"same text +yes\n", result.stdout)
     assert re.search(r"speedup +[\d.]+, ([\d.]+ predicted|no prediction)", result.stdout)
+    assert re.search(r"time +\d+ % draft, \d+ % target, -?\d+ % the rest", result.stdout)
 
 
 def test_every_option_reaches_the_pair(models_dir, monkeypatch):

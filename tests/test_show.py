@@ -127,6 +127,7 @@ def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
         w = block_probabilities(r.drafted, r.p, r.q)[0] if rule is verify_block else np.ones(len(r.q))
         assert [d.w for d in s.drafted] == (w[1:] if rule is verify_block else [None] * len(s.drafted))
         if s.top:
+            assert s.emitted[-1] in np.flatnonzero(r.q[r.n_accepted])
             for name, row in ("p", r.p[r.n_accepted]), ("q", r.q[r.n_accepted]):
                 assert s.top[name][0] == (row.argmax(), row.max()) and len(s.top[name]) == 5
             row = max_fn(w[r.n_accepted] * r.q[r.n_accepted] - r.p[r.n_accepted])

@@ -19,7 +19,7 @@ def main():
     parser.add_argument("corpus", help="a text file, with <|endoftext|> alone on a line between tales")
     parser.add_argument("--out", default=os.path.join(MODELS_DIR, "ngrams.npz"), help="the file to write")
     parser.add_argument(
-        "--least", type=int, default=2, help="leave out n-grams of several tokens that are rarer (%(default)s)"
+        "--least", type=int, default=2, help="leave out n-grams (n > 1) that occur less often (%(default)s)"
     )
     args = parser.parse_args()
 

@@ -185,7 +185,7 @@ def teach(target, windows):
 
 
 def distill_loss(draft, ids, q, loss):
-    """First KL(q || p) + H(q), with which the draft learns best. At the end the total variation, which is 1 - alpha."""
+    """KL(q || p) + H(q), with which the draft learns best, or at the end the total variation, which is 1 - alpha."""
     with autocast():
         logits = draft(input_ids=ids.to(DEVICE)).logits.float().flatten(0, 1)
     q = q.to(DEVICE).float().flatten(0, 1)
