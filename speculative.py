@@ -1,9 +1,9 @@
 """Speculative sampling: a small draft model guesses K tokens, and a large target model checks them all in one pass.
 
 The output is distributed exactly as if the target had been sampled one token at a time. Chen et al. 2023
-(arXiv 2302.01318) and Leviathan et al. 2023 (arXiv 2211.17192) found the algorithm independently. The notation is that
-of Chen et al.: the draft has distribution p, the target has q, K tokens are drafted per round, and N tokens are decoded
-in all. (Leviathan et al. swap p and q, and write gamma for K.)
+(arXiv 2302.01318) and Leviathan et al. 2023 (arXiv 2211.17192) found the algorithm independently. As in Chen et al.,
+the draft has distribution p, the target has q, and K tokens are drafted per round. N tokens are decoded in all.
+(Leviathan et al. swap p and q, and write gamma for K.)
 
 A model is any callable `model(ids, n_rows=1) -> probs`. For token ids [n] it returns float64 [n_rows, n_vocab]: the
 distributions of the next token after each of the last n_rows prefixes of ids. Row -1 comes after all of ids, row -2
@@ -53,7 +53,7 @@ def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
 
 
 def max_fn(x):
-    """The positive part of x, normalised: (x)_+ of Chen et al. 2023, equation 2. ValueError if nothing is positive."""
+    """The positive part of x, normalised: (x)_+ of Chen et al. 2023, Algorithm 2. ValueError if nothing is positive."""
     x = np.maximum(x, 0)
     if not x.any():
         raise ValueError("max_fn needs at least one positive entry to normalise by; found none")
@@ -103,19 +103,18 @@ def verify(drafted, p, q, rng):
     int [n_accepted + 1]: the accepted prefix of drafted, and exactly one token more.
     """
     for i, token in enumerate(drafted):
-        if rng.random() < acceptance(q[i, token], p[i, token]):
-            continue  # accepted
-        row = residual(q[i], p[i])
-        return np.append(drafted[:i], sample(row, rng))
+        accepted = rng.random() < acceptance(p[i, token], q[i, token])
+        if not accepted:
+            return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
     return np.append(drafted, sample(q[-1], rng))
 
 
-def acceptance(q, p):
+def acceptance(p, q):
     """min(1, q / p). Where q >= p nothing is divided, because q / p could overflow."""
     return 1.0 if q >= p else q / p
 
 
-def residual(q, p):
+def residual(p, q):
     """max_fn(q - p). If q - p has no positive entry, it is q. (After a rejection, only rounding can cause that.)"""
     return max_fn(q - p) if (q > p).any() else q
 
@@ -208,7 +207,8 @@ def verify_block(drafted, p, q, rng):
     "a b" just as often as the draft does. Block verification multiplies 1/2 by 2, which is 1, so it always keeps both.
     (For "b a" it gains nothing: the ratio 2 comes first and is cut off, so both are kept with probability 1/2.)
 
-    It tries to keep all tokens first, then all but the last, and so on, because the longest prefix saves most.
+    It tries to keep all tokens first, then all but the last, and so on. (The paper begins with the shortest prefix and
+    keeps the longest one that passes. That gives the same distribution, but draws more random numbers.)
     """
     w, h = block_probabilities(drafted, p, q)  # two lists of k + 1 probabilities, explained below
     i = len(drafted)
@@ -216,7 +216,7 @@ def verify_block(drafted, p, q, rng):
         i -= 1
     # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, w q exceeds p
     # somewhere: a random number was below h[i], so h[i] > 0. If i = 0, w is 1, and this is the residual of `verify`.
-    row = q[i] if i == len(drafted) else residual(w[i] * q[i], p[i])
+    row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -258,7 +258,7 @@ def block_probabilities(drafted, p, q):
     """
     w = [1.0]
     for i, token in enumerate(drafted):
-        w.append(acceptance(w[i] * q[i, token], p[i, token]))  # min(1, w q / p)
+        w.append(acceptance(p[i, token], w[i] * q[i, token]))  # min(1, w q / p)
     h = []
     for i in range(len(drafted)):
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()

@@ -83,7 +83,7 @@ class Recorder:
             coins = dict(zip(range(k, 0, -1), coins))  # are all k tokens kept? If not, are k - 1?
             n_kept = next((i for i, coin in coins.items() if coin < keep[i]), 0)
         else:
-            keep = [1.0, *(acceptance(q[token], p[token]) for token, p, q in zip(r.drafted, r.p, r.q))]
+            keep = [1.0, *(acceptance(p[token], q[token]) for token, p, q in zip(r.drafted, r.p, r.q))]
             coins = dict(enumerate(coins, start=1))  # one for each token from the left, up to a rejection
             n_kept = sum(coin < keep[i] for i, coin in coins.items())
         drafted = [
@@ -94,7 +94,7 @@ class Recorder:
         if "residual" in where_from:
             p, q = r.p[n_kept], r.q[n_kept]
             top = {"p": most_probable(p), "q": most_probable(q)}
-            top["residual"] = most_probable(residual(w[n_kept] * q if w else q, p))
+            top["residual"] = most_probable(residual(p, w[n_kept] * q if w else q))
         self.rounds.append(Seen(drafted, where_from, r.emitted.tolist(), top))
 
 

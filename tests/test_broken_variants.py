@@ -54,8 +54,8 @@ def in_gallery(name, summary, distance, part="verify"):
 
 
 def changed(
-    accept=lambda p, q, i, token: acceptance(q[i, token], p[i, token]),
-    replacement=lambda p, q, i, token: residual(q[i], p[i]),
+    accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token]),
+    replacement=lambda p, q, i, token: residual(p[i], q[i]),
     bonus=lambda p, q: q[-1],
 ):
     """`verify` with up to three changes.
@@ -89,7 +89,7 @@ add("removes the rejected token from q",
     "that gives its token probability 1 (a greedy draft), but not in general.",
     0.0788, changed(replacement=lambda p, q, i, token: without(q[i], token)))  # fmt: skip
 add("residual of the first row", "The residual is that of the first position of the round, wherever the rejection was.",
-    0.0800, changed(replacement=lambda p, q, i, token: residual(q[0], p[0])))  # fmt: skip
+    0.0800, changed(replacement=lambda p, q, i, token: residual(p[0], q[0])))  # fmt: skip
 add("accepts with probability q",
     "A token is accepted with probability q, whatever p is. After a rejection, a token is drawn from the residual.",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
@@ -100,27 +100,27 @@ add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwi
 # from the target, as in "accepts everything" below, and the distances are equal. (This needs N = K + 1.)
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
-    0.3400, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token])))  # fmt: skip
+    0.3400, changed(accept=lambda p, q, i, token: acceptance(q[i, token], p[i, token])))  # fmt: skip
 add("lenient acceptance",
     "A token is accepted with probability min(1, q / (0.8 p)). Leviathan et al. 2023, appendix A.5, offer this as a "
     "trade of exactness for speed.",
-    0.1150, changed(accept=lambda p, q, i, token: acceptance(q[i, token], 0.8 * p[i, token])))  # fmt: skip
+    0.1150, changed(accept=lambda p, q, i, token: acceptance(0.8 * p[i, token], q[i, token])))  # fmt: skip
 add("accepts everything", "The comparison never rejects a token. huggingface/transformers #28508 fixed this mistake.",
     0.3400, changed(accept=lambda p, q, i, token: 1.0))  # fmt: skip
 add("first token not checked",
     "The first drafted token is always accepted: ohdearquant/lattice #243 (there for n-gram drafts and greedy "
     "decoding).",
-    0.3000, changed(accept=lambda p, q, i, token: acceptance(q[i, token], p[i, token]) if i else 1.0))  # fmt: skip
+    0.3000, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token]) if i else 1.0))  # fmt: skip
 add("row off by one", "Drafted token i is checked with q[i + 1], the row for the token after it, instead of q[i].",
-    0.1700, changed(accept=lambda p, q, i, token: acceptance(q[i + 1, token], p[i, token]),
-                    replacement=lambda p, q, i, token: residual(q[i + 1], p[i])))  # fmt: skip
+    0.1700, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i + 1, token]),
+                    replacement=lambda p, q, i, token: residual(p[i], q[i + 1])))  # fmt: skip
 add("bonus from the row before",
     "If all are accepted, the added token comes from the row that the last drafted token was checked with.",
     0.1140, changed(bonus=lambda p, q: q[-2]))  # fmt: skip
 add("bonus from a residual",
     "If all are accepted, the added token comes from max_fn(q - p) of the last rows. But the last row of q "
     "belongs to a later position than the last row of p.",
-    0.3345, changed(bonus=lambda p, q: residual(q[-1], p[-1])))  # fmt: skip
+    0.3345, changed(bonus=lambda p, q: residual(p[-1], q[-1])))  # fmt: skip
 
 
 # ---- Other rules for accepting ----
@@ -133,8 +133,8 @@ add("bonus from a residual",
 def continues_after_a_rejection(drafted, p, q, rng):
     emitted = drafted.copy()
     for i, token in enumerate(drafted):
-        if not rng.random() < acceptance(q[i, token], p[i, token]):
-            emitted[i] = sample(residual(q[i], p[i]), rng)
+        if not rng.random() < acceptance(p[i, token], q[i, token]):
+            emitted[i] = sample(residual(p[i], q[i]), rng)
     return np.append(emitted, sample(q[-1], rng))
 
 
@@ -145,8 +145,8 @@ def continues_after_a_rejection(drafted, p, q, rng):
 def one_random_number_for_all(drafted, p, q, rng):
     u = rng.random()
     for i, token in enumerate(drafted):
-        if not u < acceptance(q[i, token], p[i, token]):
-            return np.append(drafted[:i], sample(residual(q[i], p[i]), rng))
+        if not u < acceptance(p[i, token], q[i, token]):
+            return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
     return np.append(drafted, sample(q[-1], rng))
 
 
@@ -169,7 +169,7 @@ def block_with_w(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < w[i]:
         i -= 1
-    return np.append(drafted[:i], sample(residual(w[i] * q[i], p[i]) if i < len(p) else q[-1], rng))
+    return np.append(drafted[:i], sample(residual(p[i], w[i] * q[i]) if i < len(p) else q[-1], rng))
 
 
 # ---- Drafts that report another p than the one they drew from ----

@@ -26,10 +26,10 @@ def branches():
     A path is (drafted token, its probability, verdict, its probability, emitted token, its probability).
     """
     for token in range(3):
-        keep = acceptance(Q[token], P[token])
+        keep = acceptance(P[token], Q[token])
         yield token, P[token], "accepted", keep, token, 1.0
         if keep < 1:
-            for other, probability in enumerate(residual(Q, P)):
+            for other, probability in enumerate(residual(P, Q)):
                 if probability > 0:
                     yield token, P[token], "rejected", 1 - keep, other, probability
 
