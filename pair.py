@@ -45,7 +45,7 @@ def with_clock(model, seconds):
 
 
 class Run(NamedTuple):
-    """The record of a run: what one of the two loops has decoded."""
+    """The record of a run: what one of the two loops has decoded. (The two rates need at least one new token.)"""
 
     ids: np.ndarray  # int [n_prompt + n_new]
     n_new: int
@@ -75,7 +75,7 @@ class Run(NamedTuple):
 
 
 class Pair:
-    """A draft and a target that decode together.
+    """A draft and a target that decode together. (Threads must not share a Pair.)
 
     Parameters
     ----------
@@ -84,7 +84,8 @@ class Pair:
     encoder : encoder.Encoder, optional
         Kept for the caller, as `pair.encoder`.
     temperature, settings
-        Passed to `sampling.sampler` for both networks. The settings are top_k, top_p and repetition_penalty.
+        Passed to `sampling.sampler` for both networks. The settings are top_k, top_p and repetition_penalty. (The
+        default temperature is 0 here, so that both loops decode the same text. That of `sampler` is 1.)
     """
 
     def __init__(self, draft, target, encoder=None, temperature=0.0, **settings):
@@ -97,7 +98,9 @@ class Pair:
         self.times = defaultdict(list)
         self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
 
-    def decode(self, x, N, K=None, rng=None, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None):
+    def decode(
+        self, x, N, K=None, rng=None, *, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None
+    ):
         """Decode N tokens after the prompt x. The networks start afresh: they forget the text of the run before.
 
         Parameters
@@ -184,7 +187,8 @@ class Pair:
         A plain run of N tokens comes first, to time plain steps. (The pilot run has plain steps too, but they take
         longer.) Each K is tried in a few rounds only, so the largest of the estimated speedups is often too high. If a
         draft often stops before K tokens, as --draft lookup does, the estimates are too low: the tokens per round are
-        those of all rounds, but the cost is that of the rounds that drafted all K tokens.
+        those of all rounds, but the cost is that of the rounds that drafted all K tokens. For block verification at
+        temperatures above 0, they are too low for the reason that `predicted` gives.
 
         Parameters
         ----------
@@ -225,7 +229,8 @@ def predicted(plain, fast):
     Parameters
     ----------
     plain, fast : lists of Run
-        Without and with speculation, for the same pair and the same prompts. Each has decoded at least one token.
+        Without and with speculation, for the same pair and the same prompts. Each has decoded at least one token. The
+        lists may differ in length, for example if the plain loop was measured more often.
 
     Returns
     -------
@@ -250,13 +255,13 @@ def predicted(plain, fast):
     models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
     r = (joined(fast, "lasted").sum() - models) / len(ks) / plain_step
     tokens = theory.tokens_by_position(betas, max(ks))
-    # `read` is the extra cost of reading the prompts in the plain loop, and `read_fast` the same in the speculative
-    # loop, both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and the
-    # first call of the target as much as any other pass that checks the same number of tokens.
-    read = sum(run.passes[0] / plain_step - v[0] for run in plain)
-    read_fast = sum(run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast)
-    read_fast += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
-    n_new = sum(run.n_new for run in fast)
+    # `read` is the extra cost of reading a prompt in the plain loop, and `read_fast` the same in the speculative loop,
+    # both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and the first
+    # call of the target as much as any other pass that checks the same number of tokens.
+    read = np.mean([run.passes[0] / plain_step - v[0] for run in plain])
+    read_fast = np.mean([run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast])
+    read_fast += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps)) / len(fast)
+    n_new = np.mean([run.n_new for run in fast])
     speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), n_new, read, read_fast)
     return speedup, np.concatenate(betas).mean(), c, v[np.bincount(ks[ks > 0]).argmax()], r
 

@@ -1,19 +1,23 @@
 """Measure acceptance and speedup with the bundled target, for each draft, schedule, verification and K.
 
     pip install -r benchmarks/requirements.txt
-    python benchmarks/acceptance.py              # takes ten minutes; writes docs/acceptance.json and draws it
+    python benchmarks/acceptance.py              # takes half an hour; writes docs/acceptance.json and draws it
     python benchmarks/acceptance.py --draw       # only draws docs/acceptance.md and its figures again
 
-The prompts are the first 32 tokens of 20 tales that the bundled models and n-grams have not seen (openings.json). For
-each prompt, all ways to decode take turns, so that a slow minute of the machine slows all of them. A speedup is the
-ratio of the seconds summed over all prompts.
+The prompts are the first 32 tokens of 20 tales that the bundled models and n-grams have not seen (openings.json). Each
+is continued with SEEDS seeds. For each prompt and seed, all ways to decode take turns, so that a slow minute of the
+machine slows all of them. The plain loop gets a turn before the first of every EVERY ways, because its time is part of
+every speedup. A speedup is the mean time of the plain loop, divided by the mean time of the other way.
 """
 
 import argparse
+import contextlib
+import datetime
 import importlib.util
 import json
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -26,6 +30,7 @@ from drafts import make_draft
 from fast import matrix_kernel
 from gpt2 import GPT2
 from pair import Pair, joined, predicted
+from sampling import sampler
 from schedules import SCHEDULES
 from speculative import verify, verify_block
 from theory import beta, optimal_K
@@ -33,7 +38,7 @@ from utils import load_encoder_hparams_and_params
 
 TEMPERATURES = 0.0, 0.5, 1.0
 DRAFTS = "unigram", "bigram", "ngram", "online", "lookup", "early-exit:1", "early-exit:2", "early-exit:3", "model"
-PLAIN = "model, plain"
+SEEDS, EVERY = 2, 8
 
 
 def ways():
@@ -56,36 +61,49 @@ def measure(args):
     drafts = {name: make_draft(name, target, encoder) for name in DRAFTS if name != "model"}
     drafts["model"] = GPT2(*reversed(load_encoder_hparams_and_params("draft")[1:]))
     openings = json.loads((Path(__file__).parent / "openings.json").read_text(encoding="utf-8"))
-    prompts = [np.array(encoder.encode(text)) for text in openings[: args.prompts]]
+    prompts = [np.array(encoder.encode(text)) for text in openings[: args.prompts]] * SEEDS
 
     results = {}
     for T in TEMPERATURES:
-        pairs = {name: Pair(draft, target, temperature=T) for name, draft in drafts.items()}
-        runs, alphas = {name: [] for name in (PLAIN, *ways())}, {name: [] for name in drafts}
-        for draft, options in ways().values():  # so that no timed run is the first to use weights and threads
-            pairs[draft].decode(prompts[0], min(args.N, 10), rng=np.random.default_rng(0), **options)
+        # Each way has a pair of its own, so "adaptive" knows only the costs that it has measured itself.
+        pairs = {name: Pair(drafts[draft], target, temperature=T) for name, (draft, _) in ways().items()}
+        plain, runs, alphas = [], {name: [] for name in ways()}, {name: [] for name in DRAFTS}
+        for draft in drafts.values():  # so that no timed run is the first to use weights and threads
+            Pair(draft, target, temperature=T).decode(prompts[0], min(args.N, 20), 4)
         for seed, x in enumerate(tqdm(prompts, desc=f"T = {T:g}", unit="prompt")):
-            for name, (draft, options) in ({PLAIN: ("model", {})} | ways()).items():
-                runs[name].append(pairs[draft].decode(x, args.N, rng=np.random.default_rng(seed), **options))
-            ids = runs[PLAIN][-1].ids
-            q = pairs["model"].target_model(ids[:-1], args.N)  # [N, n_vocab]
-            for name, pair in pairs.items():
-                alphas[name].append(beta(pair.draft_model(ids[:-1], args.N), q))
-        plain = runs[PLAIN]
+            for i, (name, (_, options)) in enumerate(ways().items()):
+                if i % EVERY == 0:
+                    plain.append(pairs[name].decode(x, args.N, rng=np.random.default_rng(seed)))
+                runs[name].append(pairs[name].decode(x, args.N, rng=np.random.default_rng(seed), **options))
+            ids = plain[-1].ids
+            q = sampler(target, T)(ids[:-1], args.N)  # [N, n_vocab]
+            for name, draft in drafts.items():
+                alphas[name].append(beta(sampler(draft, T)(ids[:-1], args.N), q))
         results[f"{T:g}"] = {"alpha": {name: float(np.mean(betas)) for name, betas in alphas.items()}, "ways": {}}
         for name in ways():
-            fast, prediction = runs[name], predicted(plain, runs[name])
+            fast = runs[name]
+            prediction, _, c, v, _ = predicted(plain, fast) or [None] * 5
             drafted, accepted = joined(fast, "n_drafted"), joined(fast, "n_accepted")
             results[f"{T:g}"]["ways"][name] = {
-                "speedup": float(joined(plain, "lasted").sum() / joined(fast, "lasted").sum()),
-                "predicted": prediction and float(prediction[0]),
-                "c": float(joined(fast, "steps", first=1).mean() / joined(plain, "passes", first=1).mean()),
-                "v": prediction and float(prediction[3]),
+                "speedup": float(np.mean([run.seconds for run in plain]) / np.mean([run.seconds for run in fast])),
+                "predicted": prediction,
+                "c": c,
+                "v": v,
                 "tokens per round": sum(run.n_new for run in fast) / len(drafted),
                 "acceptance rate": float(accepted.sum() / max(drafted.sum(), 1)),
             }
-    about = dict(prompts=len(prompts), N=args.N, cores=os.cpu_count(), numpy=np.__version__, kernel=matrix_kernel())
-    return {"about": about | {"machine": platform.processor() or platform.machine()}, "results": results}
+    about = dict(
+        date=str(datetime.date.today()), openings=len(prompts) // SEEDS, seeds=SEEDS, N=args.N,
+        n_prompt=len(prompts[0]), cores=os.cpu_count(), cpu=cpu(), numpy=np.__version__, kernel=matrix_kernel(),
+    )  # fmt: skip
+    return {"about": about, "results": results}
+
+
+def cpu():
+    """The name of the CPU, as far as the system tells."""
+    with contextlib.suppress(OSError, IndexError):
+        return re.findall("model name.*: (.*)", Path("/proc/cpuinfo").read_text())[0]
+    return platform.processor() or platform.machine()
 
 
 def table(header, rows):
@@ -135,22 +153,32 @@ def draw(found, out):
     sections = [
         f"""# What each draft, schedule and K gains
 
-`python benchmarks/acceptance.py` measured the figures on this page with the bundled target: {about["N"]} tokens after \
-each of {about["prompts"]} openings of held-out tales, on {about["cores"]} cores, with the matrix kernel \
-"{about["kernel"]}" and NumPy {about["numpy"]}. The raw figures are in [acceptance.json](acceptance.json).
+`python benchmarks/acceptance.py` measured the figures on this page with the bundled target, on {about["date"]}, on \
+{about["cores"]} cores of a CPU that calls itself "{about["cpu"]}", with the matrix kernel "{about["kernel"]}" and \
+NumPy {about["numpy"]}. The benchmark took {about["openings"]} tales that were not used in training. The first \
+{about["n_prompt"]} tokens of each tale were continued by {about["N"]} tokens, with {about["seeds"]} seeds. The raw \
+figures are in [acceptance.json](acceptance.json).
 
 A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
-number of tokens. T is the temperature. The bundled draft with a fixed K and `verify` was measured \
-three times: once for "Drafts" ("model") and "Fixed K", once for "Schedules" ("fixed"), once for "Token by token". The \
-three speedups show how much a speedup varies within one run of the benchmark. They differ by up to {spread(4)} for \
-K = 4, and by up to {spread(8)} for K = 8. (Those of `verify` at T = 0 are only in \
-acceptance.json.) beta, c, v and r are explained in theory.py, the drafts in drafts.py, and the schedules in \
-schedules.py.""",
+number of tokens. T is the temperature. beta, c, v and r are explained in theory.py, the drafts in drafts.py, and the \
+schedules in schedules.py.
+
+How exact are these figures? The bundled draft with a fixed K and `verify` was measured three times: once for \
+"Drafts" ("model") and "Fixed K", once for "Schedules" ("fixed"), once for "Token by token" (the table leaves out \
+T = 0, but acceptance.json has it). All three decoded the same texts, so only the times differ. Their speedups differ \
+by up to {spread(4)} for K = 4, and by up to {spread(8)} for K = 8. Above T = 0, there is another source of chance: \
+two ways to decode draw different random numbers, so they decode different texts, and some texts are easier to guess \
+than others.""",
         """## Drafts
 
 alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \
-T. c is the time of a draft step at T = 1, in passes of the target over one row. The speedups are for K = 4. \
-`early-exit:2` is the target's first two layers; `model` is the bundled draft network.
+T. c is the cost of a draft step at T = 1, in plain steps. The speedups are for K = 4.
+
+- `unigram`, `bigram` and `ngram` predict from counts of 1, 2 and 3 tokens in a row in the training text.
+- `online` counts in the text so far.
+- `lookup` copies from the text so far.
+- `early-exit:2` is the target's first two layers.
+- `model` is the bundled draft network.
 
 ![alpha by draft](alpha_by_draft.svg)
 
@@ -159,7 +187,9 @@ T. c is the time of a draft step at T = 1, in passes of the target over one row.
         """## Schedules
 
 Each cell is the speedup, with the tokens per round in brackets. K is the most that a schedule may draft. A \
-token counts as sure from a probability of 0.5 in target-confidence, and of 0.4 in draft-confidence.
+token counts as sure from a probability of 0.5 in target-confidence, and of 0.4 in draft-confidence. adaptive chooses \
+by costs that it measures itself. It keeps them from one text to the next, so only the first text is decoded without \
+any knowledge of the costs.
 
 ![speedup by schedule](speedup_by_schedule.svg)
 
