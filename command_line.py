@@ -100,7 +100,7 @@ def add_options(parser):
         "alpha and costs (default: %(default)s)")
     add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
         help="a model is sure of a token whose probability is at least P (default: 0.5 for target-confidence, "
-        "0.4 for draft-confidence; not used by --draft lookup with draft-confidence)")
+        "0.4 for draft-confidence; --draft lookup stops by its own rule, so draft-confidence changes nothing there)")
     add("--verify", choices=("token", "block"), default="token",
         help="accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. 2024) "
         "(default: %(default)s)")

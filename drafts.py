@@ -56,8 +56,8 @@ class AsNetwork:
     row : callable
         Returns the row after ids, float64 [n_vocab].
     sure : float
-        `pair.Pair` stops drafting after a token with a probability below this. For `lookup` it is 1, so without a copy,
-        drafting stops after one token.
+        `pair.Pair` stops drafting after a token with a probability below this. For `lookup` it is 1, so the first token
+        of a round that was not copied is also the last one.
     """
 
     def __init__(self, row, sure=0.0):

@@ -23,8 +23,8 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     logits : float [n_rows, n_vocab]
     temperature : float >= 0
         Divides the logits. 0 is greedy: all probability is on the largest logit, the first of them on ties.
-    top_k : int >= 0
-        Keep only the top_k most probable tokens, the lower ids on ties. 0 keeps all.
+    top_k : int
+        Keep only the top_k most probable tokens, the lower ids on ties. 0 or less keeps all.
     top_p : float in (0, 1]
         Nucleus sampling (Holtzman et al. 2020, arXiv 1904.09751, section 3.1): keep the smallest set of most probable
         tokens whose probability, after top_k, adds up to at least top_p. So the token that reaches top_p is kept.
@@ -41,12 +41,12 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     with np.errstate(over="ignore"):  # with a tiny temperature, a quotient may be -inf; its exp is 0, which is right
         probs = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
     probs /= probs.sum(axis=-1, keepdims=True)
-    if top_k == 0 and top_p == 1:
+    if top_k <= 0 and top_p == 1:
         return probs
 
     order = np.argsort(-probs, axis=-1, kind="stable")  # most probable first, lower ids first on ties
     ranked = np.take_along_axis(probs, order, axis=-1)
-    if top_k:
+    if top_k > 0:
         ranked[:, top_k:] = 0
         ranked /= ranked.sum(axis=-1, keepdims=True)
     if top_p < 1:

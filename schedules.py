@@ -32,7 +32,7 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     Parameters
     ----------
     name : str or callable
-        One of SCHEDULES, or a schedule, which is then returned as it is.
+        One of SCHEDULES, or a schedule, which is then returned as it is. (A stop may be added to it, see sure.)
     K : int
         How many tokens to draft per round, at most.
     costs : callable
@@ -42,8 +42,8 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     draft_rows, target_rows : callable, optional
         The argument rows of `draft_confidence` and `target_confidence`.
     sure : float
-        If this is above 0, drafting stops after a token whose probability is below it, with every schedule. In
-        "draft-confidence", it then takes the place of the threshold.
+        If this is above 0, drafting stops after a token whose probability is below it, with every schedule.
+        "draft-confidence" then uses it instead of the threshold.
 
     Returns
     -------

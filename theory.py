@@ -14,8 +14,8 @@ v is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, m
 is above 1. r is almost 0 if the models are large. The paper also assumes that the betas of different positions are
 independent and have the same distribution.
 
-Where a formula takes a number, it also takes an array, and arrays are broadcast. (But K_max and the K of
-`tokens_by_position` must be numbers, and if the v of `optimal_K` is an array, it has one entry for each K.)
+Where a formula takes a number, it also takes an array, and arrays are broadcast. There are three exceptions: K_max and
+the K of `tokens_by_position` are single numbers, and an array v of `optimal_K` has one entry for each K.
 """
 
 import numpy as np
@@ -119,7 +119,7 @@ def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
         The limit is needed because the speedup can grow with K forever, for example if alpha = 1.
     """
     alpha, c, r = (np.asarray(number)[..., None] for number in (alpha, c, r))
-    K = np.arange(K_max + 1)
+    K = np.array(range(K_max + 1))  # (if an r is given in place of K_max by mistake, range raises a TypeError)
     v_and_r = np.where(K == 0, 1.0, v + r)
     return np.argmax(improvement(alpha, K, c, v_and_r), axis=-1)
 

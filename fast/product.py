@@ -54,7 +54,7 @@ from fast.threads import in_parallel
 TILE = 64  # columns of a tile; for gemv, `tile_width` may take half of that
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
-SMALL = 1_000_000  # that kernel takes products of at most this many multiplications
+SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many multiplications
 DEPTH = 1600  # a tile has at most this many rows; it is the n_embd of 1558M
 
 
@@ -136,8 +136,8 @@ def lay_out(params):
 
 
 def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
-    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
-    return math.ceil(n_out / tile_width()), n_chunks, n_in // n_chunks, tile_width()
+    n_chunks, width = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH), tile_width()
+    return math.ceil(n_out / width), n_chunks, n_in // n_chunks, width
 
 
 @cache

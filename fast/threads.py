@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import numpy as np
 
 MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
-HEAD_START = 0.4  # of `bytes_worth_waking()`: what the calling core reads alone, while the others wake up
+HEAD_START = 0.4  # the calling core gets this part of `bytes_worth_waking()` in addition, to read while others wake up
 
 
 @cache

@@ -38,11 +38,12 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
          "Decoded tokens, divided by the time that it took to decode them."),
         ("speedup", f"{fast.tokens_per_second / plain.tokens_per_second:.2f}, {forecast}",
          "Speculative tokens per second, divided by autoregressive ones. The prediction is the expected number of "
-         "tokens per round, divided by the cost of a round, K c + v + r. The expected number comes from the "
-         "probability that each drafted token is accepted. The time to read the prompt is counted too. alpha is the "
-         "mean probability that a drafted token is accepted, over the tokens that were looked at. The costs are in "
-         "plain steps: c of a draft step, v of the target's pass that checks K tokens (or "
-         "the most frequent number, if most rounds draft fewer), r of the rest."),
+         "tokens per round, divided by the cost of a round, K c + v + r. The expected number comes from the mean "
+         "probability of acceptance at each place in a round (the first drafted token, the second, and so on). The "
+         "time to read the prompt is counted too. alpha is the mean probability that a drafted token is accepted, over "
+         "the tokens that were looked at. The costs are in plain steps. (A plain step adds one token without "
+         "speculation.) c is the cost of a draft step, v that of the target's pass over K + 1 positions, and r that of "
+         "the rest. If most rounds draft fewer than K tokens, v is for the number that occurs most often."),
         ("time", f"{drafting:.0f} % draft, {checking:.0f} % target, {100 - drafting - checking:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {n} drafted tokens" if n else "nothing was drafted",
@@ -51,7 +52,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
         ("tokens per round", f"{fast.tokens_per_round:.2f}, with K = {K}, {schedule}",
          "Tokens added per pass of the target, on average. The plain loop adds one."),
         ("same text", verdict,
-         "At temperature 0 the two loops must decode the same tokens. At higher temperatures, they draw two samples "
+         "At temperature 0 the two loops should decode the same tokens. At higher temperatures, they draw two samples "
          "from the same distribution."),
     ]  # fmt: skip
 

@@ -194,7 +194,6 @@ NO_MODEL = ("--target_model_size", "")  # some errors are found before a model i
         (["--draft", "bigram", "--draft_corpus", os.devnull], "the text to count n-grams in is empty"),
         (["--draft", "lookup", "--draft_corpus", os.devnull], "--draft_corpus is for --draft unigram, bigram, ngram"),
         (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),
-        (["--draft", "ngram", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),
         (["--draft_corpus", os.devnull], "--draft_corpus is for --draft unigram, bigram, ngram"),
         (["--repetition_penalty", 101], "--repetition_penalty: '101' is not a number from 0.01 to 100"),
         (["--schedule", "sometimes"], "invalid choice: 'sometimes'"),

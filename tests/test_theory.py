@@ -57,6 +57,8 @@ def test_optimal_K_is_the_best_of_all(alpha, c, K_max, v):
 def test_optimal_K_grows_up_to_K_max():
     assert theory.optimal_K(1, 0.1) == theory.optimal_K(0.99, 0) == 32
     assert theory.optimal_K(1, 0.1, K_max=5) == 5
+    with pytest.raises(TypeError):
+        theory.optimal_K(0.9, 0.05, 1.2, 0.06)  # an r in the place of K_max
     assert theory.optimal_K(0.3, 0.1, r=np.array([0, 0.3])).tolist() == [1, 0]
 
 
