@@ -23,7 +23,7 @@ from sampling import logits_to_probs
 # The names for --schedule. "fixed" drafts K tokens, if no stop ends a round. "draft-confidence" is a stop.
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 PRIOR, N_PRIOR = 0.7, 4  # `adaptive` begins as if it had verified 4 positions with a mean beta of 0.7 (see theory.py)
-EVERY = 32  # in each 32nd round, `adaptive` tries a number of tokens that may not seem best
+EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
 
 
 def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=None, sure=0.0):
@@ -169,12 +169,10 @@ def adaptive(K, costs, memory=32):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        # A round that drafts nothing tells nothing about alpha. And the cost of drafting k tokens is known only after
-        # rounds that drafted k. So rounds 32, 64, 96, ... try 1, 2, ... K, 0, 1, ... tokens in turn, even if another
-        # number seems better.
-        if n_rounds % EVERY == 0:
-            return n_rounds // EVERY % (K + 1)
         tokens = np.cumsum(alpha ** np.arange(K + 1))  # per round, for 0 ... K: as theory.expected_tokens, but faster
-        return int(np.argmax(tokens / costs(K)))
+        ranking = np.argsort(-tokens / costs(K), kind="stable")  # the best number of tokens first
+        # The second best may really be the best, if its cost was measured in a few slow rounds. Only more rounds of
+        # this kind can show that. (And if drafting nothing seems best, only rounds that draft can tell about alpha.)
+        return int(ranking[1 if n_rounds % EVERY == 0 and K > 0 else 0])
 
     return schedule
