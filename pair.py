@@ -166,7 +166,7 @@ class Pair:
         - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
           else. (The median of an even number of times is here the smaller of the two in the middle.)
         - The cost of any other k is estimated: cost(k - 1) + cost(1) - cost(0), and at least cost(k - 1). The estimate
-          is rarely too high, so a k that could be the best seems good, and the schedule soon tries it.
+          is more often too low than too high. So a k that was not timed seems cheap, and the schedule soon tries it.
 
         Returns
         -------
@@ -184,10 +184,10 @@ class Pair:
     def best_K(self, x, N, K_max=8, **options):
         """Estimate the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
-        A plain run of N tokens comes first, to time plain steps. (The pilot run has plain steps too, but they take
-        longer.) Each K is tried in a few rounds only, so the largest of the estimated speedups is often too high. If a
-        draft often stops before K tokens, as --draft lookup does, the estimates are too low: the tokens per round are
-        those of all rounds, but the cost is that of the rounds that drafted all K tokens. For block verification at
+        A plain run of N tokens comes first, to time plain steps. (In the pilot run, a round that drafts nothing takes
+        longer than a plain step.) Each K is tried in a few rounds only, so the largest of the estimated speedups is
+        often too high. If a draft often stops before K tokens, as --draft lookup does, the estimates are too low,
+        because short rounds lower the tokens per round, but their lower cost is not counted. For block verification at
         temperatures above 0, they are too low for the reason that `predicted` gives.
 
         Parameters

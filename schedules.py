@@ -10,9 +10,9 @@ A *stop* ends the drafting of a round early, after fewer than k_max tokens. It m
 drafted, because that token is proposed like the others, whatever the stop decides. The tokens after it are never drawn,
 so stopping cannot favour any of them.
 
-One thing is forbidden: to look at a drafted token and then withdraw it before the check. A token that survives such a
-look is no longer a draw from p, because the withdrawn ones are missing among the survivors. But `verify` divides by p,
-which is right only for a draw from p.
+One thing is forbidden: to look at a drafted token and then withdraw it before the check. For example, suppose that
+tokens with a probability below 0.4 are withdrawn. Then no such token is ever checked, so the checked tokens are no
+longer draws from p. But `verify` divides by p, which is right only for draws from p.
 """
 
 import numpy as np

@@ -155,7 +155,7 @@ def speculative_sampling(
         allowed. last_round is the `Round` that has just ended, or None at the first call. A schedule may look at all of
         it, even at rejected tokens. k_max is fixed before the next round draws anything, and that round draws fresh
         random numbers. So the output is exact for any k_max. Without a schedule, it is K. A k_max above K is reduced to
-        K. If m tokens are still wanted, it is reduced to m - 1, because the target adds one.
+        K. If m tokens are still wanted, a k_max above m - 1 is reduced to m - 1, because a round adds one more.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -176,7 +176,7 @@ def speculative_sampling(
         # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
         q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
         p = p.reshape(q[:-1].shape)  # [k, n_vocab], also if k is 0, where `propose` cannot know n_vocab
-        # Step 3: accept drafted tokens from the left. Step 4: add one token of the target's own.
+        # Step 3: accept drafted tokens from the left. Step 4: add one token more.
         emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
         n_accepted = len(emitted) - 1
         if eos is not None and eos in emitted:
@@ -226,9 +226,9 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal for the first i drafted tokens. Suppose that these i tokens are known, and that the later ones
-        and the random numbers of the check are not. Then the round should keep at least these i tokens with probability
-        w[i]. w[0] is 1. w[i+1] is min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
+        w[i] is a goal. Fix the first i drafted tokens. Averaged over the later ones and over the random numbers of the
+        check, the round should keep at least these i tokens with probability w[i]. w[0] is 1. w[i+1] is
+        min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. h[0] is not used.
 
@@ -244,9 +244,9 @@ def block_probabilities(drafted, p, q):
       surplus add up to sum w q. This is w, because q sums to 1. So i + 1 tokens or more are kept with probability
       w - surplus.
     - The goal is to keep at least i tokens with probability w. So exactly i must be kept with probability surplus.
-    - `verify_block` tries longer prefixes first, and keeps one of them with probability w - surplus. Otherwise, with
-      probability 1 - w + surplus, it tries i, and then keeps exactly i tokens with probability h[i]. So
-      (1 - w + surplus) h[i] must be surplus, and h[i] is surplus / (surplus + 1 - w).
+    - `verify_block` tries longer prefixes first, and we have just seen that it keeps one of them with probability
+      w - surplus. So it tries i with probability 1 - w + surplus, and then keeps exactly i tokens with probability
+      h[i]. So (1 - w + surplus) h[i] must be surplus, and h[i] is surplus / (surplus + 1 - w).
 
     The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
     with probability w. If they are, the next token of the text must be a draw from q. So this is to be shown: with

@@ -190,7 +190,7 @@ def changed_draft(draw=sample, reported=lambda row: row):
 
 add("greedy draft with its ordinary p",
     "The draft always takes its most probable token. But it passes on its ordinary probabilities as p, as if it "
-    "had drawn from them. See jaymody/speculative-sampling #3. huggingface/transformers #33534 fixed the same mistake.",
+    "had drawn from them. jaymody/speculative-sampling #3 reports it, and huggingface/transformers #33534 fixed it.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
 add("top-k draft with the p of all tokens",
     "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "
