@@ -66,7 +66,7 @@ def test_the_token_that_crosses_top_p_is_kept():
     assert keep(0.51) == keep(0.75) == [1, 2]
     assert keep(0.76) == keep(0.875) == [0, 1, 2]  # 0 and 3 are equally likely, and 0 is the lower id
     assert keep(0.876) == keep(1) == [0, 1, 2, 3]
-    assert keep(1, top_k=3) == [0, 1, 2] and keep(1, top_k=-1) == [0, 1, 2, 3]
+    assert keep(1, top_k=3) == [0, 1, 2] and keep(0.876, top_k=-1) == [0, 1, 2, 3]
     assert keep(0.66, top_k=2) == [1]  # after top_k, token 1 has a probability of 2/3
     assert keep(0.67, top_k=2) == [1, 2]
 
