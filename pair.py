@@ -261,8 +261,10 @@ def predicted(plain, fast):
     read = np.mean([run.passes[0] / plain_step - v[0] for run in plain])
     read_fast = np.mean([run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast])
     read_fast += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps)) / len(fast)
-    n_new = np.mean([run.n_new for run in fast])
-    speedup = theory.with_prompt(tokens[ks].sum() / (ks * c + v[ks] + r).sum(), n_new, read, read_fast)
+    # The speedup is about tokens per second. So if the plain texts are shorter (by an eos), `read` counts for more.
+    n_plain, n_fast = (np.mean([run.n_new for run in runs]) for runs in (plain, fast))
+    speedup = tokens[ks].sum() / (ks * c + v[ks] + r).sum()
+    speedup = theory.with_prompt(speedup, n_fast, read * n_fast / n_plain, read_fast)
     return speedup, np.concatenate(betas).mean(), c, v[np.bincount(ks[ks > 0]).argmax()], r
 
 

@@ -67,13 +67,14 @@ def measure(args):
     for T in TEMPERATURES:
         # Each way has a pair of its own, so "adaptive" knows only the costs that it has measured itself.
         pairs = {name: Pair(drafts[draft], target, temperature=T) for name, (draft, _) in ways().items()}
+        target_alone = Pair(drafts["model"], target, temperature=T)
         plain, runs, alphas = [], {name: [] for name in ways()}, {name: [] for name in DRAFTS}
         for draft in drafts.values():  # so that no timed run is the first to use weights and threads
             Pair(draft, target, temperature=T).decode(prompts[0], min(args.N, 20), 4)
         for seed, x in enumerate(tqdm(prompts, desc=f"T = {T:g}", unit="prompt")):
             for i, (name, (_, options)) in enumerate(ways().items()):
                 if i % EVERY == 0:
-                    plain.append(pairs[name].decode(x, args.N, rng=np.random.default_rng(seed)))
+                    plain.append(target_alone.decode(x, args.N, rng=np.random.default_rng(seed)))
                 runs[name].append(pairs[name].decode(x, args.N, rng=np.random.default_rng(seed), **options))
             ids = plain[-1].ids
             q = sampler(target, T)(ids[:-1], args.N)  # [N, n_vocab]

@@ -23,6 +23,8 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     forecast = "no prediction: nothing was drafted, or too few steps were timed"
     if prediction:
         forecast = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
+    if plain.n_new != fast.n_new:
+        forecast += f"; both read the prompt, but they decoded {plain.n_new} and {fast.n_new} tokens"
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
     n, same = fast.n_drafted.sum(), np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
@@ -66,5 +68,5 @@ def best_K_figure(K, speedups):
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
         "rounds, so the largest of them is often too high."
     )
-    head = f"{K}; rough estimates of the speedup for K = 0, 1, ... (?: timed less than twice)"
+    head = f"{K}; rough estimates of the speedup for a fixed K of 0, 1, ... (?: timed less than twice)"
     return "best K", f"{head}: {estimates}", meaning

@@ -168,6 +168,9 @@ def test_the_prediction_is_the_formula():
     assert predicted([PLAIN] * 2, [fast, pairs])[0] == pytest.approx(formula(*[2] * 8, *[4] * 7))
     idle = run_with([2.0] * 8, drafted=[0] * 8)  # does not call the draft
     assert predicted([PLAIN] * 2, [fast, idle])[0] == pytest.approx(formula(*[0] * 8, *[4] * 7))
+    slow = fast._replace(steps=np.append(5.5, fast.steps[1:]), lasted=fast.lasted + 5 / 7)  # the draft reads a prompt
+    expected = theory.with_prompt(formula(*[0] * 8, *[4] * 7), 100, 0, 5 / 2 / 2)  # in one of the two runs
+    assert predicted([PLAIN], [slow, idle])[0] == pytest.approx(expected)
 
 
 def test_the_prediction_covers_the_rest_and_the_prompt():
@@ -178,6 +181,9 @@ def test_the_prediction_covers_the_rest_and_the_prompt():
     speedup = theory.improvement(0.7, 4, *found[2:])
     assert found[0] == pytest.approx(theory.with_prompt(speedup, 100, 10 / 2.5, (5 + 15) / 2.5))
     assert predicted([plain] * 3, [fast] * 2) == pytest.approx(found)
+    # With other numbers of tokens, as after an eos, it is still the ratio of the tokens per second.
+    shorter = predicted([plain], [fast._replace(n_new=50)])[0]
+    assert shorter == pytest.approx((1 + 10 / 2.5 / 100) / (1 / speedup + (5 + 15) / 2.5 / 50))
 
 
 def test_the_prediction_is_from_all_runs():

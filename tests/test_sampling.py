@@ -66,7 +66,7 @@ def test_the_token_that_crosses_top_p_is_kept():
     assert keep(0.51) == keep(0.75) == [1, 2]
     assert keep(0.76) == keep(0.875) == [0, 1, 2]  # 0 and 3 are equally likely, and 0 is the lower id
     assert keep(0.876) == keep(1) == [0, 1, 2, 3]
-    assert keep(1, top_k=3) == [0, 1, 2] and keep(0.876, top_k=-1) == [0, 1, 2, 3]
+    assert keep(1, top_k=1) == [1] and keep(1, top_k=3) == [0, 1, 2] and keep(0.876, top_k=-1) == [0, 1, 2, 3]
     assert keep(0.66, top_k=2) == [1]  # after top_k, token 1 has a probability of 2/3
     assert keep(0.67, top_k=2) == [1, 2]
 
@@ -101,7 +101,7 @@ def test_sampler_passes_everything_on():
 
 @given(
     ids=st.lists(st.integers(0, 3), min_size=1, max_size=8),
-    table=st.lists(st.lists(st.integers(-3, 3), min_size=4, max_size=4), min_size=8, max_size=8),
+    table=st.lists(st.lists(st.sampled_from([-3, -0.5, 0, 0.5, 2]), min_size=4, max_size=4), min_size=8, max_size=8),
     penalty=st.sampled_from([0.5, 1.0, 1.3, 2.0]),
 )
 def test_a_row_is_penalised_for_its_own_prefix(ids, table, penalty):

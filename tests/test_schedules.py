@@ -82,6 +82,8 @@ def test_draft_confidence_stops_after_an_unsure_token():
     assert default(np.array([0.39, 0.61]), 0) and not default(np.array([0.4, 0.6]), 0)
     _, stop = make_schedule("draft-confidence", 4, None, threshold=0.8)
     assert stop(np.array([0.7, 0.3]), 0)
+    _, stop = make_schedule("draft-confidence", 4, None, threshold=0, sure=0.8)  # sure comes before the threshold
+    assert stop(np.array([0.7, 0.3]), 0)
     _, stop = make_schedule("draft-confidence", 4, None, threshold=0)
     assert not stop(np.array([0.1, 0.9]), 0)
 
@@ -149,6 +151,7 @@ def test_adaptive_forgets_old_rounds():
     assert expected[-1] == 0 and max(expected) > 2
     expected[15] = expected[31] = 1  # rounds 16 and 32 try the second best
     assert found == expected
+    assert decisions(adaptive(6, linear(0.1)), *[round_of(4, 4)] * 40, *[off] * 40)[-1] < 2  # without any `memory`
 
 
 def test_adaptive_tries_the_second_best_number_of_tokens_in_each_16th_round():

@@ -168,6 +168,8 @@ def test_the_figures_are_those_of_the_runs():
     numbers = [float(x) for x in re.findall(r"\d+\.\d+", found["speedup"])]
     speedup, *rest = predicted([plain], [fast])
     assert numbers == pytest.approx([plain.seconds / fast.seconds, speedup, *rest], abs=0.006)
+    found = {name: value for name, value, _ in figures(plain, FAST, "draft", "target", 4, "fixed", 1.0)}
+    assert found["speedup"].endswith("decoded 40 and 8 tokens")
 
 
 def test_a_K_that_was_not_timed_has_no_predicted_speedup():

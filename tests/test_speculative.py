@@ -136,6 +136,7 @@ def test_lossless_with_any_schedule_and_any_stop(verifier, stop, drawn, N, K, ks
     asked_with.clear()
     _, rounds = decode(drawn, N, K, seed=0, verify=verifier, schedule=schedule, stop=stop)
     assert asked_with[0] is None  # the later calls get each round but the last
+    assert all(len(r.drafted) <= K for r in rounds)
     assert all(a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True))
 
 
