@@ -45,7 +45,7 @@ def with_clock(model, seconds):
 
 
 class Run(NamedTuple):
-    """The record of a run: what one of the two loops has decoded. (The two rates need at least one new token.)"""
+    """The record of a run: what a loop has decoded. The tokens per second and per round need n_new > 0."""
 
     ids: np.ndarray  # int [n_prompt + n_new]
     n_new: int

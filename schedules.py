@@ -43,7 +43,7 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
         The argument rows of `draft_confidence` and `target_confidence`.
     sure : float
         If this is above 0, drafting stops after a token whose probability is below it, with every schedule.
-        "draft-confidence" then uses it instead of the threshold.
+        "draft-confidence" then uses `sure` instead of the threshold.
 
     Returns
     -------

@@ -6,8 +6,8 @@
 
 The prompts are the first 32 tokens of 20 tales that the bundled models and n-grams have not seen (openings.json). Each
 is continued with SEEDS seeds. For each prompt and seed, all ways to decode take turns, so that a slow minute of the
-machine slows all of them. The plain loop gets a turn before the first of every EVERY ways, because its time is part of
-every speedup. A speedup is the mean time of the plain loop, divided by the mean time of the other way.
+machine slows all of them. The plain loop gets a turn before each group of EVERY ways, because its time is part of every
+speedup. A speedup is the mean time of the plain loop, divided by the mean time of the other way.
 """
 
 import argparse
@@ -15,7 +15,6 @@ import contextlib
 import datetime
 import importlib.util
 import json
-import os
 import platform
 import re
 import sys
@@ -28,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 from drafts import make_draft
 from fast import matrix_kernel
+from fast.threads import n_cores
 from gpt2 import GPT2
 from pair import Pair, joined, predicted
 from sampling import sampler
@@ -95,7 +95,7 @@ def measure(args):
             }
     about = dict(
         date=str(datetime.date.today()), openings=len(prompts) // SEEDS, seeds=SEEDS, N=args.N,
-        n_prompt=len(prompts[0]), cores=os.cpu_count(), cpu=cpu(), numpy=np.__version__, kernel=matrix_kernel(),
+        n_prompt=len(prompts[0]), cores=n_cores(), cpu=cpu(), numpy=np.__version__, kernel=matrix_kernel(),
     )  # fmt: skip
     return {"about": about, "results": results}
 
@@ -154,9 +154,9 @@ def draw(found, out):
     sections = [
         f"""# What each draft, schedule and K gains
 
-`python benchmarks/acceptance.py` measured the figures on this page with the bundled target, on {about["date"]}, on \
-{about["cores"]} cores of a CPU that calls itself "{about["cpu"]}", with the matrix kernel "{about["kernel"]}" and \
-NumPy {about["numpy"]}. The benchmark took {about["openings"]} tales that were not used in training. The first \
+`python benchmarks/acceptance.py` measured the figures on this page with the bundled target on {about["date"]}. It ran \
+on {about["cores"]} cores of a CPU that calls itself "{about["cpu"]}", with NumPy {about["numpy"]} and the matrix \
+kernel "{about["kernel"]}". The benchmark took {about["openings"]} tales that were not used in training. The first \
 {about["n_prompt"]} tokens of each tale were continued by {about["N"]} tokens, with {about["seeds"]} seeds. The raw \
 figures are in [acceptance.json](acceptance.json).
 
@@ -165,11 +165,11 @@ number of tokens. T is the temperature. beta, c, v and r are explained in theory
 schedules in schedules.py.
 
 How exact are these figures? The bundled draft with a fixed K and `verify` was measured three times: once for \
-"Drafts" ("model") and "Fixed K", once for "Schedules" ("fixed"), once for "Token by token" (the table leaves out \
-T = 0, but acceptance.json has it). All three decoded the same texts, so only the times differ. Their speedups differ \
-by up to {spread(4)} for K = 4, and by up to {spread(8)} for K = 8. Above T = 0, there is another source of chance: \
-two ways to decode draw different random numbers, so they decode different texts, and some texts are easier to guess \
-than others.""",
+"Drafts" ("model") and "Fixed K", once for "Schedules" ("fixed"), and once for "Token by token" (the table leaves out \
+T = 0, but acceptance.json has it). All three decoded the same texts, so only the times differ. The largest of the \
+three speedups is up to {spread(4)} above the smallest for K = 4, and up to {spread(8)} for K = 8. Above T = 0, there \
+is another source of chance: two ways to decode draw different random numbers, so they decode different texts, \
+and some texts are easier to guess than others.""",
         """## Drafts
 
 alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \
@@ -178,7 +178,7 @@ T. c is the cost of a draft step at T = 1, in plain steps. The speedups are for 
 - `unigram`, `bigram` and `ngram` predict from counts of 1, 2 and 3 tokens in a row in the training text.
 - `online` counts in the text so far.
 - `lookup` copies from the text so far.
-- `early-exit:2` is the target's first two layers.
+- `early-exit:L` is the target's first L layers.
 - `model` is the bundled draft network.
 
 ![alpha by draft](alpha_by_draft.svg)
@@ -187,10 +187,10 @@ T. c is the cost of a draft step at T = 1, in plain steps. The speedups are for 
         + table(["draft", *(f"alpha, {T}" for T in by_T), "c", *(f"speedup, {T}" for T in by_T)], drafts),
         """## Schedules
 
-Each cell is the speedup, with the tokens per round in brackets. K is the most that a schedule may draft. A \
-token counts as sure from a probability of 0.5 in target-confidence, and of 0.4 in draft-confidence. adaptive chooses \
-by costs that it measures itself. It keeps them from one text to the next, so only the first text is decoded without \
-any knowledge of the costs.
+Each cell is the speedup, with the tokens per round in brackets. K is the most that a schedule may draft. \
+target-confidence calls a token sure if its probability is at least 0.5, and draft-confidence if it is at least 0.4. \
+adaptive chooses by costs that it measures itself. It keeps them from one text to the next, so only the first text is \
+decoded without any knowledge of the costs.
 
 ![speedup by schedule](speedup_by_schedule.svg)
 

@@ -136,7 +136,8 @@ def lay_out(params):
 
 
 def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
-    n_chunks, width = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH), tile_width()
+    width = tile_width()
+    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
     return math.ceil(n_out / width), n_chunks, n_in // n_chunks, width
 
 

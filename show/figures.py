@@ -24,7 +24,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     if prediction:
         forecast = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
     if plain.n_new != fast.n_new:
-        forecast += f"; both read the prompt, but they decoded {plain.n_new} and {fast.n_new} tokens"
+        forecast += f"; the texts have {plain.n_new} and {fast.n_new} tokens, and the prompt slows the shorter one more"
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
     n, same = fast.n_drafted.sum(), np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"

@@ -168,8 +168,9 @@ def test_the_prediction_is_the_formula():
     assert predicted([PLAIN] * 2, [fast, pairs])[0] == pytest.approx(formula(*[2] * 8, *[4] * 7))
     idle = run_with([2.0] * 8, drafted=[0] * 8)  # does not call the draft
     assert predicted([PLAIN] * 2, [fast, idle])[0] == pytest.approx(formula(*[0] * 8, *[4] * 7))
-    slow = fast._replace(steps=np.append(5.5, fast.steps[1:]), lasted=fast.lasted + 5 / 7)  # the draft reads a prompt
-    expected = theory.with_prompt(formula(*[0] * 8, *[4] * 7), 100, 0, 5 / 2 / 2)  # in one of the two runs
+    # The draft needs 5 seconds to read the prompt in one of two runs, and is not called in the other.
+    slow = fast._replace(steps=np.append(5.5, fast.steps[1:]), lasted=fast.lasted + 5 / 7)
+    expected = theory.with_prompt(formula(*[0] * 8, *[4] * 7), 100, 0, 5 / 2 / 2)
     assert predicted([PLAIN], [slow, idle])[0] == pytest.approx(expected)
 
 

@@ -151,7 +151,7 @@ def test_adaptive_forgets_old_rounds():
     assert expected[-1] == 0 and max(expected) > 2
     expected[15] = expected[31] = 1  # rounds 16 and 32 try the second best
     assert found == expected
-    assert decisions(adaptive(6, linear(0.1)), *[round_of(4, 4)] * 40, *[off] * 40)[-1] < 2  # without any `memory`
+    assert decisions(adaptive(6, linear(0.1)), *[round_of(4, 4)] * 40, *[off] * 40)[-1] < 2  # with the default memory
 
 
 def test_adaptive_tries_the_second_best_number_of_tokens_in_each_16th_round():
