@@ -64,10 +64,10 @@ def run(args):
         open(args.trace, "a", encoding="utf-8").close()
         if not existed:
             os.remove(args.trace)
-    draft = args.draft_model_size if args.draft == "model" else args.draft
     pair = load_pair(
-        draft, args.target_model_size, args.draft_corpus, args.models_dir, args.models_url, args.bit_identical,
-        temperature=args.temperature, top_k=args.top_k, top_p=args.top_p, repetition_penalty=args.repetition_penalty,
+        args.draft_model_size, args.target_model_size, args.draft, args.draft_corpus, args.models_dir, args.models_url,
+        args.bit_identical, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
+        repetition_penalty=args.repetition_penalty,
     )  # fmt: skip
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
@@ -84,6 +84,7 @@ def run(args):
         pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
     plain, _ = decode(args, pair, x, "Autoregressive Decode", {})
     fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)
+    draft = args.draft_model_size if args.draft == "model" else args.draft
     found = figures(plain, fast, draft, args.target_model_size, args.K, args.schedule, args.temperature)
     if speedups is not None:
         found.append(best_K_figure(args.K, speedups))

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 import theory
-from drafts import DRAFTS, make_draft
+from drafts import make_draft
 from encoder import EOT
 from errors import UserError
 from gpt2 import GPT2
@@ -268,19 +268,20 @@ def predicted(plain, fast):
     return speedup, np.concatenate(betas).mean(), c, v[np.bincount(ks[ks > 0]).argmax()], r
 
 
-def load_pair(draft, target, corpus=None, models_dir=MODELS_DIR, models_url=None, bit_identical=False, **settings):
+def load_pair(
+    draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, models_url=None, bit_identical=False,
+    **settings,
+):  # fmt: skip
     """Load a target and a draft for it.
 
     Parameters
     ----------
+    draft_size, target_size, models_dir, models_url
+        As in `utils.load_encoder_hparams_and_params`.
     draft : str
-        The size of a model, or a name of a draft in `drafts.make_draft`.
-    target : str
-        The size of a model, as in `utils.load_encoder_hparams_and_params`.
+        "model" for the model of draft_size, or a name of a draft in `drafts.make_draft`.
     corpus
         As in `drafts.make_draft`.
-    models_dir, models_url
-        As in `utils.load_encoder_hparams_and_params`.
     bit_identical : bool
         As in gpt2.GPT2.
     settings
@@ -295,13 +296,14 @@ def load_pair(draft, target, corpus=None, models_dir=MODELS_DIR, models_url=None
     UserError or OSError
         If something cannot be loaded, if the two vocabularies differ, or if they have no <|endoftext|>.
     """
-    sizes = [target] if draft in DRAFTS or draft.startswith("early-exit:") else [draft, target]
+    sizes = [draft_size, target_size] if draft == "model" else [target_size]
     loaded = [load_encoder_hparams_and_params(size, models_dir, models_url) for size in sizes]
     encoder = loaded[-1][0]
     if loaded[0][0].ids != encoder.ids:
-        raise UserError(f"{draft} and {target} have different vocabularies; a pair must have the same")
+        raise UserError(f"{draft_size} and {target_size} have different vocabularies; a pair must have the same")
     if EOT not in encoder.ids:
-        raise UserError(f"the vocabulary of {target} has no token {EOT}; restore its encoder.json")
+        raise UserError(f"the vocabulary of {target_size} has no token {EOT}; restore its encoder.json")
     networks = [GPT2(params, hparams, bit_identical) for _, hparams, params in loaded]
-    draft_network = networks[0] if len(networks) == 2 else make_draft(draft, networks[-1], encoder, corpus)
-    return Pair(draft_network, networks[-1], encoder, **settings)
+    target = networks[-1]
+    network = networks[0] if draft == "model" else make_draft(draft, target, encoder, corpus)
+    return Pair(network, target, encoder, **settings)
