@@ -178,6 +178,7 @@ NO_MODEL = ("--target_model_size", "")  # some errors are found before a model i
         (["--repetition_penalty", 1e-300], "--repetition_penalty: '1e-300' is not a number from 0.01 to 100"),
         (["--target_model_size", ""], "unknown model size ''; there are"),
         (["--draft_model_size", ""], "unknown model size ''; there are"),
+        (["--draft_model_size", "bigram"], "unknown model size 'bigram'; there are"),
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
