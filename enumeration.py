@@ -54,11 +54,11 @@ sampler that divides 0 by 0.
 number can be compared with plain numbers, also elementwise. `np.searchsorted` can look up one such number at a time.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
-many paths. Continuous output has infinitely many values. A draw from another continuous distribution, such as Gumbel
-noise, has infinitely many outcomes. A function that depends on more than its random choices, for example on a counter
-that it keeps between calls, does not repeat itself. If two runs make the same choices and then draw differently,
-`output_distribution` raises an error. It does not notice other changes, and then its result is wrong. For code that
-draws from PyTorch, see benchmarks/torch_enumeration.py.
+many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,
+such as Gumbel noise, has infinitely many outcomes. A function that depends on more than its random choices, for example
+on a counter that it keeps between calls, does not repeat itself. If two runs make the same choices and then draw
+differently, `output_distribution` raises an error. It does not notice other changes, and then its result is wrong. For
+code that draws from PyTorch, see benchmarks/torch_enumeration.py.
 """
 
 import math
@@ -135,7 +135,10 @@ def total_variation(a, b):
 
 
 class EveryBranch:
-    """Stands in for a numpy.random.Generator. Its choices follow a script, which `next_path` changes."""
+    """Stands in for a numpy.random.Generator. Its choices follow a script, which `next_path` changes.
+
+    A choice has several branches, and each branch is a pair (probability, outcome).
+    """
 
     def __init__(self):
         self.script = []  # for each choice: [branches, index of the branch to take]

@@ -111,7 +111,7 @@ def decode(args, pair, x, title, options):
     if live:
         print(f"{head}Text = ", end="")
     writer.add(x if args.prompt else x[1:])  # without the <|endoftext|> that stands for an empty prompt
-    no_bar = live or None  # (None: if standard error is not a terminal either)
+    no_bar = live or None  # (None: tqdm shows a bar only if standard error is a terminal)
     with tqdm(total=args.n_tokens_to_generate, desc=title, unit="token", leave=False, disable=no_bar) as bar:
 
         def on_round(r):  # the clock of the run does not count the time that this takes

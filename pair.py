@@ -251,9 +251,10 @@ def predicted(plain, fast):
     draw = (joined(plain, "lasted") - joined(plain, "passes")).mean()
     plain_step = timed[0].mean() + draw  # in seconds, the unit of the costs below
     c = steps.mean() / plain_step
-    v = np.interp(np.arange(max(ks) + 1), known, [timed[k].mean() for k in known]) / plain_step  # [K+1]
-    models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
-    r = (joined(fast, "lasted").sum() - models) / len(ks) / plain_step
+    # [K+1]; the v of a k that was not timed lies between those of its neighbours
+    v = np.interp(np.arange(max(ks) + 1), known, [timed[k].mean() for k in known]) / plain_step
+    in_models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
+    r = (joined(fast, "lasted").sum() - in_models) / len(ks) / plain_step
     tokens = theory.tokens_by_position(betas, max(ks))
     # `read` is the extra cost of reading a prompt in the plain loop, and `read_fast` the same in the speculative loop,
     # both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and the first

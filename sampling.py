@@ -58,7 +58,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 
 def penalised(logits, ids, penalty):
-    """A repetition penalty makes tokens less likely that are already in the text. (If it is below 1, more likely.)
+    """A repetition penalty makes tokens that are already in the text less likely. (If it is below 1, more likely.)
 
     It comes from the language model CTRL (Keskar et al. 2019, arXiv 1909.05858, section 4.1), which divides the logits
     of these tokens by the penalty, whatever their sign. Here negative logits are multiplied instead, as in Hugging

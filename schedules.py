@@ -130,7 +130,7 @@ def heuristic(K):
     """A schedule: two tokens more than in the last round if it accepted all drafted tokens, otherwise one fewer.
 
     It begins with K and stays between 1 and K (if K is 0, at 0). It counts from the number of tokens that the last
-    round drafted, even if a stop ended that round early. Hugging Face's Transformers calls this schedule "heuristic".
+    round drafted, even if a stop ended that round early. Hugging Face's Transformers has it too, without a limit.
     """
 
     def schedule(last):

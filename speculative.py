@@ -214,7 +214,7 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If a token was refused, the added token comes from max(w q - p, 0), normalised. If i > 0, w q exceeds p
+    # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised. If i > 0, w q exceeds p
     # somewhere: a random number was below h[i], so h[i] > 0. If i = 0, w is 1, and this is the residual of `verify`.
     row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
@@ -246,7 +246,8 @@ def block_probabilities(drafted, p, q):
     - The goal is to keep at least i tokens with probability w. So exactly i must be kept with probability surplus.
     - `verify_block` tries longer prefixes first, and we have just seen that it keeps one of them with probability
       w - surplus. So it tries i with probability 1 - w + surplus, and then keeps exactly i tokens with probability
-      h[i]. So (1 - w + surplus) h[i] must be surplus, and h[i] is surplus / (surplus + 1 - w).
+      h[i]. (h[i] is a constant here, because it depends on the first i tokens only.) So (1 - w + surplus) h[i] must be
+      surplus, and h[i] is surplus / (surplus + 1 - w).
 
     The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
     with probability w. If they are, the next token of the text must be a draw from q. So this is to be shown: with
@@ -254,7 +255,8 @@ def block_probabilities(drafted, p, q):
     probability min(p, w q). Or exactly i tokens are kept, with probability surplus, and t is drawn from the residual,
     with probability max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. So
     if the first i tokens are kept, the token after them is a draw from q. (After all k, it is drawn from the last row
-    of q.)
+    of q.) If fewer are kept, a later round draws this token, as in steps 6 and 7 of tests/test_proof.py. So it is a
+    draw from q in both cases.
     """
     w = [1.0]
     for i, token in enumerate(drafted):

@@ -4,15 +4,15 @@ As in speculative.py, the draft has distribution p, the target has q, and each r
 swap p and q, and write gamma for K. Theorems, equations and sections are numbered as in their paper.)
 
     beta    the probability that a token drafted after one given prefix is accepted
-    alpha   the mean of beta over the prefixes at which a drafted token is verified
+    alpha   the mean of beta over the verified positions: those that `verify` looks at, up to the first rejection
     c       the cost of a draft step
     v       the cost of the target's pass over K + 1 positions
     r       the cost of the rest of a round: drawing tokens and accepting them
 
-The unit of cost is a plain step, which adds one token without speculation. The paper assumes that v is 1 and r is 0.
-v is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, more rows usually take more time, and v
-is above 1. r is almost 0 if the models are large. The paper also assumes that the betas of different positions are
-independent and have the same distribution.
+The unit of cost is a plain step, which adds one token without speculation. The paper assumes that v is 1 and r is 0. v
+is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, v usually grows with K. (For a small K, it
+may be just below 1, because a plain step also draws a token.) r is almost 0 if the models are large. The paper also
+assumes that the betas of different positions are independent and have the same distribution.
 
 Where a formula takes a number, it also takes an array, and arrays are broadcast. There are three exceptions: K_max and
 the K of `tokens_by_position` are single numbers, and an array v of `optimal_K` has one entry for each K.
@@ -50,12 +50,12 @@ def tokens_by_position(betas, K):
     """The mean number of tokens per round, for 0, 1, ... K drafted tokens, with an alpha for each position.
 
     It is 1 + a1 + a1 a2 + a1 a2 a3 + ... Here a2 is the mean of beta at the second drafted token, over the rounds that
-    accepted the first one, and so on. This does not assume that betas are independent. They are not, because easy and
-    hard passages of a text alternate. For example, let beta be 1 in half of the rounds and 0 in the others, and K = 4.
-    The mean number of tokens is (5 + 1) / 2 = 3. But an easy round verifies 4 positions, each with beta 1, and a hard
-    one verifies only 1, with beta 0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too high. (Kaplan and Meier
-    1958 estimate survival in the same way: at each step, by the share that survives among those that got there.)
-
+    accepted the first one and drafted a second one, and so on. This does not assume that betas are independent. They
+    are not, because easy and hard passages of a text alternate. For example, let beta be 1 in half of the rounds and 0
+    in the others, and K = 4. The mean number of tokens is (5 + 1) / 2 = 3. But an easy round verifies 4 positions, each
+    with beta 1, and a hard one verifies only 1, with beta 0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too
+    high. (Kaplan and Meier 1958 estimate survival in the same way: at each step, by the share that survives among those
+    that got there.)
     Parameters
     ----------
     betas : list of float arrays

@@ -10,7 +10,7 @@ N_ROWS = 20  # so that there are groups of all sizes, and several groups
 
 @np.errstate(all="ignore")  # because some BLAS warn without a reason
 def rows_are_independent():
-    """Test this for a matrix of 800 rows, for one of 3,200 (`lay_out` cuts it), and for attention, on this machine."""
+    """Test products with a matrix of 800 rows and with one of 3,200 (`lay_out` cuts it), and attention."""
     rng = np.random.default_rng(0)
 
     def product(n_in):

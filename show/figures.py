@@ -45,7 +45,8 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
          "time to read the prompt is counted too. alpha is the mean probability that a drafted token is accepted, over "
          "the tokens that were looked at. The costs are in plain steps. (A plain step adds one token without "
          "speculation.) c is the cost of a draft step, v that of the target's pass over K + 1 positions, and r that of "
-         "the rest. If most rounds draft fewer than K tokens, v is for the number that occurs most often."),
+         "the rest. If most rounds draft fewer than K tokens, v is for the most frequent number of "
+         "drafted tokens."),
         ("time", f"{drafting:.0f} % draft, {checking:.0f} % target, {100 - drafting - checking:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {n} drafted tokens" if n else "nothing was drafted",

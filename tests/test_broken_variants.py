@@ -139,8 +139,8 @@ def continues_after_a_rejection(drafted, p, q, rng):
 
 
 @in_gallery("one random number for all",
-         "One random number decides about all drafted tokens of a round. Each one is accepted with the right "
-         "probability, but not independently: after one acceptance, the next one is too likely.",
+         "One random number decides about all drafted tokens of a round. Taken alone, each one is accepted with the "
+         "right probability. But after one acceptance, the next one is too likely.",
          0.0900)  # fmt: skip
 def one_random_number_for_all(drafted, p, q, rng):
     u = rng.random()
@@ -229,7 +229,8 @@ EXACT_RULES = [
      "average, this accepts no more tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
     ("accept a token if the target draws it too",
-     "Draw a token from the target at every position, and emit it. Continue as long as it equals the drafted token.",
+     "At each position, draw a token from the target, and emit it. Stop after the first one that differs from the "
+     "drafted token.",
      accept_a_token_if_the_target_draws_it_too),
     ("`verify`", "The rule of Chen et al. 2023 and Leviathan et al. 2023.", verify),
     ("`verify_block`", "Block verification, Sun et al. 2024.", verify_block),

@@ -10,9 +10,9 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
-    step 6   steps 1 to 5 hold for each later token of a round too, given the tokens before it. A round emits 1 to K + 1
-             tokens. To compare rounds of different lengths, plain sampling adds tokens after each round, until there
-             are K + 1. These K + 1 tokens have the target's distribution.
+    step 6   after accepted tokens, steps 1 to 5 hold for the next token too. After K accepted ones, it is drawn from q.
+             So a round emits 1 to K + 1 tokens. To compare rounds of different lengths, plain sampling adds tokens
+             after each round, until there are K + 1. These K + 1 tokens have the target's distribution.
     step 7   begin with N tokens from plain sampling. By step 6, we may replace the first K + 1 of them by a round,
              filled up to K + 1 tokens by plain sampling. The distribution stays the same. Now the text is a round,
              followed by plain samples only. Take the first K + 1 of these plain samples, and replace them by a second
