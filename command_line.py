@@ -41,14 +41,11 @@ draft_name = checked(
     f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ...",
 )  # fmt: skip
 readable = checked(str, lambda path: os.access(path, os.R_OK) and not os.path.isdir(path), "a file that can be read")
-trace_file = checked(str, lambda path: path.endswith((".html", ".svg")), "the name of a .html or .svg file")
-
-
-def K(text):
-    return text if text == "auto" else count(text)
-
-
-K.__name__ = "whole number (or auto)"  # for "invalid whole number (or auto) value"
+trace_file = checked(
+    str, lambda path: path.endswith((".html", ".svg")) and os.access(os.path.dirname(path) or ".", os.W_OK),
+    "the name of a .html or .svg file in a folder that can be written",
+)  # fmt: skip
+K = checked(str, lambda text: re.fullmatch("auto|[0-9]{1,99}", text), "a whole number from 0 up, or auto")
 
 
 # fmt: off
@@ -132,7 +129,7 @@ def arguments(argv, description):
         fail("--trace needs a round to show, so --n_tokens_to_generate must be above 0")
     args.command = shlex.join(["python", "main.py", *(sys.argv[1:] if argv is None else argv)])
     if args.K != "auto":
-        args.K = min(args.K, args.n_tokens_to_generate)  # a larger K would make no difference
+        args.K = min(int(args.K), args.n_tokens_to_generate)  # a larger K would make no difference
     released = args.draft_model_size in RELEASED or args.target_model_size in RELEASED
     if args.draft_model_size is None:
         args.draft_model_size = "124M" if released else "draft"

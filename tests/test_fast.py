@@ -3,9 +3,7 @@
 import gc
 import itertools
 import multiprocessing
-import subprocess
 import sys
-import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_gpt2 import softmax
-from support import MICRO, ROOT, random_gpt2, stored_gpt2
+from support import MICRO, random_gpt2, stored_gpt2
 
 from fast import KeysAndValues, attention, bits, lay_out, linear, matrix_kernel, product, rows_are_independent, threads
 from fast.product import GROUPED, SINGLE
@@ -243,18 +241,6 @@ def test_helping_threads_keep_no_weights():
             break
         time.sleep(0.02)
     assert weak() is None
-
-
-def test_each_other_core_has_a_helping_thread(monkeypatch):
-    monkeypatch.setattr(threads, "n_cores", lambda: 4)
-    before = threading.active_count()
-    threads.job_queue.__wrapped__()
-    assert threading.active_count() == before + 3
-
-
-def test_import_starts_no_thread():
-    code = "import threading, gpt2, sys; sys.exit(threading.active_count() != 1)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")

@@ -1,7 +1,6 @@
 """GPT2 returns the right logits, the same bits however it is called, and clear errors."""
 
 import copy
-import threading
 from unittest.mock import Mock
 
 import numpy as np
@@ -102,21 +101,6 @@ def test_an_interrupted_call_does_not_change_later_results(micro, monkeypatch, a
     found = micro(after)
     micro.forget()
     assert np.array_equal(found, micro(after))
-
-
-def test_forget_waits_for_the_end_of_a_call(micro, monkeypatch):
-    """Otherwise the end of the call would undo it, because a call ends by remembering its ids."""
-    forgetful, original = threading.Thread(target=micro.forget), gpt2.gpt2
-
-    def gpt2_while_another_thread_forgets(*args, **kw):
-        forgetful.start()
-        forgetful.join(0.1)
-        return original(*args, **kw)
-
-    monkeypatch.setattr(gpt2, "gpt2", gpt2_while_another_thread_forgets)
-    micro(IDS[:9])
-    forgetful.join()
-    assert len(micro.ids) == 0
 
 
 def test_arguments_and_results_are_not_shared_with_the_model(micro):

@@ -1,9 +1,7 @@
 """What `Pair` records about a run, how it measures time, and the speedup that it predicts."""
 
-import gc
 import itertools
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -89,31 +87,7 @@ def test_a_lookup_that_finds_nothing_ends_the_round(settings):
     assert len(rounds[0].drafted) == 1 and max(len(r.drafted) for r in rounds) == 4
 
 
-def test_ten_decodes_take_no_more_memory_than_five():
-    """Old caches are collected before each look, because Python may free them late."""
-    both, used = Pair(bundled("draft"), bundled("target"), temperature=1), []
-    tracemalloc.start()
-    for i in range(10):
-        both.decode([5, 6, 7, i], 12, K=4, rng=np.random.default_rng(i))
-        gc.collect()
-        used.append(tracemalloc.get_traced_memory()[0])
-    tracemalloc.stop()
-    assert max(used[5:]) < 1.05 * max(used[:5])
-
-
 # The clocks
-
-
-def test_with_clock(monkeypatch):
-    clock, seconds = [0.0], []
-
-    def model(ids, n_rows=1):
-        clock[0] += 3.0 + n_rows
-        return ids, n_rows
-
-    monkeypatch.setattr(pair.time, "perf_counter", lambda: clock[0])
-    timed = pair.with_clock(model, seconds)
-    assert (timed("a b"), timed("a b c", 3)) == (("a b", 1), ("a b c", 3)) and seconds == [4.0, 6.0]
 
 
 def test_costs_are_medians():

@@ -50,18 +50,6 @@ def test_lossless_with_any_measured_costs(drawn, K, seconds):
     assert total_variation(output_distribution(decode), product_of_conditionals(x, target, 4)) < EXACT
 
 
-row = st.tuples(st.integers(-2, 2), st.integers(-2, 2))
-
-
-@given(logits=st.lists(st.tuples(row, row), min_size=1, max_size=3), K=st.integers(0, 3))
-def test_lossless_with_confidence_in_the_logits(logits, K):
-    draft, target = (KeepsLogits(Table(table)) for table in zip(*logits, strict=True))
-    options = {"schedule": target_confidence(K, 0.6, target.rows), "stop": draft_confidence(0.6, draft.rows)}
-    for temperature in (0.5, 0):
-        drawn = sampler(draft, temperature), sampler(target, temperature), [0]
-        assert_lossless(drawn, 4, K, **options)
-
-
 # Confidence
 
 
