@@ -67,6 +67,7 @@ import numpy as np
 
 MAX_CHOICES = 10_000  # the most choices along one path
 MAX_BRANCHES = 1_000_000  # the most branches of one choice
+NUMPY = np.generic | np.ndarray  # the types of NumPy's numbers and arrays
 
 
 class TooManyPaths(RuntimeError):
@@ -168,7 +169,8 @@ class EveryBranch:
         low, high = (0, low) if high is None else (low, high)
         if np.ndim(low) or np.ndim(high):
             raise AttributeError("integers with several bounds cannot be enumerated; draw them one by one")
-        return low + self.choice(high + bool(endpoint) - low, size)
+        drawn = np.asarray(low + self.choice(high + bool(endpoint) - low, size)).astype(dtype)
+        return drawn[()] if size is not None or dtype not in (bool, int) else drawn.item()  # the types are NumPy's
 
     def multinomial(self, n, pvals, size=None):
         """The number of times that each outcome occurs in n draws."""
@@ -180,13 +182,17 @@ class EveryBranch:
 
     def random(self, size=None):
         """A number that is uniform in [0, 1). It can be shifted, scaled and compared with plain numbers."""
-        return self._several(size, lambda: Uniform(self))
+        return self._several(size, lambda: Uniform(self, is_numpy=size is not None))
 
     def uniform(self, low=0.0, high=1.0, size=None):
         """A number that is uniform in [low, high). It can be shifted, scaled and compared with plain numbers."""
-        if size is None:
-            size = np.broadcast(low, high).shape or None
-        return low + np.subtract(high, low) * self.random(size)
+        width = np.subtract(high, low)
+        if (width < 0).any():
+            raise ValueError(f"uniform needs low <= high; found {low=} and {high=}")
+        if size is None and width.ndim == 0:
+            return float(low) + float(width) * self.random()
+        width = width if size is None else np.broadcast_to(width, size)  # ValueError if they do not fit
+        return low + width * self.random(width.shape)
 
     def __getattr__(self, name):
         raise AttributeError(
@@ -197,7 +203,7 @@ class EveryBranch:
         """draw(), or an array of draws of this size. (With multinomial, each draw is an array itself.)"""
         if size is None:
             return draw()
-        shape = [size] if np.ndim(size) == 0 else list(size)
+        shape = np.empty(size).shape  # ValueError if a size is negative
         drawn = [draw() for _ in range(math.prod(shape))]
         drawn = np.array(drawn, dtype=None if drawn else int)  # (an empty array would be float)
         return drawn.reshape((*shape, *drawn.shape[1:]))
@@ -244,14 +250,17 @@ class Uniform:
     number can be compared several times, for example in a search through cumulated probabilities.
     """
 
-    def __init__(self, rng, shift=0.0, scale=1.0, state=None):
+    __array_priority__ = 1  # so that NumPy leaves `np.float64(2) * u` to this class
+
+    def __init__(self, rng, shift=0.0, scale=1.0, state=None, is_numpy=False):
         self.rng, self.shift, self.scale = rng, shift, scale
         self.state = [0.0, 1.0] if state is None else state  # [lower, upper], shared by all numbers with the same u
+        self.is_numpy = is_numpy  # whether NumPy's generator would give a NumPy number here, and not a float
 
     def is_below(self, a):
         """Whether this number is below a. The probability that it equals a is 0, so `<=` gives the same as `<`."""
         if np.ndim(a):
-            return np.array([self.is_below(one) for one in np.ravel(a)], dtype=bool).reshape(np.shape(a))
+            return each(self.is_below, a, dtype=bool)
         if isinstance(a, Uniform):
             raise TypeError(
                 "two random numbers were compared with each other; compare each with plain numbers only, and give "
@@ -266,8 +275,8 @@ class Uniform:
         u_is_below = self.rng.take_branch([(probability, True), (1 - probability, False)])
         self.state[:] = (lower, cut) if u_is_below else (cut, upper)
         below = u_is_below == (self.scale > 0)  # if the scale is negative, u below the cut means this number is above a
-        # As in NumPy, the result is a np.bool_ if a is a NumPy number. A caller may write ~ before it, and ~True is -2.
-        return np.bool_(below) if isinstance(a, np.generic | np.ndarray) else below
+        # As in NumPy, a NumPy number gives a np.bool_. A caller may write ~ before it, and ~True is -2.
+        return np.bool_(below) if self.is_numpy or isinstance(a, NUMPY) else below
 
     def is_above(self, a):
         below = self.is_below(a)
@@ -283,15 +292,17 @@ class Uniform:
 
     def __add__(self, number):
         if np.ndim(number):
-            return NotImplemented  # so that NumPy adds to each element
-        return Uniform(self.rng, self.shift + float(number), self.scale, self.state)
+            return each(self.__add__, number)
+        is_numpy = self.is_numpy or isinstance(number, NUMPY)
+        return Uniform(self.rng, self.shift + float(number), self.scale, self.state, is_numpy)
 
     def __mul__(self, number):
         if np.ndim(number):
-            return NotImplemented
+            return each(self.__mul__, number)
         if not math.isfinite(float(number)) or float(number) == 0:
             raise ValueError(f"a random number was multiplied by {number}; use a finite number other than 0")
-        return Uniform(self.rng, self.shift * float(number), self.scale * float(number), self.state)
+        is_numpy = self.is_numpy or isinstance(number, NUMPY)
+        return Uniform(self.rng, self.shift * float(number), self.scale * float(number), self.state, is_numpy)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -311,3 +322,8 @@ class Uniform:
         raise TypeError("a random number was used as a value, but it stands for all values; only compare it")
 
     __eq__ = __ne__ = __bool__ = __float__ = __int__ = __hash__ = __rtruediv__ = __pow__ = has_no_value
+
+
+def each(compute, numbers, dtype=object):
+    """compute(number) for each of the numbers, as an array of the same shape."""
+    return np.array([compute(number) for number in np.ravel(numbers)], dtype=dtype).reshape(np.shape(numbers))

@@ -67,17 +67,18 @@ def run(args):
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
         fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; the models take {pair.n_ctx} at most")
-    verifier = verify_block if args.verify == "block" else verify
+    eos = pair.encoder.ids[EOT] if args.eos else None
+    alone = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}  # (verify is not used alone)
     speedups = None
     if args.K == "auto":
-        options = dict(rng=np.random.default_rng(args.seed), verify=verifier)
-        args.K, speedups = pair.best_K(x, min(args.n_tokens_to_generate, PILOT), **options)
+        rng = np.random.default_rng(args.seed)
+        args.K, speedups = pair.best_K(x, min(args.n_tokens_to_generate, PILOT), rng=rng, **alone)
         if not speedups[1:].any():
             args.K = min(DEFAULT_K, args.n_tokens_to_generate)  # the pilot run was too short to tell
-    speculative = dict(K=args.K, schedule=args.schedule, threshold=args.threshold, verify=verifier)
-    for options in {}, speculative:  # a warm-up, because the first use of the weights is slow
+    speculative = alone | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}
+    for options in alone, speculative:  # a warm-up, because the first use of the weights is slow
         pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
-    plain, _ = decode(args, pair, x, "Autoregressive Decode", {})
+    plain, _ = decode(args, pair, x, "Autoregressive Decode", alone)
     fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)
     draft = args.draft_model_size if args.draft == "model" else args.draft
     found = figures(plain, fast, draft, args.target_model_size, args.K, args.schedule, args.temperature)
@@ -101,7 +102,6 @@ def decode(args, pair, x, title, options):
     writer = Writer(pair.encoder, write, coloured)
     rng = np.random.default_rng(args.seed)
     recorder = Recorder(rng, options["verify"]) if args.trace and is_fast else None
-    eos = pair.encoder.ids[EOT] if args.eos else None
     head = f"\n{title}\n{'-' * len(title)}\n" + (f"({legend()})\n" if coloured else "")
     if live:
         print(f"{head}Text = ", end="")
@@ -116,7 +116,7 @@ def decode(args, pair, x, title, options):
             bar.update(len(r.emitted))
 
         # (for --trace, the recorder stands in for rng: it hands out the numbers of rng, and notes them down)
-        done = pair.decode(x, args.n_tokens_to_generate, rng=recorder or rng, eos=eos, on_round=on_round, **options)
+        done = pair.decode(x, args.n_tokens_to_generate, rng=recorder or rng, on_round=on_round, **options)
     writer.close()
     time = f"Time = {done.seconds:.2f}s"
     print(f"\n{time}" if live else f"{head}{time}\nText = {''.join(held_back)}", flush=True)

@@ -29,7 +29,7 @@ from schedules import KeepsLogits, make_schedule
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import MODELS_DIR, load_encoder_hparams_and_params
 
-ENOUGH = 5  # `predicted` needs at least this many draft steps, plain passes and speculative passes
+ENOUGH = 5  # `predicted` needs at least this many draft steps, plain passes, and passes that check drafted tokens
 
 
 def with_clock(model, seconds):
@@ -224,7 +224,8 @@ def predicted(plain, fast):
 
     The theory is about `verify` with a fixed K. If the number of drafted tokens varies, as with other schedules or with
     --draft lookup, the prediction is less exact. For block verification at temperatures above 0, it is often too low,
-    because that rule accepts more tokens.
+    because that rule accepts more tokens. For short texts that end with an eos, it is too high, because it counts the
+    last round as if it had not been cut off.
 
     Parameters
     ----------
@@ -246,7 +247,7 @@ def predicted(plain, fast):
     # speculative loop such a pass comes after passes of other kinds, and takes longer.
     timed = {k: passes[checked == k] for k in np.unique(checked)} | {0: joined(plain, "passes", first=1)}
     known = sorted(timed)
-    if min(map(len, (steps, timed[0], checked))) < ENOUGH:
+    if min(map(len, (steps, timed[0], checked[checked > 0]))) < ENOUGH:
         return None
     draw = (joined(plain, "lasted") - joined(plain, "passes")).mean()
     plain_step = timed[0].mean() + draw  # in seconds, the unit of the costs below

@@ -32,9 +32,8 @@ def n_cores():
     for files in ["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]:  # of cgroups, version 2 and version 1
         with contextlib.suppress(OSError, ValueError):  # a container's quota: "200000 100000" means two cores
             quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
-            if int(quota) > 0:  # (no limit is "max", which is a ValueError, or -1)
-                limits.append(math.ceil(int(quota) / int(period)))
-    return max(1, min(limits))
+            limits.append(math.ceil(int(quota) / int(period)))  # (no limit is "max", which is a ValueError, or -1)
+    return min(limit for limit in limits if limit > 0)  # (0 and -1 are no limits)
 
 
 def in_parallel(function, n, n_bytes):

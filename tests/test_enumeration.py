@@ -40,6 +40,9 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: rng.choice(2, p=np.array([Fraction(1, 2)] * 2)), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(1, endpoint=True), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(2), {(0,): 0.5, (1,): 0.5}),
+        (lambda rng: int(~(rng.integers(2) == 1)), {(0,): 0.5, (1,): 0.5}),  # a NumPy bool, for which ~ means "not"
+        (lambda rng: int(type(rng.integers(2, dtype=int)) is int), {(1,): 1}),
+        (lambda rng: np.arange(2)[rng.integers(2, size=2, dtype=bool)], dict.fromkeys([(), (0,), (1,), (0, 1)], 0.25)),
         (lambda rng: rng.choice(["a", "b"]).size, {(1,): 1}),  # an element is a NumPy number or str, as in NumPy
         (lambda rng: rng.integers(3, 4, size=2, endpoint=True), {(i, j): 1 / 4 for i in (3, 4) for j in (3, 4)}),
         # one uniform number, compared with one other number
@@ -47,8 +50,13 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(rng.random() <= 0.25), QUARTER),
         (lambda rng: int(np.float64(0.25) > rng.random()), QUARTER),
         (lambda rng: int(rng.random() < np.float32(0.25)), QUARTER),
-        # (a comparison with a NumPy number gives a NumPy bool, for which ~ means "not")
+        # (a comparison with a NumPy number gives a NumPy bool)
         (lambda rng: int(~(rng.random() >= np.float64(0.25))), QUARTER),
+        (lambda rng: int(~(np.float64(0.25) <= rng.random())), QUARTER),
+        (lambda rng: int(~(rng.random(1)[0] >= 0.25)), QUARTER),
+        (lambda rng: int(~(np.float64(2) * rng.random() >= 0.5)), QUARTER),
+        (lambda rng: int(~(rng.random() - np.float64(1) >= -0.75)), QUARTER),
+        (lambda rng: int(type(rng.uniform(np.float64(0), 1) > 0.25) is bool), {(1,): 1}),
         (lambda rng: (rng.random() < np.float64(0.25)).astype(int), QUARTER),
         (lambda rng: int(type(rng.random() > 0.25) is bool), {(1,): 1}),
         (lambda rng: int(rng.random(()) < 0.25), QUARTER),
@@ -58,6 +66,7 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         *((lambda rng, a=a: int(rng.random() < a), {(1,): 1}) for a in (1, 1.5, np.inf)),
         # one uniform number, compared with several others
         (lambda rng: [int((u := rng.random()) < 0.5), int(u < 0.5)], HALF_TWICE),
+        (lambda rng: [int((u := rng.random()) < 0.5), int(u < 0.25)], {(1, 1): 0.25, (1, 0): 0.25, (0, 0): 0.5}),
         (lambda rng: [int((u := rng.random()) < u), int(u > u)], {(0, 0): 1}),
         (lambda rng: np.searchsorted(np.cumsum(P), rng.random(), side="right"), ONE_DRAW),
         (lambda rng: np.searchsorted(np.cumsum(P), rng.random()), ONE_DRAW),
@@ -77,6 +86,8 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(0.25 > -rng.random() / 2 + 0.5), {(1,): 0.5, (0,): 0.5}),
         (lambda rng: [int((u := rng.random()) < 0.5), int(2 * u - 1 < 0)], HALF_TWICE),
         (lambda rng: (rng.random() * np.array([2, 2]) < 1).astype(int), HALF_TWICE),
+        (lambda rng: (np.array([[0, 0]]) + rng.random() < 0.5).astype(int), HALF_TWICE),
+        (lambda rng: (rng.uniform(0, [2, 1], (1, 2)) < [[0.5, 0.5]]).astype(int), QUARTER_AND_HALF),
         (lambda rng: int(2 * (rng.random() + 0.25) < 1), QUARTER),
         (lambda rng: rng.integers(0, 2, None, np.int64), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: [int(rng.choice(1)), rng.choice(2, size=1, replace=False)[0]], {(0, 0): 0.5, (0, 1): 0.5}),
@@ -119,6 +130,10 @@ def test_total_variation():
         (lambda rng: rng.integers(np.array([0, 1]), 3), AttributeError, "several bounds"),
         (lambda rng: rng.integers(0, np.array([2, 3])), AttributeError, "several bounds"),
         (lambda rng: rng.choice([]), ValueError, "0 items to choose from"),
+        (lambda rng: rng.choice(3, size=-1), ValueError, "negative dimensions"),
+        (lambda rng: rng.multinomial(-1, [0.5, 0.5]), ValueError, "negative dimensions"),
+        (lambda rng: rng.uniform(1, 0), ValueError, "low <= high; found low=1 and high=0"),
+        (lambda rng: rng.uniform([0, 0], 1, size=1), ValueError, "broadcast"),
         (lambda rng: copy.deepcopy(rng).choice(2), TypeError, "copy"),
     ],
 )  # fmt: skip

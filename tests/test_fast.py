@@ -205,7 +205,7 @@ def test_one_core_alone_shares_no_work(monkeypatch):
 
 @pytest.mark.parametrize(
     ("files", "variables", "n_cores"),
-    [({}, {}, 8), ({}, {"OMP_NUM_THREADS": "3,1"}, 3), ({}, {"OPENBLAS_NUM_THREADS": "0"}, 1),
+    [({}, {}, 8), ({}, {"OMP_NUM_THREADS": "3,1"}, 3), ({}, {"OPENBLAS_NUM_THREADS": "0"}, 8),
      ({}, {"OMP_NUM_THREADS": ""}, 8), ({"cpu.max": "max 100000\n"}, {}, 8), ({"cpu.max": "250000 100000\n"}, {}, 3),
      ({"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"}, {}, 8),
      ({"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"}, {}, 1)],

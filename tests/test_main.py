@@ -111,8 +111,8 @@ def test_sampling_differs_with_the_seed_only():
 def test_a_text_that_ends_at_once(tmp_path):
     for size in "draft", "target":
         write_model(tmp_path / size, n_layer=1, ends=True)
-    result = run("--models_dir", tmp_path, "--prompt", "A", "--n_tokens_to_generate", 8, "--eos")
-    assert texts_of(result) == ("A<|endoftext|>", "A<|endoftext|>")
+    result = run("--models_dir", tmp_path, "--prompt", "A", "--n_tokens_to_generate", 60, "--eos", "--K", "auto")
+    assert texts_of(result) == ("A<|endoftext|>", "A<|endoftext|>") and "pilot run was too short" in result.stdout
     assert "no prediction" in result.stdout and "acceptance rate   0.25 of 4 drafted tokens" in result.stdout
 
 
