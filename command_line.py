@@ -72,18 +72,19 @@ def add_options(parser):
     add = parser.add_argument_group("models").add_argument
     sizes = f"{', '.join(RELEASED)}, or the bundled {' or '.join(BUNDLED)}"
     add("--target_model_size", metavar="SIZE",
-        help=f"the large model, whose text it is: {sizes} (default: target; 1558M if the draft is OpenAI's)")
+        help=f"the large model, which decides the text: {sizes} (default: target; 1558M if the draft is OpenAI's)")
     add("--draft_model_size", metavar="SIZE",
         help=f"the small model that guesses: {sizes} (default: draft; 124M if the target is one of OpenAI's)")
     add("--models_dir", default=MODELS_DIR, metavar="DIR",
         help="the folder of the models, also for downloads; the bundled pair is found anyway (default: %(default)s)")
-    add("--models_url", metavar="URL", help="where to download from (default: OpenAI, or the variable GPT2_MODELS_URL)")
+    add("--models_url", metavar="URL", help="where to download from (default: the variable GPT2_MODELS_URL, or OpenAI)")
     add("--bit_identical", action="store_true",
         help="refuse to run if a short test finds that speculation changes the last bits of logits")
 
     add = parser.add_argument_group("drafting").add_argument
     add("--K", type=K, default=DEFAULT_K,
-        help="how many tokens to draft per round, at most; auto: the best by a short pilot run (default: %(default)s)")
+        help="how many tokens to draft per round, at most; auto: the best of 0 to 8 by a short pilot run "
+        "(default: %(default)s)")
     add("--draft", type=draft_name, default="model",
         help="what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts of 1, 2 and 3 "
         "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
@@ -94,7 +95,7 @@ def add_options(parser):
         help="how many tokens to draft in each round. fixed: always K. target-confidence: K, but none after a token "
         "that the target was not sure of. draft-confidence: stop after a token that the draft is not sure of. "
         "heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by measured "
-        "alpha and costs (default: %(default)s)")
+        "acceptance and costs (default: %(default)s)")
     add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
         help="a model is sure of a token whose probability is at least P (default: 0.5 for target-confidence, "
         "0.4 for draft-confidence; --draft lookup stops by its own rule, so draft-confidence changes nothing there)")
@@ -138,7 +139,7 @@ def arguments(argv, description):
     sizes = {args.draft_model_size, args.target_model_size}
     is_usual = os.path.abspath(args.models_dir) == MODELS_DIR  # (in another folder, both may be models of one's own)
     if args.draft == "model" and is_usual and sizes & {*RELEASED} and sizes & {*BUNDLED}:
-        fail("a bundled model and one of OpenAI's cannot be a pair, because they have different vocabularies")
+        fail("a bundled model and one of OpenAI's cannot be a pair: their vocabularies differ, so choose two of a kind")
     if is_usual and args.target_model_size in RELEASED and args.draft in ORDERS and args.draft_corpus is None:
         fail(f"--draft {args.draft} needs a --draft_corpus, because the bundled n-grams do not fit OpenAI's models")
     return args

@@ -35,8 +35,8 @@ def bytes_to_unicode():
 
 
 # A word is the ending of an English contraction ('s, 't, ...); or a run of letters, of digits or of other signs, with
-# the space before it; or white space. If several white-space characters come before a word, the last one is left out,
-# so that a space can belong to the word.
+# the space before it; or white space. If several white-space characters come before a word, the last one is not part of
+# their run, so that a space can belong to the word.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 

@@ -27,7 +27,7 @@ import sys
 from functools import partial
 
 if sys.version_info < (3, 10):
-    sys.exit("main.py: error: Python 3.10 or newer is needed")
+    sys.exit("main.py: error: Python 3.10 or newer is needed, and this is " + sys.version.split()[0])
 
 import numpy as np
 from tqdm import tqdm
@@ -55,7 +55,7 @@ def main(argv=None):
     except (UserError, OSError) as error:  # what the user gave, the internet, the disk
         fail(error)
     except MemoryError:
-        fail("there is not enough memory for these models; 1558M needs 8 GB")
+        fail("there is not enough memory for these models; choose smaller ones (1558M needs 8 GB)")
 
 
 def run(args):
@@ -66,7 +66,7 @@ def run(args):
     )  # fmt: skip
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
-        fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; the models take {pair.n_ctx} at most")
+        fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; give at most {pair.n_ctx} in all")
     eos = pair.encoder.ids[EOT] if args.eos else None
     alone = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}  # (verify is not used alone)
     speedups = None

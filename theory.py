@@ -56,6 +56,7 @@ def tokens_by_position(betas, K):
     with beta 1, and a hard one verifies only 1, with beta 0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too
     high. (Kaplan and Meier 1958 estimate survival in the same way: at each step, by the share that survives among those
     that got there.)
+
     Parameters
     ----------
     betas : list of float arrays

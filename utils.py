@@ -28,7 +28,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     model_size : str
         "124M", "355M", "774M" or "1558M"; or "draft" or "target", the bundled pair, which is never downloaded.
     models_dir : str
-        Has a directory for each size. If the bundled pair is not in it, the directory of this project is used.
+        Has a directory for each size. A bundled model that is not in it is taken from this project's models/.
     models_url : str, optional
         Where to download from. The default is the environment variable GPT2_MODELS_URL or, if it is not set, OpenAI.
 
@@ -92,7 +92,7 @@ def read_hparams(path):
         with open(path, "rb") as f:
             hparams = json.load(f)
     except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of "["
-        raise CheckpointError(f"{path} cannot be read: {error}") from None
+        raise CheckpointError(f"{path} cannot be read, so restore it: {error}") from None
     if not isinstance(hparams, dict):
         raise CheckpointError(f"{path} is not an object with {', '.join(HPARAMS)}")
     hparams = {name: hparams.get(name) for name in HPARAMS}

@@ -5,8 +5,8 @@
     python benchmarks/acceptance.py --draw       # only draws docs/acceptance.md and its figures again
 
 The prompts are the first 32 tokens of 20 tales that the bundled models and n-grams have not seen (openings.json). Each
-is continued with SEEDS seeds. For each prompt and seed, all ways to decode take turns, so that a slow minute of the
-machine slows all of them. The plain loop gets a turn before each group of EVERY ways, because its time is part of every
+is continued with two seeds. For each prompt and seed, all ways to decode take turns, so that a slow minute of the
+machine slows all of them. The plain loop gets a turn before each group of eight ways, because its time is part of every
 speedup. A speedup is the mean time of the plain loop, divided by the mean time of the other way.
 """
 
@@ -157,8 +157,8 @@ def draw(found, out):
 `python benchmarks/acceptance.py` measured the figures on this page with the bundled target on {about["date"]}. It ran \
 on {about["cores"]} cores of a CPU that calls itself "{about["cpu"]}", with NumPy {about["numpy"]} and the matrix \
 kernel "{about["kernel"]}". The benchmark took {about["openings"]} tales that were not used in training. The first \
-{about["n_prompt"]} tokens of each tale were continued by {about["N"]} tokens, with {about["seeds"]} seeds. The raw \
-figures are in [acceptance.json](acceptance.json).
+{about["n_prompt"]} tokens of each tale, its *opening*, were continued by {about["N"]} tokens, with {about["seeds"]} \
+seeds. The raw figures are in [acceptance.json](acceptance.json).
 
 A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
 number of tokens. T is the temperature. beta, c, v and r are explained in theory.py, the drafts in drafts.py, and the \
@@ -207,10 +207,11 @@ tokens.
         + with_rounds(("verify", "verify_block"), [(T, K) for T in TEMPERATURES[1:] for K in (2, 4, 8)]),
         """## Fixed K, measured and predicted
 
-The prediction is `pair.predicted`. It uses the formulas of theory.py with a mean of beta for each position in a \
-round, c, v, r and the time to read the prompt. All of these were measured in the same runs. So the two numbers differ \
+The prediction is `pair.predicted`. It uses the formulas of theory.py with c, v, r, the time to read the prompt, and a \
+mean of beta for each position in a round. All of these were measured in the same runs. So the two numbers differ \
 mainly if more or fewer tokens were accepted than the betas say. This is chance: we decoded all openings with eight \
-other seeds each (T = 0.5, K = 8), and the tokens per round were 0.98 to 1.07 times as many as the betas say.
+other seeds (T = 0.5, K = 8). With each seed, we compared the tokens per round with the number that follows from the \
+betas. The ratios were 0.98 to 1.07.
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 
@@ -219,8 +220,9 @@ other seeds each (T = 0.5, K = 8), and the tokens per round were 0.98 to 1.07 ti
         """## The best K in theory
 
 Each line is for a draft step that costs c plain steps. Here v is 1: checking K + 1 positions takes as long as \
-computing one, as in Leviathan et al. 2023, Figure 3. On a CPU, v grows with K. So a further token \
-costs more on average, as if c were larger, and the best K is smaller than in this figure.
+computing one, as in Leviathan et al. 2023, Figure 3. On a CPU, v usually grows with K \
+([speed.md](speed.md) says how). So a further token costs more on average, as if c were larger, and the best K is \
+smaller than in this figure.
 
 ![optimal K](optimal_K.svg)
 """,
@@ -273,7 +275,7 @@ def figures(results, out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draw", action="store_true", help="only draw acceptance.json again")
+    parser.add_argument("--draw", action="store_true", help="only draw acceptance.md and its figures again")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="where the results are written (%(default)s)")
     parser.add_argument("--prompts", type=int, default=20, help="how many of the prompts to use (%(default)s)")
     parser.add_argument("--N", type=int, default=100, help="how many tokens to decode after each (%(default)s)")

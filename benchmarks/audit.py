@@ -2,7 +2,8 @@
 
     pip install -r benchmarks/requirements-audit.txt
     python benchmarks/audit.py --out docs/audit.json
-    python benchmarks/audit.py --only transformers --setting "generate, assistant_ensemble" --samples 20000
+    python benchmarks/audit.py --only transformers --setting "generate, assistant_ensemble" --samples 20000 \\
+        --out docs/audit.json
     git clone https://github.com/meta-pytorch/gpt-fast
     python benchmarks/audit.py --gpt-fast gpt-fast --gpt-fast-version COMMIT --out docs/audit.json
     python benchmarks/audit.py --table docs/audit.json
@@ -11,7 +12,7 @@ The code of each library runs once for each path that its random choices can tak
 torch_enumeration.py). Two things are replaced: the functions that draw random numbers, and the models. For a function
 that does only one round or only the check, the loop around it is ours. A library that is not installed is skipped.
 
-generate of transformers needs whole models, so it gets tiny random networks with 3 tokens. Everything else gets fixed
+transformers' `generate` needs whole models, so it gets tiny random networks with 3 tokens. Everything else gets fixed
 rows of probabilities for 3 tokens, the same rows that tests/test_broken_variants.py uses. transformers and mlx-lm
 compute with float32, whose rounding causes distances of about 1e-7.
 """
@@ -431,7 +432,9 @@ def main():
         "--gpt-fast", metavar="DIR", help="audit generate.py of this clone of gpt-fast, and nothing else"
     )
     parser.add_argument("--gpt-fast-version", default="", metavar="COMMIT", help="the version to write in the results")
-    parser.add_argument("--samples", type=int, default=0, metavar="n", help="where the distance is not 0, draw n times")
+    parser.add_argument(
+        "--samples", type=int, default=0, metavar="n", help="if the distance is above 1e-6, draw n times"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="add the results to a JSON file")
     parser.add_argument(
         "--table", type=Path, metavar="FILE", help="print the table of such a file, and do nothing else"
@@ -448,7 +451,7 @@ def main():
             try:
                 audits.append((package, importlib.metadata.version(package), settings()))
             except importlib.metadata.PackageNotFoundError:
-                print(f"{package} is not installed", file=sys.stderr)
+                print(f"{package} is not installed; pip install -r benchmarks/requirements-audit.txt", file=sys.stderr)
     if args.gpt_fast:
         audits.append(("gpt-fast", args.gpt_fast_version, gpt_fast(args.gpt_fast)))
     rows = [row for one in audits for row in audit(*one, args.setting, args.samples)]

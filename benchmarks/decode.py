@@ -3,10 +3,10 @@
     python benchmarks/decode.py models/draft models/target
     python benchmarks/decode.py models/124M models/1558M --N 40 --K 4
 
-The formula gets the betas and the times of the draft and target steps as measured in the same runs. Runs with and
-without speculation take turns, because the speed of a shared machine changes from minute to minute. All figures are
-over all repetitions together. "expected" is the number of tokens per round by the betas. It has less noise than the
-number that was counted.
+The formula gets the betas (see theory.py) and the times of the draft and target steps as measured in the same runs.
+Runs with and without speculation take turns, because the speed of a shared machine changes from minute to minute. All
+figures are over all repetitions together. "expected" is the number of tokens per round by the betas. It has less noise
+than the number that was counted.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main():
     parser.add_argument("draft", help="the directory of the draft, such as models/draft")
     parser.add_argument("target", help="the directory of the target")
     parser.add_argument("--N", type=int, default=200, help="how many tokens to decode (%(default)s)")
-    parser.add_argument("--K", type=int, nargs="*", default=[*range(1, 9)], help="how many tokens to draft (1 to 8)")
+    parser.add_argument("--K", type=int, nargs="*", default=[*range(1, 9)], help="the K to measure (default: 1 to 8)")
     parser.add_argument("--temperature", type=float, default=1.0, help="of both models (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=5, help="how many runs per K (%(default)s)")
     args = parser.parse_args()

@@ -4,10 +4,10 @@
     python benchmarks/random_checkpoint.py 1558M models/1558M && python benchmarks/forward.py models/1558M
 
 A pass over few rows takes at least the time to read the weights. So the table compares each pass with sgemv, which is
-OpenBLAS's product of a matrix and a vector, on a matrix of 512 MB. The cases "x @ w" multiply rows by matrices of the
+OpenBLAS's product of a matrix and a vector, on a matrix of 537 MB. The cases "x @ w" multiply rows by matrices of the
 model's shapes and do nothing else. The cases take turns, because the memory of a shared machine may become twice as
-fast within a minute. Each ratio is the median of the ratios within a turn. The printed memory is right only for the
-first model, because later ones use memory again that the first one has freed.
+fast within a minute. Each ratio is computed within a turn, and the table shows the medians. The printed memory is right
+only for the first model, because later ones use memory again that the first one has freed.
 """
 
 import argparse

@@ -6,7 +6,7 @@
 Engines that are not installed are left out. All engines have the same weights in float32 and one thread per core (this
 project: 8 at most). Each engine runs in its own process. This project and one other engine take turns, a few passes
 each, because the memory of a shared machine may be twice as fast a minute later. The times are median milliseconds per
-forward pass, over a few rows after CONTEXT cached tokens and over a prompt. For a prompt, each engine computes only the
+forward pass, over a few rows after 32 cached tokens and over a prompt. For a prompt, each engine computes only the
 last row of logits, except "naive", which computes all rows. "naive" is tests/plain_gpt2.py. It multiplies with a plain
 x @ w, and computes the whole text in each pass.
 """

@@ -1,8 +1,8 @@
 """Read TensorFlow's checkpoint files without TensorFlow. OpenAI released GPT-2 in this format.
 
-A checkpoint has two files. `<prefix>.data-00000-of-00001` holds the numbers of all tensors in sequence, little-endian.
-It is memory-mapped here, so opening 6 GB takes no time and no memory. `<prefix>.index` says where each tensor is. The
-index is a sorted table from names to protocol buffers, in LevelDB's file format:
+Two files of a checkpoint matter here. `<prefix>.data-00000-of-00001` holds the numbers of all tensors in sequence,
+little-endian. It is memory-mapped here, so opening 6 GB takes no time and no memory. `<prefix>.index` says where each
+tensor is. The index is a sorted table from names to protocol buffers, in LevelDB's file format:
 
     data block, ..., metaindex block, index block, footer
 
@@ -29,6 +29,7 @@ MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: np.dtype("<f4"), 19: np.dtype("<f2")}  # DT_FLOAT, DT_HALF of types.proto
 MAX_NAME = 256  # bytes; names share prefixes, so without a limit n bytes of file could spell n^2 bytes of names
 MAX_DIMS = 8
+ADVICE = "restore it, or (for OpenAI's models) remove it to download it again"
 
 
 class CheckpointError(UserError):
@@ -71,10 +72,7 @@ def load(prefix, data_path=None):
     try:
         found = Path(data_path).stat().st_size
         if found != expected:
-            raise CheckpointError(
-                f"{data_path} has {found:,} bytes, not {expected:,}; restore it, or (for OpenAI's models) remove it to "
-                "download it again"
-            )
+            raise CheckpointError(f"{data_path} has {found:,} bytes, not {expected:,}; {ADVICE}")
         data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     except OSError as error:
         raise CheckpointError(f"cannot read the {expected:,} bytes of {data_path}: {error.strerror}") from None
@@ -89,9 +87,9 @@ def read_index(path):
     try:
         return _read_table(Path(path).read_bytes())
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}; {ADVICE}") from None
     except CheckpointError as error:
-        raise CheckpointError(f"{path} cannot be used: {error}") from None
+        raise CheckpointError(f"{path} cannot be used: {error}; {ADVICE}") from None
 
 
 # ---- The table: LevelDB's format ----

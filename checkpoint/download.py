@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 from tqdm import tqdm
 from urllib3.util import Retry
 
-from checkpoint.bundle import CheckpointError, load, read_index
+from checkpoint.bundle import ADVICE, CheckpointError, load, read_index
 from checkpoint.crc32c import crc32c, mask
 
 try:
@@ -47,16 +47,13 @@ def check(model_dir, data_path=None):
 
     The index is in model_dir. data_path is the data file, if it is not in model_dir under its usual name.
     """
-    prefix = os.path.join(model_dir, "model.ckpt")
+    prefix, path = os.path.join(model_dir, "model.ckpt"), data_path or os.path.join(model_dir, DATA)
     entries = read_index(prefix + ".index")
     size = sum(entry.size for entry in entries.values())
     with tqdm(total=size, desc=f"Checking {DATA}", unit="B", unit_scale=True) as bar:
         for name, tensor in load(prefix, data_path).items():
             if mask(crc32c(tensor)) != entries[name].crc32c:
-                raise CheckpointError(
-                    f"tensor {name!r} of {prefix} does not match its crc32c; "
-                    "restore the data file, or (for OpenAI's models) remove it if it still exists, to download it again"
-                )
+                raise CheckpointError(f"{path} has a tensor {name!r} that does not match its crc32c; {ADVICE}")
             bar.update(tensor.nbytes)
 
 
@@ -144,18 +141,19 @@ def fetch(session, url, path, check_part=None):
             ) from None
     try:
         if "md5" in known and known["md5"] != md5_of(part):
-            raise CheckpointError(f"{url} does not have the MD5 that the server announced; try again")
+            raise CheckpointError("it does not have the MD5 that the server announced")
         if check_part is not None:
             check_part(part)
         elif part.read_bytes().startswith(b"<"):  # (a file without a check is small)
-            raise CheckpointError(f"{url} is a page of HTML, not the file")
+            raise CheckpointError("it is a page of HTML")
     except CheckpointError as error:
-        damage = str(error)  # (not the error itself, which keeps the file mapped; Windows does not remove such a file)
+        # (the error itself would keep the file mapped, and Windows does not remove such a file)
+        damage = str(error).removesuffix(f"; {ADVICE}")
     else:
         os.replace(part, path)
         return
     part.unlink(missing_ok=True)
-    raise CheckpointError(damage)
+    raise CheckpointError(f"{url} arrived damaged and was removed; try again, or check --models_url ({damage})")
 
 
 def transfer(session, url, part, bar, known):

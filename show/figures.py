@@ -32,7 +32,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
         verdict += "; above temperature 0, the texts are two samples from one distribution"
     elif not same:
         verdict = (
-            "NO: a bug, or two tokens almost equally probable and a BLAS that rounds differently (try --bit_identical)"
+            "NO: a bug, or two almost equal logits and bits that depend on other rows (--bit_identical tests this)"
         )
     return [
         *found,
@@ -43,10 +43,9 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
          "tokens per round, divided by the cost of a round, K c + v + r. The expected number comes from the mean "
          "probability of acceptance at each place in a round (the first drafted token, the second, and so on). The "
          "time to read the prompt is counted too. alpha is the mean probability that a drafted token is accepted, over "
-         "the tokens that were looked at. The costs are in plain steps. (A plain step adds one token without "
-         "speculation.) c is the cost of a draft step, v that of the target's pass over K + 1 positions, and r that of "
-         "the rest. If most rounds draft fewer than K tokens, v is for the most frequent number of "
-         "drafted tokens."),
+         "the tokens up to the first rejection of a round. The costs are in plain steps. (A plain step adds one token "
+         "without speculation.) c is the cost of a draft step, v that of the target's pass over K + 1 positions, and r "
+         "that of the rest. More exactly, v is for the most frequent number of drafted tokens, 0 not counted."),
         ("time", f"{drafting:.0f} % draft, {checking:.0f} % target, {100 - drafting - checking:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {n} drafted tokens" if n else "nothing was drafted",

@@ -11,11 +11,13 @@ SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # how white space is written in a to
 PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 PICTURES |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), 0xFFFE, 0xFFFF], 0xFFFD)
 RULES = {  # by whether it is block verification
-    False: "A token is accepted if a number drawn between 0 and 1 is below min(1, q/p).",
+    False: "A token is accepted if a number drawn between 0 and 1 is below min(1, q/p). After a rejection, a token is "
+    "drawn from the residual: the probabilities max(q - p, 0), normalised to sum 1.",
     True: "Block verification begins at the last drafted token and goes backwards. If a number drawn between 0 and 1 "
     "is below the h of a token, this token and all before it are accepted. Otherwise the token before it is tried. w "
     "is a goal: the probability with which a token and all before it should be accepted, averaged over the tokens "
-    "that may be drafted afterwards. h is chosen so that this goal is reached.",
+    "that may be drafted afterwards. h is chosen so that this goal is reached. After a rejection, a token is drawn "
+    "from the residual: max(w q - p, 0), normalised to sum 1.",
 }
 
 
@@ -42,7 +44,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, command):
 <h1>Speculative sampling, round by round</h1>
 <p class="command">{shown(command, {})}</p>
 <p>In each round, the draft guesses some tokens, and one pass of the target checks all of them.
-Point at a token, or use Tab or the arrow keys, to select its round.</p>
+Point at a token, or use Tab, ← or →, to select its round.</p>
 <p>p is the probability that the draft gives a token, and q the probability that the target gives it.
 {RULES[any(r.is_block for r in rounds)]}</p>
 </header>

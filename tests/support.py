@@ -155,8 +155,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Serves CONTENT. server.plan[name] lists what to do wrong: an entry per request, and the last one from then on.
 
     An entry may have content, etag and status (to send instead), headers (to send in addition, or None to leave one
-    out), stall and freeze (seconds to wait before and after), hang_up, ranges=False (to ignore Range), drop (how many
-    bytes to send, rounded up to a BLOCK) and hold (what to wait for).
+    out), stall and freeze (seconds to wait before and after), hang_up, ranges=False (to ignore Range), drop (hang up
+    after so many bytes, rounded up to a BLOCK) and hold (what to wait for).
     """
 
     def do_GET(self):

@@ -190,7 +190,8 @@ def changed_draft(draw=sample, reported=lambda row: row):
 
 add("greedy draft with its ordinary p",
     "The draft always takes its most probable token. But it passes on its ordinary probabilities as p, as if it "
-    "had drawn from them. jaymody/speculative-sampling #3 reports it, and huggingface/transformers #33534 fixed it.",
+    "had drawn from them. jaymody/speculative-sampling #3 reports it. huggingface/transformers had it too, and fixed "
+    "it in #33534.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
 add("top-k draft with the p of all tokens",
     "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "
@@ -202,7 +203,7 @@ add("warm draft with a cold p", "The draft draws at temperature 1, but reports i
 
 
 @in_gallery("draft that forgets its own tokens",
-         "All k tokens are drawn from the same row, the draft's row at the start of the round. But the reported "
+         "All K tokens are drawn from the same row, the draft's row at the start of the round. But the reported "
          "row i is the one after the first i drafted tokens.",
          0.1080, "propose")  # fmt: skip
 def draft_that_forgets_its_own_tokens(x, draft_model, k, rng, stop=None):

@@ -203,5 +203,7 @@ def test_no_prediction_from_too_few_timings(n_plain, n_draft, n_fast):
     """These are the numbers of calls that read no prompt (-1: there is no call at all)."""
     fast = run_with([3.0] * (n_fast + 1), [0.5] * (n_draft + 1), [4] * (n_fast + 1), [[0.8]])
     assert predicted([run_with([2.0] * (n_plain + 1))], [fast]) is None
+    rarely = run_with([3.0] * 9, [0.5] * 9, [4] * 3 + [0] * 6, [[0.8]])  # few passes check drafted tokens
+    assert predicted([PLAIN], [rarely]) is None
     just_enough = run_with([3.0] * 6, [0.5] * 6, [4] * 6, [[0.8]])
     assert predicted([run_with([2.0] * 6)], [just_enough]) is not None

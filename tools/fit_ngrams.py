@@ -1,4 +1,4 @@
-"""Count the n-grams of models/ngrams.npz in the text that the bundled pair was trained on.
+"""Count n-grams in the text that the bundled pair was trained on, and write models/ngrams.npz.
 
 python tools/fit_ngrams.py fairy-tales.txt
 """

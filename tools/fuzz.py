@@ -1,4 +1,4 @@
-"""Search for a damaged model directory that makes loading fail with an unexpected error, guided by coverage.
+"""Damage a model directory, guided by coverage, until loading it fails with an unexpected error.
 
     pip install -r tools/requirements.txt
     python tools/fuzz.py build/fuzz -max_total_time=1800

@@ -177,7 +177,7 @@ def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
 @torch.no_grad()
 def teach(target, windows):
     """The target's row at each position. Computed once for all epochs, because it is most of the work of a step."""
-    q = torch.empty(*windows.shape, N_VOCAB, dtype=torch.float16)  # 4 KB per token, 12 GB in all
+    q = torch.empty(*windows.shape, N_VOCAB, dtype=torch.float16)  # 4 KB per token, 13 GB in all
     for into, ids in zip(q.split(BATCH), windows.split(BATCH), strict=True):
         with autocast():
             into.copy_(target(input_ids=ids.to(DEVICE)).logits.float().softmax(-1))
@@ -185,7 +185,7 @@ def teach(target, windows):
 
 
 def distill_loss(draft, ids, q, loss):
-    """KL(q || p) + H(q), with which the draft learns best, or at the end the total variation, which is 1 - alpha."""
+    """The loss: KL(q || p) + H(q), or in the later stages the total variation, which is 1 - alpha."""
     with autocast():
         logits = draft(input_ids=ids.to(DEVICE)).logits.float().flatten(0, 1)
     q = q.to(DEVICE).float().flatten(0, 1)
