@@ -93,6 +93,7 @@ def test_a_server_that_always_misbehaves_causes_an_error_and_leaves_no_file(serv
     with pytest.raises((DownloadError, CheckpointError), match=message) as error:
         download_gpt2_files("124M", str(tmp_path), server.url)
     assert "\n" not in str(error.value) and (server.url in str(error.value) or str(tmp_path) in str(error.value))
+    assert "restore it" not in str(error.value)  # nothing of it is left
     assert not (tmp_path / name).exists() and len(asked_for(server, name)) <= 2 + 2 * download.RETRIES
     server.plan.clear()
     download_gpt2_files("124M", str(tmp_path), server.url)
