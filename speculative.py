@@ -63,9 +63,11 @@ def max_fn(x):
 def propose(x, draft_model, k_max, rng, stop=None):
     """Draft k_max tokens after x, or up to the first one for which the function stop(row of p, token) is true.
 
-    The token that makes stop true is proposed too. If it were withdrawn, no token that makes stop true would ever be
-    checked. So the checked tokens would not be draws from p. But `verify` divides by p, which is right only for draws
-    from p.
+    The token that makes stop true is proposed too. So a stop decides only whether later tokens are drafted, and each
+    proposed token is still a draw from p. If the token were withdrawn, the checked tokens would not be draws from p.
+    But `verify` divides by p, which is right only for draws from p. For example, let p = (.5, .3, .2) and q = (.3, .6,
+    .1), and withdraw each token whose p is below .4. Then the next token of the text has the distribution (.45, .5,
+    .05), which is not q.
 
     Returns
     -------
@@ -198,14 +200,15 @@ def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
     `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token. So
-    it first cuts off each ratio q/p at 1, and then multiplies. Block verification multiplies first, and cuts off the
-    product at 1 after each factor. So a ratio above 1 can make up for a ratio below 1 that came before it. A token that
-    the target likes too little may be kept because of the tokens after it.
+    it cuts off each ratio q/p at 1, and then multiplies. Block verification multiplies by the ratios as they are, one
+    after the other, and cuts off only the running product at 1. So a ratio above 1 can make up for a ratio below 1 that
+    came before it. A token that the target likes too little may be kept because of the tokens after it.
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
     "a b" just as often as the draft does. Block verification multiplies 1/2 by 2, which is 1, so it always keeps both.
-    (For "b a" it gains nothing: the ratio 2 comes first and is cut off, so both are kept with probability 1/2.)
+    (For "b a" it gains nothing: the ratio 2 comes first and is cut off, so both are kept with probability 1/2.) On
+    average over all drafts, `verify` accepts 10/9 tokens, and block verification 11/9.
 
     It tries to keep all tokens first, then all but the last, and so on. (The paper begins with the shortest prefix and
     keeps the longest one that passes. That gives the same distribution, but draws more random numbers.)
@@ -226,17 +229,19 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal. Fix the first i drafted tokens. Averaged over the later ones and over the random numbers of the
-        check, the round should keep at least these i tokens with probability w[i]. w[0] is 1. w[i+1] is
-        min(1, w[i] q/p), where q/p is the ratio of the next drafted token.
+        w[i] is a goal. Fix the first i drafted tokens. The round should keep all of them (and perhaps more) with
+        probability w[i], averaged over what is drafted later. w[0] is 1. w[i+1] is min(1, w[i] q/p), where q/p is the
+        ratio of the next drafted token. w[i] is never below the product of the first i factors min(1, q/p) of `verify`,
+        because min(1, w q/p) >= w min(1, q/p) if w <= 1.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. h[0] is not used.
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
 
-    h is chosen so that the goal is reached for every i. The proof is by induction, from i = k down. For i = k, all k
-    tokens are kept with probability h[k], which is w[k]. Now suppose that the goal is reached for i + 1. In what
-    follows, w is w[i], p and q are the rows p[i] and q[i], and all sums are over the next token.
+    h is chosen so that the goal is reached for every i. The proof is by induction, from i = k down. (If a stop ends the
+    draft after i tokens, k is i.) For i = k, all k tokens are kept with probability h[k], which is w[k]. Now suppose
+    that the goal is reached for i + 1. In what follows, w is w[i], p and q are the rows p[i] and q[i], and all sums are
+    over the next token.
 
     - If the next drafted token is t, i + 1 tokens or more are kept with probability w[i+1] = min(1, w q(t) / p(t)).
       t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
@@ -245,18 +250,18 @@ def block_probabilities(drafted, p, q):
       w - surplus.
     - The goal is to keep at least i tokens with probability w. So exactly i must be kept with probability surplus.
     - `verify_block` tries longer prefixes first, and we have just seen that it keeps one of them with probability
-      w - surplus. So it tries i with probability 1 - w + surplus, and then keeps exactly i tokens with probability
+      w - surplus. So it gets to i with probability 1 - (w - surplus), and then keeps exactly i tokens with probability
       h[i]. (h[i] is a constant here, because it depends on the first i tokens only.) So (1 - w + surplus) h[i] must be
       surplus, and h[i] is surplus / (surplus + 1 - w).
 
-    The output is exact for this reason. Fix the first i drafted tokens, i < k. All of them (and perhaps more) are kept
-    with probability w. If they are, the next token of the text must be a draw from q. So this is to be shown: with
-    probability w q(t), they are kept and token t comes next. It happens in two ways. t is drafted and kept, with
-    probability min(p, w q). Or exactly i tokens are kept, with probability surplus, and t is drawn from the residual,
-    with probability max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. So
-    if the first i tokens are kept, the token after them is a draw from q. (After all k, it is drawn from the last row
-    of q.) If fewer are kept, a later round draws this token, as in steps 6 and 7 of tests/test_proof.py. So it is a
-    draw from q in both cases.
+    The output is exact for this reason, which is the argument of tests/test_proof.py with w q in the place of q. Fix
+    the first i drafted tokens, i < k. All of them (and perhaps more) are kept with probability w. If they are, the next
+    token of the text must be a draw from q. So this is to be shown: with probability w q(t), they are kept and token t
+    comes next. It happens in two ways. t is drafted and kept, with probability min(p, w q). Or exactly i tokens are
+    kept, with probability surplus, and t is drawn from the residual, with probability max(w q - p, 0) / surplus. The
+    product is max(w q - p, 0), and the sum of both ways is w q. So if the first i tokens are kept, the token after them
+    is a draw from q. (After all k, it is drawn from the last row of q.) If fewer are kept, a later round draws the
+    token at this place (steps 6 and 7 of tests/test_proof.py). So it is a draw from q in both cases.
     """
     w = [1.0]
     for i, token in enumerate(drafted):

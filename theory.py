@@ -54,8 +54,7 @@ def tokens_by_position(betas, K):
     are not, because easy and hard passages of a text alternate. For example, let beta be 1 in half of the rounds and 0
     in the others, and K = 4. The mean number of tokens is (5 + 1) / 2 = 3. But an easy round verifies 4 positions, each
     with beta 1, and a hard one verifies only 1, with beta 0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too
-    high. (Kaplan and Meier 1958 estimate survival in the same way: at each step, by the share that survives among those
-    that got there.)
+    high. (This is the survival estimate of Kaplan and Meier 1958.)
 
     Parameters
     ----------
@@ -98,8 +97,8 @@ def with_prompt(speedup, N, prompt_plain, prompt_fast):
     N : int
         How many tokens are decoded.
     prompt_plain, prompt_fast : float
-        The first plain step also reads the prompt. prompt_plain is what that adds to its cost, in plain steps.
-        prompt_fast is the same for the first round. It is usually larger, because the draft reads the prompt too.
+        prompt_plain is the extra cost of reading the prompt in the first plain step. prompt_fast is the same for the
+        first round. It is usually larger, because the draft reads the prompt too.
     """
     return (N + prompt_plain) / (N / speedup + prompt_fast)
 

@@ -97,7 +97,7 @@ add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwi
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
 # The next variant rejects a token only if q > p. Each row of P and Q above has only one such token, so the residual is
 # this token, and a rejected token is replaced by itself. So the first two tokens come from the draft and the third one
-# from the target, as in "accepts everything" below, and the distances are equal. (This needs N = K + 1.)
+# from the target, as in "accepts everything" below, and the distances are equal. (This needs N <= K + 1.)
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(q[i, token], p[i, token])))  # fmt: skip

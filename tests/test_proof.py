@@ -7,17 +7,19 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 1   drafted: p              .5    .3    .2
              acceptance min(1, q/p)  .6     1    .5
     step 2   drafted and accepted    .3    .3    .1    = min(p, q)
-    step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3
+    step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3 = sum max(q - p, 0)
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
-    step 6   after accepted tokens, steps 1 to 5 hold for the next token too. After K accepted ones, it is drawn from q.
-             So a round emits 1 to K + 1 tokens. To compare rounds of different lengths, plain sampling adds tokens
-             after each round, until there are K + 1. These K + 1 tokens have the target's distribution.
+    step 6   after accepted tokens, steps 1 to 5 hold for the next token too, because it is drafted and checked with
+             random numbers of its own. After K accepted ones, it is drawn from q. So a round emits 1 to K + 1 tokens.
+             To compare rounds of different lengths, plain sampling adds tokens after each round, until there are K + 1.
+             These K + 1 tokens have the target's distribution.
     step 7   begin with N tokens from plain sampling. By step 6, we may replace the first K + 1 of them by a round,
              filled up to K + 1 tokens by plain sampling. The distribution stays the same. Now the text is a round,
-             followed by plain samples only. Take the first K + 1 of these plain samples, and replace them by a second
-             round in the same way. (If fewer than K + 1 are left, the round drafts fewer.) Repeat this until all N
-             tokens come from rounds. (Test 7a is about plain sampling, and test 7b about rounds.)
+             followed by plain samples only. Replace the K + 1 tokens after the emitted ones by a second round in the
+             same way. (If fewer are left, the round drafts fewer. K may even depend on earlier rounds, because plain
+             samples depend on the text alone.) Repeat this until all N tokens come from rounds. (Test 7a is about plain
+             sampling, and test 7b about rounds.)
 
 (These seven steps are not the four steps of a round.) Each test runs the algorithm once for each combination of its
 random choices (see enumeration.py). So it computes the exact probability of each result, and compares these
