@@ -42,8 +42,9 @@ draft_name = checked(
 )  # fmt: skip
 readable = checked(str, lambda path: os.access(path, os.R_OK) and not os.path.isdir(path), "a file that can be read")
 trace_file = checked(
-    str, lambda path: path.endswith((".html", ".svg")) and os.access(os.path.dirname(path) or ".", os.W_OK),
-    "the name of a .html or .svg file in a folder that can be written",
+    str, lambda path: path.endswith((".html", ".svg")) and not os.path.isdir(path)
+    and os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK),
+    "the name of a .html or .svg file that can be written",
 )  # fmt: skip
 K = checked(str, lambda text: re.fullmatch("auto|[0-9]{1,99}", text), "a whole number from 0 up, or auto")
 

@@ -65,7 +65,7 @@ import math
 
 import numpy as np
 
-MAX_CHOICES = 10_000  # the most choices along one path
+MAX_CHOICES = 1_000  # the most choices along one path; a loop without end needs seconds to get there
 MAX_BRANCHES = 1_000_000  # the most branches of one choice
 NUMPY = np.generic | np.ndarray  # the types of NumPy's numbers and arrays
 
@@ -89,7 +89,7 @@ def output_distribution(function, max_paths=1_000_000):
     function : callable
         Takes an `EveryBranch` and returns an int, or an array-like of ints. It is called once for each path.
     max_paths : int
-        The largest number of paths to run.
+        The largest number of paths to run. (A million paths take minutes.)
 
     Returns
     -------
@@ -132,7 +132,10 @@ def total_variation(a, b):
         difference consists of all outputs to which a gives more than b. They make up one half of the sum. The outputs
         to which b gives more make up the other half.
     """
-    return sum(abs(a.get(output, 0.0) - b.get(output, 0.0)) for output in {*a, *b}) / 2
+    outputs = {*a, *b}
+    if len(kinds := {type(output).__name__ for output in outputs}) > 1:
+        raise TypeError(f"found outputs of several types, {', '.join(sorted(kinds))}; write (0,) for a single token 0")
+    return sum(abs(a.get(output, 0.0) - b.get(output, 0.0)) for output in outputs) / 2
 
 
 class EveryBranch:

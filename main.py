@@ -71,8 +71,9 @@ def run(args):
     alone = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}  # (verify is not used alone)
     speedups = None
     if args.K == "auto":
-        rng = np.random.default_rng(args.seed)
-        args.K, speedups = pair.best_K(x, min(args.n_tokens_to_generate, PILOT), rng=rng, **alone)
+        n, rng = min(args.n_tokens_to_generate, PILOT), np.random.default_rng(args.seed)
+        with tqdm(total=2 * n, desc="Pilot runs", unit="token", leave=False, disable=None) as bar:
+            args.K, speedups = pair.best_K(x, n, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **alone)
         if not speedups[1:].any():
             args.K = min(DEFAULT_K, args.n_tokens_to_generate)  # the pilot run was too short to tell
     speculative = alone | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}

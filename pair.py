@@ -197,7 +197,7 @@ class Pair:
         K_max : int
             The largest K that is tried.
         options
-            rng, verify and eos of `decode`.
+            rng, verify, eos and on_round of `decode`.
 
         Returns
         -------

@@ -32,7 +32,14 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     Returns
     -------
     float64 [n_rows, n_vocab]; every row sums to 1.
+
+    Raises
+    ------
+    ValueError
+        If the temperature or top_p is out of its bounds.
     """
+    if not (temperature >= 0 and 0 < top_p <= 1):
+        raise ValueError(f"found {temperature=} and {top_p=}, but temperature >= 0 and 0 < top_p <= 1 are needed")
     if temperature == 0:
         probs = np.zeros(np.shape(logits))  # one-hot rows: no division by a tiny number is needed
         probs[np.arange(len(probs)), np.argmax(logits, axis=-1)] = 1

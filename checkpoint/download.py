@@ -135,7 +135,7 @@ def fetch(session, url, path, check_part=None):
                     part.unlink(missing_ok=True)  # without an ETag, nobody would notice that the file has changed since
         except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
             offline = isinstance(error, requests.ConnectionError | requests.Timeout)
-            why = f"no connection ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
+            why = f"no answer ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
             raise DownloadError(
                 f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download"
             ) from None
@@ -197,7 +197,7 @@ def announced(answer, have, known):
         same_file = known.get("etag") in (None, headers.get("ETag"))
         return (have, int(span[2])) if same_file and span and int(span[1] or span[2]) == have else (None, None)
     if status != 200 or "html" in headers.get("Content-Type", ""):
-        raise OSError(f"the server answered {status} {answer.reason} ({headers.get('Content-Type', 'no type')})")
+        raise OSError(f"the server answered {status} {answer.reason} (content type: {headers.get('Content-Type')})")
     if not re.fullmatch(r"[1-9]\d{,17}", headers.get("Content-Length", "")):
         raise OSError("the server does not say how long the file is, or it is empty")
     known.clear()

@@ -75,7 +75,7 @@ def test_a_server_that_misbehaves_for_a_while(server, tmp_path, name, plan, aske
         (DATA, {"status": 404}, "answered 404 Not Found"),
         (DATA, {"status": 500}, "answered 500"),
         (DATA, {"ranges": False, "drop": 8192}, "breaks off every time"),
-        (DATA, {"stall": 1}, "no connection"),
+        (DATA, {"stall": 1}, "no answer"),
         (DATA, {"headers": {"Content-Type": "text/html; charset=utf-8"}}, "text/html"),
         ("vocab.bpe", {"content": b"<!DOCTYPE html><p>Please log in"}, r"vocab\.bpe arrived damaged.*page of HTML"),
         (DATA, {"headers": {"Content-Length": None}}, "does not say how long"),

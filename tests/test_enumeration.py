@@ -104,6 +104,8 @@ def test_total_variation():
     assert total_variation({(0,): 0.5, (1,): 0.5}, {(0,): 0.25, (1,): 0.25, (2,): 0.5}) == 0.5
     assert total_variation({(0,): 1.0}, {(1,): 1.0}) == 1
     assert total_variation({(0,): 1.0}, {(0,): 1.0}) == 0
+    with pytest.raises(TypeError, match=r"int, tuple; write \(0,\)"):
+        total_variation(output_distribution(lambda rng: 0), {0: 1.0})
 
 
 @pytest.mark.parametrize(
@@ -159,9 +161,9 @@ def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
     with pytest.raises(TooManyPaths, match=r"more than max_paths = 5 paths.*probability of 0\.96875") as error:
         output_distribution(lambda rng: draw_until(rng, below=True), max_paths=5)
     assert error.value.covered == 1 - 2**-5
-    with pytest.raises(TooManyPaths, match=r"more than 10,000 choices along one path.*probability of 0\. "):
+    with pytest.raises(TooManyPaths, match=r"more than 1,000 choices along one path.*probability of 0\. "):
         output_distribution(lambda rng: draw_until(rng, below=False))
-    with pytest.raises(TooManyPaths, match="10,000 choices") as error:
+    with pytest.raises(TooManyPaths, match="1,000 choices") as error:
         output_distribution(lambda rng: rng.choice(2) and draw_until(rng, below=False))
     assert error.value.covered == 0.5
     assert output_distribution(lambda rng: rng.choice(5), max_paths=5) == {(i,): 0.2 for i in range(5)}

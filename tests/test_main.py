@@ -174,7 +174,7 @@ def complaints(capsys, *args):
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
-        (["--trace", "no/such/folder/trace.html"], "trace.html' is not the name of a .html or .svg file in a folder"),
+        (["--trace", "no/such/folder/trace.html"], "trace.html' is not the name of a .html or .svg file that can be"),
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
         (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
         (["--draft", "early-exit:" + 5000 * "1"], "11' is not one of model, unigram"),

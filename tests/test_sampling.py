@@ -96,6 +96,12 @@ def test_sampler_passes_everything_on():
         assert model([0, 1]).shape == (1, 4)
 
 
+@pytest.mark.parametrize(("temperature", "top_p"), [(-1, 1), (np.nan, 1), (1, 0), (0, 1.1)])
+def test_settings_out_of_bounds(temperature, top_p):
+    with pytest.raises(ValueError, match=f"found temperature={temperature} and top_p={top_p}, but"):
+        logits_to_probs([[0.0, 1.0]], temperature, top_p=top_p)
+
+
 # The repetition penalty
 
 
