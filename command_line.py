@@ -138,7 +138,7 @@ def arguments(argv, description):
     if args.target_model_size is None:
         args.target_model_size = "1558M" if released else "target"
     sizes = {args.draft_model_size, args.target_model_size}
-    is_usual = os.path.abspath(args.models_dir) == MODELS_DIR  # (in another folder, both may be models of one's own)
+    is_usual = os.path.abspath(args.models_dir) == MODELS_DIR  # (another folder may have other models of these names)
     if args.draft == "model" and is_usual and sizes & {*RELEASED} and sizes & {*BUNDLED}:
         fail("a bundled model and one of OpenAI's cannot be a pair: their vocabularies differ, so choose two of a kind")
     if is_usual and args.target_model_size in RELEASED and args.draft in ORDERS and args.draft_corpus is None:

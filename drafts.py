@@ -25,7 +25,7 @@ DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, ...; `make_
 def lookup(ids, n_vocab, longest=3):
     """Prompt lookup (Saxena 2023): find an earlier copy of the text's last tokens, and repeat the token after it.
 
-    A copy of the last `longest` tokens is best, then a shorter one. If there are several, it takes the latest. The row
+    A copy of the last `longest` tokens is best, then a shorter one. If there are several, the latest is taken. The row
     has a single 1, at the token that followed the copy. Without a copy the row is uniform, because it must sum to 1,
     and nothing speaks for any token.
 
@@ -56,8 +56,8 @@ class AsNetwork:
     row : callable
         Returns the row after ids, float64 [n_vocab].
     sure : float
-        `pair.Pair` stops drafting after a token with a probability below this. For `lookup` it is 1, so the first token
-        of a round that was not copied is also the last one.
+        `pair.Pair` stops drafting after a token with a probability below this. For `lookup` it is 1, so drafting stops
+        after a token that was not copied.
     """
 
     def __init__(self, row, sure=0.0):

@@ -16,7 +16,7 @@ from errors import UserError
 from fast import KeysAndValues, lay_out, linear, rows_are_independent, whole_groups
 from utils import common_prefix, largest
 
-PART = 240  # a longer prompt runs through the layers in parts of about this many positions, so arrays stay small
+PART = 240  # positions: a longer prompt is computed in parts of this size and a rest, so that arrays stay small
 
 
 def gelu(x):
@@ -52,7 +52,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # adds rows of zeros at the end, so that most products need not add any; masks hide them
+    x = whole_groups(x)  # padded once here, so that most products need no padding; masks hide the added rows
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -82,7 +82,7 @@ class GPT2:
         if bit_identical and not rows_are_independent():
             raise UserError("bit_identical was asked for, but in this BLAS a row of a product depends on other rows")
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
-        head = {"w": params["wte"].T, "b": np.zeros(self.n_vocab)}
+        head = {"w": params["wte"].T, "b": np.zeros(self.n_vocab)}  # (no bias, but `linear` adds one)
         self.weights = {"wte": params["wte"], "wpe": params["wpe"]}
         self.weights |= lay_out({"blocks": params["blocks"], "ln_f": params["ln_f"], "head": head})
         self.lock = threading.RLock()  # reentrant, because a call with a long prompt calls itself
@@ -143,7 +143,7 @@ class GPT2:
             while n_past + PART < len(ids) - n_rows:  # a long prompt, part by part
                 n_past += PART
                 self(ids[:n_past])
-            self.ids = self.ids[:n_past]  # the next line overwrites later keys and values, and may be interrupted
+            self.ids = self.ids[:n_past]  # forget what the next line overwrites, because it may be interrupted
             logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, pasts=self.pasts, n_past=n_past)
             if not np.isfinite(logits).all():
                 self.make_room()  # a stored NaN would reach later calls even if masked, because 0 * NaN is NaN

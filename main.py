@@ -68,7 +68,7 @@ def run(args):
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
         fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; give at most {pair.n_ctx} in all")
     eos = pair.encoder.ids[EOT] if args.eos else None
-    alone = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}  # (verify is not used alone)
+    alone = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}  # (verify is for the other loop)
     speedups = None
     if args.K == "auto":
         n, rng = min(args.n_tokens_to_generate, PILOT), np.random.default_rng(args.seed)

@@ -143,7 +143,7 @@ class Pair:
             sure = getattr(self.draft.network, "sure", 0.0)  # for drafts that stop by themselves, see drafts.AsNetwork
             schedule, stop = make_schedule(
                 schedule, K, self.costs, threshold,
-                # (top-k, top-p or the penalty could make a uniform row look sure, so `sure` gets the row before them)
+                # (top-k, top-p or the penalty could make a uniform row look sure, so `sure` is tested without them)
                 draft_rows=self.draft.rows if self.greedy or sure else None,
                 target_rows=self.target.rows if self.greedy else None,
                 sure=sure,
@@ -187,7 +187,7 @@ class Pair:
         A plain run of N tokens comes first, to time plain steps. (In the pilot run, a round that drafts nothing takes
         longer than a plain step.) Each K is tried in a few rounds only, so the largest of the estimated speedups is
         often too high. If a draft often stops before K tokens, as --draft lookup does, the estimates are too low,
-        because short rounds lower the tokens per round, but their lower cost is not counted. For block verification at
+        because a short round counts with its few tokens, but at the cost of a full one. For block verification at
         temperatures above 0, they are too low for the reason that `predicted` gives.
 
         Parameters
@@ -237,12 +237,13 @@ def predicted(plain, fast):
     -------
     speedup, alpha, c, v, r : float
         The prediction and figures of the runs. alpha is the mean of beta over all verified positions. (The prediction
-        itself has one alpha for each position of a round.) v is the cost of the target's most frequent pass that checks
-        drafted tokens. If nothing was drafted or too few calls were timed, the result is None.
+        itself has one alpha for each position of a round.) v is for the most frequent number of drafted
+        tokens above 0. If nothing was drafted or too few calls were timed, the result is None.
     """
     ks, betas = joined(fast, "n_drafted"), [b for run in fast for b in run.betas]
     # The first call of each run reads a prompt, so it does not show how long a step takes.
     steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "n_drafted"))
+    # Below are means, and not medians as in `costs`, because the measured speedup has the slow rounds in it too.
     # The seconds of each pass that checked k tokens. For k = 0, these are the passes of the plain loop, because in the
     # speculative loop such a pass comes after passes of other kinds, and takes longer.
     timed = {k: passes[checked == k] for k in np.unique(checked)} | {0: joined(plain, "passes", first=1)}
@@ -296,7 +297,7 @@ def load_pair(
     Raises
     ------
     UserError or OSError
-        If something cannot be loaded, if the two vocabularies differ, or if they have no <|endoftext|>.
+        If something cannot be loaded, if the two vocabularies differ or have no <|endoftext|>, or as in gpt2.GPT2.
     """
     sizes = [draft_size, target_size] if draft == "model" else [target_size]
     loaded = [load_encoder_hparams_and_params(size, models_dir, models_url) for size in sizes]

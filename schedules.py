@@ -32,7 +32,7 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     Parameters
     ----------
     name : str or callable
-        One of SCHEDULES, or a schedule, which is then returned as it is. (A stop may be added to it, see sure.)
+        One of SCHEDULES, or a schedule, which is then returned as it is. (`sure` may still add a stop.)
     K : int
         How many tokens to draft per round, at most.
     costs : callable
@@ -130,7 +130,7 @@ def heuristic(K):
     """A schedule: two tokens more than in the last round if it accepted all drafted tokens, otherwise one fewer.
 
     It begins with K and stays between 1 and K (if K is 0, at 0). It counts from the number of tokens that the last
-    round drafted, even if a stop ended that round early. Hugging Face's Transformers has it too, without a limit.
+    round drafted, even if a stop ended that round early. Hugging Face's Transformers has it without the limit K.
     """
 
     def schedule(last):
@@ -158,7 +158,7 @@ def adaptive(K, costs, memory=32):
     memory : int
         The average is over about this many positions. The weight of older positions fades.
     """
-    alpha, n_seen, n_rounds = PRIOR, N_PRIOR, 0
+    alpha = n_seen = n_rounds = None  # set by schedule(None), the first call of each run
 
     def schedule(last):
         nonlocal alpha, n_seen, n_rounds
@@ -171,8 +171,8 @@ def adaptive(K, costs, memory=32):
         n_rounds += 1
         tokens = np.cumsum(alpha ** np.arange(K + 1))  # per round, for 0 ... K: as theory.expected_tokens, but faster
         ranking = np.argsort(-tokens / costs(K), kind="stable")  # the best number of tokens first
-        # The second best may really be the best, if its cost was measured in a few slow rounds. Only more rounds of
-        # this kind can show that. (And if drafting nothing seems best, only rounds that draft can tell about alpha.)
+        # The second best may really be the best, if its cost was measured in a few slow rounds. Only more rounds that
+        # draft so many can show that. (And if drafting nothing seems best, only such rounds can tell about alpha.)
         return int(ranking[1 if n_rounds % EVERY == 0 and K > 0 else 0])
 
     return schedule

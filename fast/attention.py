@@ -14,12 +14,12 @@ import numpy as np
 from fast.product import GROUP, TILE, group_size, whole_groups
 from fast.threads import in_parallel
 
-BLOCK = TILE  # positions, because a block of keys is multiplied like a tile
+BLOCK = TILE  # positions in a block, which is multiplied like a tile
 LANES = 16  # numbers in a register of AVX-512
 
 
 class KeysAndValues:
-    """Room for the keys and values of n_ctx positions. The system provides memory only for blocks that are written.
+    """Room for the keys and values of n_ctx positions. Usually, only blocks that are written take memory.
 
     Parameters
     ----------
@@ -87,4 +87,4 @@ def mask(first, n_rows, group):
     return hidden.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
 
 
-small_mask = lru_cache(maxsize=256)(mask)  # holds 8 MB at most; a long prompt's mask is larger, and takes little time
+small_mask = lru_cache(maxsize=256)(mask)  # at most 8 MB; larger masks are not kept, and take little time to make

@@ -23,13 +23,13 @@ The kernels differ in how many rows of x make a group.
 - The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. OpenBLAS has one, on x86 only for CPUs
   with AVX-512. It takes products of at most 10^6 multiplications. The groups are these:
 
-      1 row            A row of zeros is added. NumPy would multiply a single row by gemv, which gives other bits.
+      1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
       2 to 12 rows     One group. An odd number gets a row of zeros, because 5 rows, for example, take longer than 6.
       13 rows or more  Groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
 
   With tiles of 64 columns, 10^6 multiplications allow groups of 12 up to a depth of 1,302, and groups of 10 up to
-  1,562. For deeper tiles, groups of 6 are made. In `linear`, groups of 6 and 12 are stored column by column, because
-  the kernel is faster then.
+  1,562. Larger groups are then cut into groups of 6. In `linear`, groups of 6 and 12 are stored column by column,
+  because the kernel is faster then.
 - gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache. Five rows
   still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 
@@ -92,7 +92,7 @@ def group_size(n_rows, depth=1):
     if matrix_kernel() == SINGLE:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # the first of these sizes that stays within SMALL (only attention with heads of 2,592 numbers or more needs 2 or 1)
+    # the first size within SMALL (2 and 1 are only needed by attention with heads of 2,592 numbers or more)
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 
@@ -101,7 +101,7 @@ def stored(x):  # [..., group, depth] -> the same
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
 
 
-@np.errstate(all="ignore")  # because the trials of this module multiply, and some BLAS warn without a reason
+@np.errstate(all="ignore")  # because `tile_shape` and `in_parallel` may time products, and some BLAS warn then
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is laid out for `linear`.
 
@@ -110,14 +110,14 @@ def lay_out(params):
     array, smaller matrices get huge pages too, which makes small models up to 20 % faster.
     """
     # This allocates 30 MB and frees them at once, for a side effect: from now on glibc, the C library of most Linux
-    # systems, keeps up to 60 MB of freed memory for later arrays. Without this line it would keep less. Then it might
-    # give back the same memory in every layer of a long prompt, and ask for it again page by page, which takes up to a
+    # systems, keeps up to 60 MB of freed memory for later arrays. Without this line, glibc might give back the
+    # same memory in every layer of a long prompt, and ask for it again page by page, which takes up to a
     # fifth of the time. (The array is never written, so it takes no memory.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
     def copy(tree):
-        """Copy all but the matrices. A layer with a matrix is appended to `layers`, and the last loop copies it."""
+        """Copy all but the matrices. `layers` collects their layers, and the last loop copies the matrices."""
         if isinstance(tree, list):
             return [copy(branch) for branch in tree]
         if not isinstance(tree, dict):
@@ -129,8 +129,9 @@ def lay_out(params):
 
     params = copy(params)
     shapes = [tile_shape(*layer["w"].shape) for layer in layers]
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    for layer, part, shape in zip(layers, np.split(np.zeros(ends[-1], dtype=np.float32), ends[:-1]), shapes):
+    room = np.zeros(sum(map(math.prod, shapes)), dtype=np.float32)
+    for layer, shape in zip(layers, shapes):
+        part, room = np.split(room, [math.prod(shape)])
         layer["w"] = tiles(layer["w"], part.reshape(shape))
     return params
 
@@ -150,7 +151,7 @@ def tile_width():
     wide, narrow = (np.ones((8_000_000 // (DEPTH * n), 1, DEPTH, n), np.float32) for n in (TILE, TILE // 2))
     x = np.ones((5, 1, DEPTH), np.float32)
 
-    def seconds(w):  # for one row and for five rows together
+    def seconds(w):  # of one row plus five rows
         return timeit.timeit(lambda: [np.matmul(x[:n], w, order="C") for n in (1, 5)], number=1)
 
     seconds_wide, seconds_narrow = np.median([(seconds(wide), seconds(narrow)) for _ in range(7)], axis=0)
@@ -187,6 +188,6 @@ def matrix_kernel():
         return min(timeit.repeat(lambda: np.matmul(rows, tile, out=out), number=1, repeat=18))
 
     together = np.matmul(stored(x), tile)
-    some = [slice(i, i + n) for n in range(2, 2 * GROUP + 1, 2) for i in range(2 * GROUP - n + 1)]
-    same_bits = all(np.array_equal(np.matmul(stored(x[rows]), tile), together[rows]) for rows in some)
+    groups = [slice(i, i + n) for n in range(2, 2 * GROUP + 1, 2) for i in range(2 * GROUP - n + 1)]
+    same_bits = all(np.array_equal(np.matmul(stored(x[group]), tile), together[group]) for group in groups)
     return GROUPED if same_bits and seconds(GROUP) < 0.75 * seconds(1) else SINGLE

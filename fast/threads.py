@@ -1,8 +1,8 @@
 """Share the work of one product among the cores.
 
-NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS uses one thread for
-products as small as those of fast/product.py, which leaves the sharing to us. Threads must be woken, and that takes 15
-to 70 microseconds. In that time, a core reads half a megabyte to two megabytes of weights. So small products stay on
+NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS usually uses one thread
+for products as small as those of fast/product.py, which leaves the sharing to us. Threads must be woken, and that takes
+15 to 70 microseconds. In that time, a core reads half a megabyte to two megabytes of weights. So small products stay on
 the calling core. In larger ones the calling core, which is awake already, gets the largest share. Which products are
 worth sharing depends on the computer, so `bytes_worth_waking` tries it.
 """
@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import numpy as np
 
 MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
-HEAD_START = 0.4  # the calling core gets this part of `bytes_worth_waking()` in addition, to read while others wake up
+HEAD_START = 0.4  # times `bytes_worth_waking()`: extra work of the calling core, while the others wake up
 
 
 @cache
@@ -32,7 +32,7 @@ def n_cores():
     for files in ["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]:  # of cgroups, version 2 and version 1
         with contextlib.suppress(OSError, ValueError):  # a container's quota: "200000 100000" means two cores
             quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
-            limits.append(math.ceil(int(quota) / int(period)))  # (no limit is "max", which is a ValueError, or -1)
+            limits.append(math.ceil(int(quota) / int(period)))  # ("max" means no limit, and is a ValueError)
     return min(limit for limit in limits if limit > 0)  # (0 and -1 are no limits)
 
 
@@ -80,7 +80,7 @@ def bytes_worth_waking():
         return timeit.timeit(lambda: work(part), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        # Each part is used twice, for more measurements. a and b differ, because a part just read is in the cache.
+        # Each part is used twice, for more measurements. b is another part than a, which is in the cache by then.
         parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
         times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)

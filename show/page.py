@@ -8,6 +8,7 @@ from show.terminal import LEGEND
 
 HERE = Path(__file__).parent
 SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # how white space is written in a token that stands alone
+# What is shown for characters that HTML does not allow
 PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 PICTURES |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), 0xFFFE, 0xFFFF], 0xFFFD)
 RULES = {  # by whether it is block verification

@@ -80,7 +80,7 @@ class Recorder:
         k, w = len(r.drafted), None
         if self.is_block:
             w, keep = block_probabilities(r.drafted, r.p, r.q)
-            coins = dict(zip(range(k, 0, -1), coins))  # are all k tokens kept? If not, are k - 1?
+            coins = dict(zip(range(k, 0, -1), coins))  # the first coin is for k tokens, the next one for k - 1, ...
             n_kept = next((i for i, coin in coins.items() if coin < keep[i]), 0)
         else:
             keep = [1.0, *(acceptance(p[token], q[token]) for token, p, q in zip(r.drafted, r.p, r.q))]

@@ -3,11 +3,13 @@
 The tests compare gpt2.py with it. In benchmarks/peers.py it is the row "naive".
 """
 
+import math
+
 import numpy as np
 
 
 def gelu(x):
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi).astype(x.dtype) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
 def softmax(x):
@@ -29,7 +31,7 @@ def ffn(x, c_fc, c_proj):  # [n_seq, n_embd] -> [n_seq, n_embd]
 
 
 def attention(q, k, v, mask):  # three times [n_seq, d], [n_seq, n_seq] -> [n_seq, d]
-    return softmax(q @ k.T / np.sqrt(q.shape[-1]).astype(q.dtype) + mask) @ v
+    return softmax(q @ k.T / math.sqrt(q.shape[-1]) + mask) @ v
 
 
 def mha(x, c_attn, c_proj, n_head):  # [n_seq, n_embd] -> [n_seq, n_embd]

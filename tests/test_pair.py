@@ -76,7 +76,7 @@ def test_the_smaller_context_is_that_of_the_pair():
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)
 def test_a_lookup_that_finds_nothing_ends_the_round(settings):
-    """With these settings, each row that is sampled from has a token with probability 1, so it does not show this."""
+    """With these settings, a sampled row has a token with probability 1 even if the lookup found nothing."""
     both, rounds, text = load_pair("(not needed)", "target", "lookup", **settings), [], np.array([5, 6, 7])
     both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append)
     for r in rounds:
