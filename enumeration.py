@@ -51,7 +51,8 @@ depend on the text so far, or else a row from the wrong position goes unnoticed.
 sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
-number can be compared with plain numbers, also elementwise. `np.searchsorted` can look up one such number at a time.
+number can be compared with plain numbers, also elementwise. Operators such as `<` must be used for it, because
+functions such as `np.less` raise a TypeError. But `np.searchsorted` can look up one such number at a time.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
 many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,
@@ -68,6 +69,7 @@ import numpy as np
 MAX_CHOICES = 1_000  # the most choices along one path; a loop without end needs seconds to get there
 MAX_BRANCHES = 1_000_000  # the most branches of one choice
 NUMPY = np.generic | np.ndarray  # the types of NumPy's numbers and arrays
+NUMPYS_OWN = np.random.default_rng(0)  # asked for the types of its results, and for its errors
 
 
 class TooManyPaths(RuntimeError):
@@ -133,8 +135,8 @@ def total_variation(a, b):
         to which b gives more make up the other half.
     """
     outputs = {*a, *b}
-    if len(kinds := {type(output).__name__ for output in outputs}) > 1:
-        raise TypeError(f"found outputs of several types, {', '.join(sorted(kinds))}; write (0,) for a single token 0")
+    if len({isinstance(output, tuple) for output in outputs}) > 1:
+        raise TypeError("some outputs are tuples, and others are not; write (0,) for a single token 0")
     return sum(abs(a.get(output, 0.0) - b.get(output, 0.0)) for output in outputs) / 2
 
 
@@ -172,8 +174,9 @@ class EveryBranch:
         low, high = (0, low) if high is None else (low, high)
         if np.ndim(low) or np.ndim(high):
             raise AttributeError("integers with several bounds cannot be enumerated; draw them one by one")
-        drawn = np.asarray(low + self.choice(high + bool(endpoint) - low, size)).astype(dtype)
-        return drawn[()] if size is not None or dtype not in (bool, int) else drawn.item()  # the types are NumPy's
+        like = NUMPYS_OWN.integers(low, high, size, dtype, endpoint)  # its errors and its types are ours
+        drawn = low + self.choice(high + bool(endpoint) - low, size)
+        return type(like)(drawn) if size is None else np.asarray(drawn).astype(like.dtype).reshape(like.shape)
 
     def multinomial(self, n, pvals, size=None):
         """The number of times that each outcome occurs in n draws."""
@@ -189,13 +192,11 @@ class EveryBranch:
 
     def uniform(self, low=0.0, high=1.0, size=None):
         """A number that is uniform in [low, high). It can be shifted, scaled and compared with plain numbers."""
-        width = np.subtract(high, low)
-        if (width < 0).any():
-            raise ValueError(f"uniform needs low <= high; found {low=} and {high=}")
-        if size is None and width.ndim == 0:
+        like = NUMPYS_OWN.uniform(low, high, size)
+        width = np.subtract(high, low, dtype=np.float64)
+        if isinstance(like, float):
             return float(low) + float(width) * self.random()
-        width = width if size is None else np.broadcast_to(width, size)  # ValueError if they do not fit
-        return low + width * self.random(width.shape)
+        return low + width * self.random(like.shape)
 
     def __getattr__(self, name):
         raise AttributeError(
@@ -253,7 +254,7 @@ class Uniform:
     number can be compared several times, for example in a search through cumulated probabilities.
     """
 
-    __array_priority__ = 1  # so that NumPy leaves `np.float64(2) * u` to this class
+    __array_ufunc__ = None  # so that NumPy leaves `np.float64(2) * u` to this class
 
     def __init__(self, rng, shift=0.0, scale=1.0, state=None, is_numpy=False):
         self.rng, self.shift, self.scale = rng, shift, scale
@@ -294,13 +295,13 @@ class Uniform:
     __le__, __ge__ = is_below, is_above
 
     def __add__(self, number):
-        if np.ndim(number):
+        if isinstance(number, np.ndarray) and number.ndim:
             return each(self.__add__, number)
         is_numpy = self.is_numpy or isinstance(number, NUMPY)
         return Uniform(self.rng, self.shift + float(number), self.scale, self.state, is_numpy)
 
     def __mul__(self, number):
-        if np.ndim(number):
+        if isinstance(number, np.ndarray) and number.ndim:
             return each(self.__mul__, number)
         if not math.isfinite(float(number)) or float(number) == 0:
             raise ValueError(f"a random number was multiplied by {number}; use a finite number other than 0")

@@ -59,6 +59,11 @@ def main(argv=None):
 
 
 def run(args):
+    if args.trace:  # if it cannot be written, say so before anything takes time
+        existed = os.path.lexists(args.trace)
+        open(args.trace, "a", encoding="utf-8").close()
+        if not existed:
+            os.remove(args.trace)
     pair = load_pair(
         args.draft_model_size, args.target_model_size, args.draft, args.draft_corpus, args.models_dir, args.models_url,
         args.bit_identical, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,

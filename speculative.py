@@ -238,10 +238,10 @@ def block_probabilities(drafted, p, q):
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
 
-    h is chosen so that the goal is reached for every i. The proof is by induction, from i = k down. (If a stop ends the
-    draft after i tokens, k is i.) For i = k, all k tokens are kept with probability h[k], which is w[k]. Now suppose
-    that the goal is reached for i + 1. In what follows, w is w[i], p and q are the rows p[i] and q[i], and all sums are
-    over the next token.
+    h is chosen so that the goal is reached for every i. The proof is by induction, from i = k down. (With a stop, k
+    depends on the drafted tokens. The induction then begins wherever a draft ends.) For i = k, all k tokens are kept
+    with probability h[k], which is w[k]. Now suppose that the goal is reached for i + 1. In what follows, w is w[i], p
+    and q are the rows p[i] and q[i], and all sums are over the next token.
 
     - If the next drafted token is t, i + 1 tokens or more are kept with probability w[i+1] = min(1, w q(t) / p(t)).
       t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
@@ -261,7 +261,8 @@ def block_probabilities(drafted, p, q):
     kept, with probability surplus, and t is drawn from the residual, with probability max(w q - p, 0) / surplus. The
     product is max(w q - p, 0), and the sum of both ways is w q. So if the first i tokens are kept, the token after them
     is a draw from q. (After all k, it is drawn from the last row of q.) If fewer are kept, a later round draws the
-    token at this place (steps 6 and 7 of tests/test_proof.py). So it is a draw from q in both cases.
+    token at this place (steps 6 and 7 of tests/test_proof.py). So in both cases it is a
+    draw from the target's row after the text so far.
     """
     w = [1.0]
     for i, token in enumerate(drafted):

@@ -54,7 +54,7 @@ def tokens_by_position(betas, K):
     are not, because easy and hard passages of a text alternate. For example, let beta be 1 in half of the rounds and 0
     in the others, and K = 4. The mean number of tokens is (5 + 1) / 2 = 3. But an easy round verifies 4 positions, each
     with beta 1, and a hard one verifies only 1, with beta 0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too
-    high. (This is the survival estimate of Kaplan and Meier 1958.)
+    high. (Kaplan and Meier 1958 estimate survival in the same way.)
 
     Parameters
     ----------

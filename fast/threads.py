@@ -30,9 +30,10 @@ def n_cores():
         with contextlib.suppress(KeyError, ValueError):
             limits.append(int(os.environ[name].split(",")[0]))  # "4,2" is for nested threads
     for files in ["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]:  # of cgroups, version 2 and version 1
-        with contextlib.suppress(OSError, ValueError):  # a container's quota: "200000 100000" means two cores
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+            # A container's quota: "200000 100000" means two cores. "max" (a ValueError) and -1 mean no limit.
             quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
-            limits.append(math.ceil(int(quota) / int(period)))  # ("max" means no limit, and is a ValueError)
+            limits.append(math.ceil(int(quota) / int(period)))
     return min(limit for limit in limits if limit > 0)  # (0 and -1 are no limits)
 
 

@@ -30,6 +30,17 @@ def test_the_example_prints_what_the_page_says(capsys):
     assert capsys.readouterr().out == printed
 
 
+def test_a_new_result_replaces_only_its_own_setting():
+    def row(package, version, setting, **result):
+        return {"package": package, "version": version, "setting": setting} | result
+
+    old = [row("mlx-lm", "1", "a", distance=1), *(row("transformers", "1", s, distance=2, samples=9) for s in "abc")]
+    new = [row("transformers", "1", "b", distance=4), row("transformers", "2", "b", distance=5)]
+    new += [row("transformers", "1", "a", distance=2 + 1e-9), row("transformers", "1", "c", error="IndexError")]
+    found = [(result.get("distance"), result.get("samples"), result.get("error")) for result in audit.merged(old, new)]
+    assert found == [(2 + 1e-9, 9, None), (4, None, None), (None, None, "IndexError"), (5, None, None), (1, None, None)]
+
+
 def test_distance_by_chance_of_a_fair_coin():
     n = 1000
     exact = sum(math.comb(n, heads) / 2**n * abs(heads / n - 1 / 2) for heads in range(n + 1))

@@ -41,7 +41,8 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: rng.integers(1, endpoint=True), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(2), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: int(~(rng.integers(2) == 1)), {(0,): 0.5, (1,): 0.5}),  # a NumPy bool, for which ~ means "not"
-        (lambda rng: int(type(rng.integers(2, dtype=int)) is int), {(1,): 1}),
+        *((lambda rng, t=t: int(type(rng.integers(2, dtype=t)) is t), {(1,): 1}) for t in (int, bool, np.uint8)),
+        (lambda rng: int(~(rng.integers(2, dtype=np.dtype("int64")) == 1)), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: np.arange(2)[rng.integers(2, size=2, dtype=bool)], dict.fromkeys([(), (0,), (1,), (0, 1)], 0.25)),
         (lambda rng: rng.choice(["a", "b"]).size, {(1,): 1}),  # an element is a NumPy number or str, as in NumPy
         (lambda rng: rng.integers(3, 4, size=2, endpoint=True), {(i, j): 1 / 4 for i in (3, 4) for j in (3, 4)}),
@@ -54,6 +55,8 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(~(rng.random() >= np.float64(0.25))), QUARTER),
         (lambda rng: int(~(np.float64(0.25) <= rng.random())), QUARTER),
         (lambda rng: int(~(rng.random(1)[0] >= 0.25)), QUARTER),
+        (lambda rng: int(~(rng.random(1)[0] * 2 + 1 >= 1.5)), QUARTER),
+        (lambda rng: int(~(rng.random(1)[0] + 1 >= 1.25)), QUARTER),
         (lambda rng: int(~(np.float64(2) * rng.random() >= 0.5)), QUARTER),
         (lambda rng: int(~(rng.random() - np.float64(1) >= -0.75)), QUARTER),
         (lambda rng: int(type(rng.uniform(np.float64(0), 1) > 0.25) is bool), {(1,): 1}),
@@ -104,7 +107,7 @@ def test_total_variation():
     assert total_variation({(0,): 0.5, (1,): 0.5}, {(0,): 0.25, (1,): 0.25, (2,): 0.5}) == 0.5
     assert total_variation({(0,): 1.0}, {(1,): 1.0}) == 1
     assert total_variation({(0,): 1.0}, {(0,): 1.0}) == 0
-    with pytest.raises(TypeError, match=r"int, tuple; write \(0,\)"):
+    with pytest.raises(TypeError, match=r"tuples, and others are not; write \(0,\)"):
         total_variation(output_distribution(lambda rng: 0), {0: 1.0})
 
 
@@ -134,8 +137,12 @@ def test_total_variation():
         (lambda rng: rng.choice([]), ValueError, "0 items to choose from"),
         (lambda rng: rng.choice(3, size=-1), ValueError, "negative dimensions"),
         (lambda rng: rng.multinomial(-1, [0.5, 0.5]), ValueError, "negative dimensions"),
-        (lambda rng: rng.uniform(1, 0), ValueError, "low <= high; found low=1 and high=0"),
-        (lambda rng: rng.uniform([0, 0], 1, size=1), ValueError, "broadcast"),
+        (lambda rng: rng.uniform(1, 0), ValueError, None),
+        (lambda rng: rng.uniform(np.uint8(3), np.uint8(2)), ValueError, None),
+        (lambda rng: rng.integers(254, 258, dtype=np.uint8), ValueError, None),
+        (lambda rng: rng.integers(2, dtype=float), TypeError, None),
+        (lambda rng: np.zeros(2).__iadd__(rng.random()), TypeError, None),
+        (lambda rng: rng.uniform([0, 0], 1, size=1), ValueError, None),
         (lambda rng: copy.deepcopy(rng).choice(2), TypeError, "copy"),
     ],
 )  # fmt: skip

@@ -4,6 +4,7 @@ import gc
 import itertools
 import multiprocessing
 import sys
+import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -241,6 +242,13 @@ def test_helping_threads_keep_no_weights():
             break
         time.sleep(0.02)
     assert weak() is None
+
+
+def test_each_other_core_has_a_helping_thread(monkeypatch):
+    monkeypatch.setattr(threads, "n_cores", lambda: 4)
+    before = threading.active_count()
+    threads.job_queue.__wrapped__()
+    assert threading.active_count() == before + 3
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")

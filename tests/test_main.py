@@ -162,6 +162,8 @@ def complaints(capsys, *args):
     ("args", "complaint"),
     [
         (["--K", -1], "main.py: error: argument --K: '-1' is not a whole number from 0 up, or auto"),
+        (["--K", "4x"], "argument --K: '4x' is not a whole number from 0 up, or auto"),
+        (["--schedule", "sometimes"], "invalid choice: 'sometimes'"),
         (["--n_tokens_to_generate", -5], "--n_tokens_to_generate: '-5' is not a whole number from 0 up"),
         (["--temperature", -0.1], "--temperature: '-0.1' is not a number from 0 up"),
         (["--temperature", "inf"], "--temperature: 'inf' is not a number from 0 up"),
@@ -174,7 +176,7 @@ def complaints(capsys, *args):
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
-        (["--trace", "no/such/folder/trace.html"], "trace.html' is not the name of a .html or .svg file that can be"),
+        (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
         (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
         (["--draft", "early-exit:" + 5000 * "1"], "11' is not one of model, unigram"),
@@ -264,6 +266,15 @@ def test_vocabularies_that_do_not_fit(models_dir, tmp_path, capsys):
     options = "--draft", "bigram", "--draft_corpus", models_dir / "corpus.txt"
     [line] = complaints(capsys, "--models_dir", tmp_path, *options)
     assert no_end in line
+
+
+def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
+    trace = tmp_path / "trace.html"
+    complaints(capsys, "--trace", trace, "--draft", "early-exit:7")
+    assert not trace.exists()
+    trace.write_text("older")
+    complaints(capsys, "--trace", trace, "--draft", "early-exit:7")
+    assert trace.read_text() == "older"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such setting")

@@ -90,6 +90,18 @@ def test_a_lookup_that_finds_nothing_ends_the_round(settings):
 # The clocks
 
 
+def test_with_clock(monkeypatch):
+    clock, seconds = [0.0], []
+
+    def model(ids, n_rows=1):
+        clock[0] += 3.0 + n_rows
+        return ids, n_rows
+
+    monkeypatch.setattr(pair.time, "perf_counter", lambda: clock[0])
+    timed = pair.with_clock(model, seconds)
+    assert (timed("a b"), timed("a b c", 3)) == (("a b", 1), ("a b c", 3)) and seconds == [4.0, 6.0]
+
+
 def test_costs_are_medians():
     both = Pair(bundled("draft"), bundled("target"))
     both.times |= {3: [6.0, 7.0, 8.0, 9.0, 99.0], 0: [1.0]}
