@@ -75,7 +75,8 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    in_parallel(multiply, n_tiles, w[0].nbytes * len(out))  # a later group takes as long as the first one, or less
+    # A later group counts as much as the first. (If it counts as a quarter, as in attention.py, five rows take longer.)
+    in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]
     out += b
     return out
