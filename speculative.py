@@ -261,8 +261,8 @@ def block_probabilities(drafted, p, q):
     kept, with probability surplus, and t is drawn from the residual, with probability max(w q - p, 0) / surplus. The
     product is max(w q - p, 0), and the sum of both ways is w q. So if the first i tokens are kept, the token after them
     is a draw from q. (After all k, it is drawn from the last row of q.) If fewer are kept, a later round draws the
-    token at this place (steps 6 and 7 of tests/test_proof.py). So in both cases it is a
-    draw from the target's row after the text so far.
+    token at this place (steps 6 and 7 of tests/test_proof.py). So in both cases it is a draw from the target's row
+    after the text so far.
     """
     w = [1.0]
     for i, token in enumerate(drafted):
