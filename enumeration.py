@@ -51,8 +51,8 @@ depend on the text so far, or else a row from the wrong position goes unnoticed.
 sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
-number can be compared with plain numbers, also elementwise. Operators such as `<` must be used for it, because
-functions such as `np.less` raise a TypeError. But `np.searchsorted` can look up one such number at a time.
+number can be compared with plain numbers, also elementwise. Use operators such as `<` for it, because functions
+such as `np.less` raise a TypeError. But `np.searchsorted` can look up one such number at a time.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
 many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,
@@ -66,10 +66,10 @@ import math
 
 import numpy as np
 
-MAX_CHOICES = 1_000  # the most choices along one path; a loop without end needs seconds to get there
+MAX_CHOICES = 1_000  # the most choices along one path; a loop without end gets there within seconds
 MAX_BRANCHES = 1_000_000  # the most branches of one choice
 NUMPY = np.generic | np.ndarray  # the types of NumPy's numbers and arrays
-NUMPYS_OWN = np.random.default_rng(0)  # asked for the types of its results, and for its errors
+NUMPYS_OWN = np.random.default_rng(0)  # gives NumPy's types and NumPy's errors
 
 
 class TooManyPaths(RuntimeError):
@@ -174,9 +174,9 @@ class EveryBranch:
         low, high = (0, low) if high is None else (low, high)
         if np.ndim(low) or np.ndim(high):
             raise AttributeError("integers with several bounds cannot be enumerated; draw them one by one")
-        like = NUMPYS_OWN.integers(low, high, size, dtype, endpoint)  # its errors and its types are ours
+        like = NUMPYS_OWN.integers(low, high, size, dtype, endpoint)
         drawn = low + self.choice(high + bool(endpoint) - low, size)
-        return type(like)(drawn) if size is None else np.asarray(drawn).astype(like.dtype).reshape(like.shape)
+        return type(like)(drawn) if size is None else np.array(drawn, like.dtype)
 
     def multinomial(self, n, pvals, size=None):
         """The number of times that each outcome occurs in n draws."""
@@ -261,6 +261,10 @@ class Uniform:
         self.state = [0.0, 1.0] if state is None else state  # [lower, upper], shared by all numbers with the same u
         self.is_numpy = is_numpy  # whether NumPy's generator would give a NumPy number here, and not a float
 
+    def gives_numpy(self, other):
+        """Whether NumPy's generator would give a NumPy number if this number is combined with another."""
+        return self.is_numpy or isinstance(other, NUMPY)
+
     def is_below(self, a):
         """Whether this number is below a. The probability that it equals a is 0, so `<=` gives the same as `<`."""
         if np.ndim(a):
@@ -280,7 +284,7 @@ class Uniform:
         self.state[:] = (lower, cut) if u_is_below else (cut, upper)
         below = u_is_below == (self.scale > 0)  # if the scale is negative, u below the cut means this number is above a
         # As in NumPy, a NumPy number gives a np.bool_. A caller may write ~ before it, and ~True is -2.
-        return np.bool_(below) if self.is_numpy or isinstance(a, NUMPY) else below
+        return np.bool_(below) if self.gives_numpy(a) else below
 
     def is_above(self, a):
         below = self.is_below(a)
@@ -297,16 +301,15 @@ class Uniform:
     def __add__(self, number):
         if isinstance(number, np.ndarray) and number.ndim:
             return each(self.__add__, number)
-        is_numpy = self.is_numpy or isinstance(number, NUMPY)
-        return Uniform(self.rng, self.shift + float(number), self.scale, self.state, is_numpy)
+        return Uniform(self.rng, self.shift + float(number), self.scale, self.state, self.gives_numpy(number))
 
     def __mul__(self, number):
         if isinstance(number, np.ndarray) and number.ndim:
             return each(self.__mul__, number)
         if not math.isfinite(float(number)) or float(number) == 0:
             raise ValueError(f"a random number was multiplied by {number}; use a finite number other than 0")
-        is_numpy = self.is_numpy or isinstance(number, NUMPY)
-        return Uniform(self.rng, self.shift * float(number), self.scale * float(number), self.state, is_numpy)
+        number, is_numpy = float(number), self.gives_numpy(number)
+        return Uniform(self.rng, self.shift * number, self.scale * number, self.state, is_numpy)
 
     __radd__, __rmul__ = __add__, __mul__
 

@@ -95,7 +95,7 @@ class GPT2:
         self.pasts = [KeysAndValues(self.n_ctx, self.n_head, d) for _ in self.weights["blocks"]]
 
     def forget(self):
-        """Forget the text, so that the next call computes all of its positions."""
+        """Forget the text, so that the next call computes all positions. (A call in another thread may undo this.)"""
         self.ids = self.ids[:0]
 
     def __copy__(self):

@@ -73,18 +73,18 @@ def run(args):
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
         fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; give at most {pair.n_ctx} in all")
     eos = pair.encoder.ids[EOT] if args.eos else None
-    alone = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}  # (verify is for the other loop)
+    shared = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}
     speedups = None
     if args.K == "auto":
-        n, rng = min(args.n_tokens_to_generate, PILOT), np.random.default_rng(args.seed)
-        with tqdm(total=2 * n, desc="Pilot runs", unit="token", leave=False, disable=None) as bar:
-            args.K, speedups = pair.best_K(x, n, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **alone)
+        n_pilot, rng = min(args.n_tokens_to_generate, PILOT), np.random.default_rng(args.seed)
+        with tqdm(total=2 * n_pilot, desc="Pilot runs", unit="token", leave=False, disable=None) as bar:
+            args.K, speedups = pair.best_K(x, n_pilot, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **shared)
         if not speedups[1:].any():
             args.K = min(DEFAULT_K, args.n_tokens_to_generate)  # the pilot run was too short to tell
-    speculative = alone | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}
-    for options in alone, speculative:  # a warm-up, because the first use of the weights is slow
+    speculative = shared | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}
+    for options in shared, speculative:  # a warm-up, because the first use of the weights is slow
         pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
-    plain, _ = decode(args, pair, x, "Autoregressive Decode", alone)
+    plain, _ = decode(args, pair, x, "Autoregressive Decode", shared)
     fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)
     draft = args.draft_model_size if args.draft == "model" else args.draft
     found = figures(plain, fast, draft, args.target_model_size, args.K, args.schedule, args.temperature)

@@ -253,7 +253,7 @@ def predicted(plain, fast):
     draw = (joined(plain, "lasted") - joined(plain, "passes")).mean()
     plain_step = timed[0].mean() + draw  # in seconds, the unit of the costs below
     c = steps.mean() / plain_step
-    # [K+1]; the v of a k that was not timed lies between those of its neighbours
+    # [K+1]; a k that was not timed gets its v from its neighbours
     v = np.interp(np.arange(max(ks) + 1), known, [timed[k].mean() for k in known]) / plain_step
     in_models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
     r = (joined(fast, "lasted").sum() - in_models) / len(ks) / plain_step

@@ -10,9 +10,8 @@ A *stop* ends the drafting of a round early, after fewer than k_max tokens. It m
 drafted, because that token is proposed like the others, whatever the stop decides. The tokens after it are never drawn,
 so stopping cannot favour any of them.
 
-One thing is forbidden: to look at a drafted token and then withdraw it before the check. For example, suppose that
-tokens with a probability below 0.4 are withdrawn. Then no such token is ever checked, so the checked tokens are no
-longer draws from p. But `verify` divides by p, which is right only for draws from p.
+One thing is forbidden: to look at a drafted token and then withdraw it before the check. `speculative.propose` has an
+example of what goes wrong.
 """
 
 import numpy as np
@@ -171,8 +170,8 @@ def adaptive(K, costs, memory=32):
         n_rounds += 1
         tokens = np.cumsum(alpha ** np.arange(K + 1))  # per round, for 0 ... K: as theory.expected_tokens, but faster
         ranking = np.argsort(-tokens / costs(K), kind="stable")  # the best number of tokens first
-        # The second best may really be the best, if its cost was measured in a few slow rounds. Only more rounds that
-        # draft so many can show that. (And if drafting nothing seems best, only such rounds can tell about alpha.)
+        # The second best may really be the best, if its cost was measured in a few slow rounds. Only more rounds
+        # of that length can show it. (And if drafting nothing seems best, only such rounds tell about alpha.)
         return int(ranking[1 if n_rounds % EVERY == 0 and K > 0 else 0])
 
     return schedule

@@ -102,7 +102,7 @@ def verify(drafted, p, q, rng):
 
     Returns
     -------
-    int [n_accepted + 1]: the accepted prefix of drafted, and exactly one token more.
+    int [n_accepted + 1]: the accepted prefix of drafted, and exactly one more token.
     """
     for i, token in enumerate(drafted):
         accepted = rng.random() < acceptance(p[i, token], q[i, token])
@@ -178,7 +178,7 @@ def speculative_sampling(
         # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
         q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
         p = p.reshape(q[:-1].shape)  # [k, n_vocab], also if k is 0, where `propose` cannot know n_vocab
-        # Step 3: accept drafted tokens from the left. Step 4: add one token more.
+        # Step 3: accept drafted tokens from the left. Step 4: add one more token.
         emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
         n_accepted = len(emitted) - 1
         if eos is not None and eos in emitted:

@@ -87,7 +87,7 @@ def read_index(path):
     try:
         return _read_table(Path(path).read_bytes())
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}; give the folder of a model") from None
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}; check folder and permissions") from None
     except CheckpointError as error:
         raise CheckpointError(f"{path} cannot be used: {error}; {ADVICE}") from None
 

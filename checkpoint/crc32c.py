@@ -42,7 +42,7 @@ def crc32c(data):
 def _fold(data):
     """uint8 [n] -> uint8 [FAR] with the same remainder. The loop over it must start with 0, and not with all ones."""
     rest = data[:0]
-    step = min(SHIFTS)  # bytes to move at once: at most the shortest shift, so that none lands on a byte still to move
+    step = min(SHIFTS)  # bytes to move at once: at most the shortest shift, so that none lands on another of them
     for start in range(0, len(data), PIECE):
         rest = np.concatenate([rest, data[start : start + PIECE]])  # a copy, because folding overwrites it
         if start == 0:

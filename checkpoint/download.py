@@ -153,7 +153,7 @@ def fetch(session, url, path, check_part=None):
         os.replace(part, path)
         return
     part.unlink(missing_ok=True)
-    raise CheckpointError(f"{url} arrived damaged and was removed; try again, or check --models_url ({damage})")
+    raise CheckpointError(f"{url} gave a wrong file, now removed; try again, or check --models_url ({damage})")
 
 
 def transfer(session, url, part, bar, known):

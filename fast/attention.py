@@ -14,7 +14,7 @@ import numpy as np
 from fast.product import GROUP, TILE, group_size, whole_groups
 from fast.threads import in_parallel
 
-BLOCK = TILE  # positions in a block, which is multiplied like a tile
+BLOCK = TILE  # positions in a block; it is multiplied like a tile
 LANES = 16  # numbers in a register of AVX-512
 
 

@@ -28,8 +28,8 @@ The kernels differ in how many rows of x make a group.
       13 rows or more  Groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
 
   With tiles of 64 columns, 10^6 multiplications allow groups of 12 up to a depth of 1,302, and groups of 10 up to
-  1,562. Larger groups are then cut into groups of 6. In `linear`, groups of 6 and 12 are stored column by column,
-  because the kernel is faster then.
+  1,562. For deeper tiles, larger groups are split into groups of 6. In `linear`, groups of 6 and 12 are stored column
+  by column, because the kernel is faster then.
 - gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache. Five rows
   still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
 
@@ -75,7 +75,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # A later group counts as much as the first. (If it counts as a quarter, as in attention.py, five rows take longer.)
+    # A later group counts like the first. (Counted as a quarter, as in attention.py, five single rows take longer.)
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]
     out += b
@@ -111,9 +111,9 @@ def lay_out(params):
     array, smaller matrices get huge pages too, which makes small models up to 20 % faster.
     """
     # This allocates 30 MB and frees them at once, for a side effect: from now on glibc, the C library of most Linux
-    # systems, keeps up to 60 MB of freed memory for later arrays. Without this line, glibc might give back the
-    # same memory in every layer of a long prompt, and ask for it again page by page, which takes up to a
-    # fifth of the time. (The array is never written, so it takes no memory.)
+    # systems, keeps up to 60 MB of freed memory for later arrays. Without this line, glibc might give back the same
+    # memory in every layer of a long prompt, and ask for it again page by page, which takes up to a fifth of the time.
+    # (The array is never written, so it takes no memory.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 

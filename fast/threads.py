@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import numpy as np
 
 MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
-HEAD_START = 0.4  # times `bytes_worth_waking()`: extra work of the calling core, while the others wake up
+HEAD_START = 0.4  # of `bytes_worth_waking()`: extra work of the calling core, while the others wake up
 
 
 @cache
@@ -31,7 +31,7 @@ def n_cores():
             limits.append(int(os.environ[name].split(",")[0]))  # "4,2" is for nested threads
     for files in ["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]:  # of cgroups, version 2 and version 1
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-            # A container's quota: "200000 100000" means two cores. "max" (a ValueError) and -1 mean no limit.
+            # A container's quota: "200000 100000" means two cores, and "max" (a ValueError) no limit.
             quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
             limits.append(math.ceil(int(quota) / int(period)))
     return min(limit for limit in limits if limit > 0)  # (0 and -1 are no limits)
@@ -81,7 +81,7 @@ def bytes_worth_waking():
         return timeit.timeit(lambda: work(part), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        # Each part is used twice, for more measurements. b is another part than a, which is in the cache by then.
+        # Each part is used twice, for more measurements. b differs from a, because a is in the cache by then.
         parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
         times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)

@@ -31,9 +31,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     if temperature > 0:
         verdict += "; above temperature 0, the texts are two samples from one distribution"
     elif not same:
-        verdict = (
-            "NO: a bug, or two almost equal logits and bits that depend on other rows (--bit_identical tests this)"
-        )
+        verdict = "NO: a bug, or two almost equal logits, and rows affect each other's bits (try --bit_identical)"
     return [
         *found,
         ("tokens per second", f"{plain.tokens_per_second:.1f} autoregressive, {fast.tokens_per_second:.1f} speculative",
@@ -45,7 +43,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
          "time to read the prompt is counted too. alpha is the mean probability that a drafted token is accepted, over "
          "the tokens up to the first rejection of a round. The costs are in plain steps. (A plain step adds one token "
          "without speculation.) c is the cost of a draft step, v that of the target's pass over K + 1 positions, and r "
-         "that of the rest. More exactly, v is for the most frequent number of drafted tokens, 0 not counted."),
+         "that of the rest. If rounds differ, v is for the most frequent number of drafted tokens above 0."),
         ("time", f"{drafting:.0f} % draft, {checking:.0f} % target, {100 - drafting - checking:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {n} drafted tokens" if n else "nothing was drafted",

@@ -77,7 +77,7 @@ def test_a_server_that_misbehaves_for_a_while(server, tmp_path, name, plan, aske
         (DATA, {"ranges": False, "drop": 8192}, "breaks off every time"),
         (DATA, {"stall": 1}, "no answer"),
         (DATA, {"headers": {"Content-Type": "text/html; charset=utf-8"}}, "text/html"),
-        ("vocab.bpe", {"content": b"<!DOCTYPE html><p>Please log in"}, r"vocab\.bpe arrived damaged.*page of HTML"),
+        ("vocab.bpe", {"content": b"<!DOCTYPE html><p>Please log in"}, r"vocab\.bpe gave a wrong file.*page of HTML"),
         (DATA, {"headers": {"Content-Length": None}}, "does not say how long"),
         (DATA, {"content": b""}, "empty"),
         (DATA, {"headers": {"Content-Length": "409999"}}, "breaks off every time"),

@@ -1,5 +1,6 @@
 """Every draft is lossless. N-gram rows equal those counted by hand, and lookup finds what a plain search finds."""
 
+import io
 from collections import Counter
 from types import SimpleNamespace
 
@@ -88,11 +89,20 @@ def test_a_saved_model_loads_as_it_was(tmp_path_factory, text, ids):
 
 
 def test_a_damaged_file_of_n_grams_is_an_error(tmp_path):
-    path = tmp_path / "ngrams.npz"
+    path, npy = tmp_path / "ngrams.npz", io.BytesIO()
     ngram([0, 1, 2], 3, 3).save(path)
     with pytest.raises(UserError, match="no 4-grams"):
         NGram.load(path, 4)
-    for damaged in (b"", b"PK", path.read_bytes()[:-9]):
+    np.save(npy, np.zeros(3))
+    whole = path.read_bytes()
+    encrypted = bytearray(whole)
+    encrypted[whole.index(b"PK\x01\x02") + 8] |= 1  # a flag of the first file in the archive
+    elsewhere = whole[:-3] + b"\xff" + whole[-2:]  # the archive's table of contents would begin outside the file
+    empty, outside = io.BytesIO(), io.BytesIO()  # archives whose arrays make no sense
+    np.savez(empty, n_vocab=0, steps_1=[0], counts_1=[1])
+    np.savez(outside, n_vocab=3, steps_1=[5], counts_1=[1])
+    archives = (file.getvalue() for file in (npy, empty, outside))
+    for damaged in (b"", b"PK", whole[:-9], encrypted, elsewhere, *archives):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"ngrams\.npz is damaged"):
             NGram.load(path, 1)

@@ -289,3 +289,14 @@ def test_ctrl_c_ends_the_program_unless_it_was_ignored_at_the_start(handler, cod
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
     assert process.returncode == code and (b"Interrupted." in errors) == (code == 130) and b"Traceback" not in errors
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+def test_ctrl_c_while_numpy_is_imported(tmp_path):
+    """A numpy that interrupts the process stands in for the real one."""
+    (tmp_path / "numpy.py").write_text("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)")
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert done.returncode == 130 and done.stderr == b"\nInterrupted.\n"
