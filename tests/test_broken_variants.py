@@ -108,8 +108,8 @@ add("lenient acceptance",
 add("accepts everything", "The comparison never rejects a token. huggingface/transformers #28508 fixed this mistake.",
     0.3400, changed(accept=lambda p, q, i, token: 1.0))  # fmt: skip
 add("first token not checked",
-    "The first drafted token is always accepted: ohdearquant/lattice #243 (there for n-gram drafts and greedy "
-    "decoding).",
+    "The first drafted token is always accepted. ohdearquant/lattice #243 reports it for n-gram drafts and greedy "
+    "decoding.",
     0.3000, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token]) if i else 1.0))  # fmt: skip
 add("row off by one", "Drafted token i is checked with q[i + 1], the row for the token after it, instead of q[i].",
     0.1700, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i + 1, token]),
@@ -140,7 +140,7 @@ def continues_after_a_rejection(drafted, p, q, rng):
 
 @in_gallery("one random number for all",
          "One random number decides about all drafted tokens of a round. Taken alone, each one is accepted with the "
-         "right probability. But after one acceptance, the next one is too likely.",
+         "right probability. But if one is accepted, the next one is accepted too often.",
          0.0900)  # fmt: skip
 def one_random_number_for_all(drafted, p, q, rng):
     u = rng.random()
@@ -226,8 +226,9 @@ def accept_a_token_if_the_target_draws_it_too(drafted, p, q, rng):
 
 EXACT_RULES = [
     ("accept with probability q, replace by another token",
-     "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. On "
-     "average, this accepts no more tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
+     "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. If x was "
+     "drafted, another token y comes with probability (1 - q(x)) q(y) / (1 - q(x)) = q(y). On average, `verify` "
+     "accepts at least as many tokens. SafeAILab/EAGLE #183 and #283 ask about it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
     ("accept a token if the target draws it too",
      "At each position, draw a token from the target, and emit it. Stop after the first one that differs from the "
