@@ -25,9 +25,9 @@ DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, ...; `make_
 def lookup(ids, n_vocab, longest=3):
     """Prompt lookup (Saxena 2023): find an earlier copy of the text's last tokens, and repeat the token after it.
 
-    A copy of the last `longest` tokens is best, then a shorter one. If there are several, the latest is taken. The row
-    has a single 1, at the token that followed the copy. Without a copy the row is uniform, because it must sum to 1,
-    and nothing speaks for any token.
+    Leviathan et al. 2023 have the idea in section 3.6. A copy of the last `longest` tokens is best, then a shorter one.
+    If there are several, the latest is taken. The row has a single 1, at the token that followed the copy. Without a
+    copy the row is uniform, because it must sum to 1, and nothing speaks for any token.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def lookup(ids, n_vocab, longest=3):
     -------
     float64 [n_vocab], the row after ids
     """
-    after = list(continuations(ids, longest))[1:]  # after[m - 1]: the indices of the tokens after copies of m tokens
+    after = list(continuations(ids, longest))[1:]  # after[m - 1]: where the tokens after copies of m tokens are
     if not after:
         return np.full(n_vocab, 1 / n_vocab)
     row = np.zeros(n_vocab)

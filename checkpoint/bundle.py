@@ -9,8 +9,8 @@ tensor is. The index is a sorted table from names to protocol buffers, in LevelD
 The footer (48 bytes) says where the index block is. The index block says where the data blocks are. The data blocks
 hold one entry per tensor: type, shape, offset, size, crc32c.
 
-Sources: TensorFlow's tensor_bundle.proto, tensor_shape.proto and types.proto; LevelDB's doc/table_format.md and
-doc/log_format.md (for the masked crc32c). A file may come from anybody, so each value is checked before it is used.
+Sources: TensorFlow's tensor_bundle.proto, tensor_shape.proto and types.proto; LevelDB's doc/table_format.md, and
+its util/crc32c.h for the masked crc32c. A file may come from anybody, so each value is checked before it is used.
 Anything wrong raises a CheckpointError.
 """
 

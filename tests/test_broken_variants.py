@@ -84,6 +84,10 @@ add("draws the replacement from the draft", "After a rejection, the token is dra
 add("absolute residual",
     "The residual is abs(q - p), normalised. So it contains tokens that the draft already proposes too often.",
     0.1500, changed(replacement=lambda p, q, i, token: max_fn(np.abs(q[i] - p[i]))))  # fmt: skip
+add("draws the replacement from the row after",
+    "After a rejection, the added token is drawn from q[i + 1], the row after the rejected token. So one word is "
+    "missing, and a word that should follow it is in its place: openvinotoolkit/openvino.genai #4190.",
+    0.1827, changed(replacement=lambda p, q, i, token: q[i + 1]))  # fmt: skip
 add("removes the rejected token from q",
     "The residual is q without the rejected token: SafeAILab/EAGLE #20, before its fix. This is right for a draft "
     "that gives its token probability 1 (a greedy draft), but not in general.",
@@ -105,7 +109,8 @@ add("lenient acceptance",
     "A token is accepted with probability min(1, q / (0.8 p)). Leviathan et al. 2023, appendix A.5, offer this as a "
     "trade of exactness for speed.",
     0.1150, changed(accept=lambda p, q, i, token: acceptance(0.8 * p[i, token], q[i, token])))  # fmt: skip
-add("accepts everything", "The comparison never rejects a token. huggingface/transformers #28508 fixed this mistake.",
+add("accepts everything",
+    "No token is ever rejected. huggingface/transformers #28508 fixed such a mistake, in the count of accepted tokens.",
     0.3400, changed(accept=lambda p, q, i, token: 1.0))  # fmt: skip
 add("first token not checked",
     "The first drafted token is always accepted. ohdearquant/lattice #243 reports it for n-gram drafts and greedy "
@@ -127,8 +132,7 @@ add("bonus from a residual",
 
 
 @in_gallery("continues after a rejection",
-         "A rejected token is replaced, but the tokens that were drafted after it are still considered. The output in "
-         "openvinotoolkit/openvino.genai #4190 looks like this: one word changes, and the words after it stay.",
+         "A rejected token is replaced, but the tokens that were drafted after it are still considered.",
          0.0620)  # fmt: skip
 def continues_after_a_rejection(drafted, p, q, rng):
     emitted = drafted.copy()
@@ -191,7 +195,7 @@ def changed_draft(draw=sample, reported=lambda row: row):
 add("greedy draft with its ordinary p",
     "The draft always takes its most probable token. But it passes on its ordinary probabilities as p, as if it "
     "had drawn from them. jaymody/speculative-sampling #3 reports it. huggingface/transformers had it too, and fixed "
-    "it in #33534.",
+    "it for ordinary drafts in #33534.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
 add("top-k draft with the p of all tokens",
     "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "

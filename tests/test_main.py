@@ -209,7 +209,7 @@ def test_defaults_and_extreme_values():
 
 
 def test_a_value_that_older_versions_of_argparse_lose(monkeypatch, capsys):
-    """Before 3.11.9, 3.12.3 and 3.13, they take "--prompt=--" for an empty list."""
+    """Before 3.11.8, 3.12.2 and 3.13, they take "--prompt=--" for an empty list."""
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", lambda self, argv: argparse.Namespace(prompt=[]))
     [line] = complaints(capsys, "--prompt=--")
     assert "argument --prompt: found no value" in line
