@@ -49,6 +49,11 @@ class Encoder:
         {token: id}, with the ids 0 ... n_vocab - 1.
     merges : list of (str, str)
         The pairs, in the order in which they were learned.
+
+    Attributes
+    ----------
+    ids : dict
+        The vocabulary. ids[EOT] is the id of <|endoftext|>, which `encode` never returns.
     """
 
     def __init__(self, vocabulary, merges):

@@ -52,14 +52,21 @@ sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. Use operators such as `<` for it, because functions
-such as `np.less` raise a TypeError. But `np.searchsorted` can look up one such number at a time.
+such as `np.less` and `np.log` raise a TypeError. (So compare it with a probability, and not its logarithm with that of
+a probability.) But `np.searchsorted` can look up one such number at a time.
+
+The limit 1e-12 is for rows in float64. A network in float32 may give other last bits if other positions are computed
+with it. Then even an exact sampler has a distance of about 1e-7.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
 many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,
 such as Gumbel noise, has infinitely many outcomes. A function that depends on more than its random choices, for example
-on a counter that it keeps between calls, does not repeat itself. If two runs make the same choices and then draw
+on another generator or on a counter, does not repeat itself. If two runs make the same choices and then draw
 differently, `output_distribution` raises an error. It does not notice other changes, and then its result is wrong. For
 code that draws from PyTorch, see benchmarks/torch_enumeration.py.
+
+The core of this file is `output_distribution`, with `take_branch` and `next_path` of `EveryBranch`. `Uniform.is_below`
+makes a choice of `rng.random() < a`. The rest imitates NumPy, and you may skip it.
 """
 
 import math
@@ -109,7 +116,8 @@ def output_distribution(function, max_paths=1_000_000):
     rng, outputs, n_paths = EveryBranch(), {}, 0
     while True:
         output = tuple(np.ravel(function(rng)).tolist())
-        mass = math.prod(branches[index][0] for branches, index in rng.script)  # the probability of this path
+        # the probability of this path; a branch is (probability, outcome), and index is that of the branch taken
+        mass = math.prod(branches[index][0] for branches, index in rng.script)
         outputs[output] = outputs.get(output, 0.0) + mass
         rng.covered += mass
         n_paths += 1
@@ -132,7 +140,7 @@ def total_variation(a, b):
     float
         Half the sum of |a(output) - b(output)|, from 0 (equal) to 1 (no output in common). The event with the largest
         difference consists of all outputs to which a gives more than b. They make up one half of the sum. The outputs
-        to which b gives more make up the other half.
+        to which b gives more make up the other half, because the probabilities of a and of b both sum to 1.
     """
     outputs = {*a, *b}
     if len({isinstance(output, tuple) for output in outputs}) > 1:

@@ -16,7 +16,7 @@ from errors import UserError
 from fast import KeysAndValues, lay_out, linear, rows_are_independent, whole_groups
 from utils import common_prefix, largest
 
-PART = 240  # positions: a longer prompt is computed in parts of this size and a rest, so that arrays stay small
+PART = 240  # positions; a longer prompt is computed in parts of this size and a rest, so that arrays stay small
 
 
 def gelu(x):
@@ -52,7 +52,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # padded once here, so that most products need no padding; masks hide the added rows
+    x = whole_groups(x)  # adds rows of zeros once, so that most products need not; masks hide them from the others
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -61,10 +61,11 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
 class GPT2:
     """A GPT-2 that remembers the keys and values of the ids that it was called with last.
 
-    It behaves like a pure function: the logits depend on the ids alone. If the ids begin like those of the call before,
-    the keys and values of the common beginning are used again. So going back, as after a rejected draft, is just a call
-    with other ids. Threads may share a GPT2, because one call waits for the other. But if their texts differ, much is
-    computed again and again. So each thread should have a copy: `copy.copy(network)` shares the weights.
+    It is a network: it returns logits, and `sampling.sampler` makes a model of it. It behaves like a pure function: the
+    logits depend on the ids alone. If the ids begin like those of the call before, the keys and values of the common
+    beginning are used again. So going back, as after a rejected draft, is just a call with other ids. Threads may share
+    a GPT2, because one call waits for the other. But if their texts differ, much is computed again and again. So each
+    thread should have a copy: `copy.copy(network)` shares the weights.
 
     With each BLAS that we tried, the logits after a prefix are the same to the last bit, however its positions were
     grouped into calls (see fast/).
@@ -72,15 +73,16 @@ class GPT2:
     Parameters
     ----------
     params, hparams : dict
-        As `utils.load_hparams_and_params` returns them. Everything except wte and wpe is copied, as float32. (The
-        output layer has a copy of wte.T as well.)
+        As `utils.load_hparams_and_params` returns them (but it returns hparams first). wte and wpe are used as they
+        are. All other weights are copied as float32, and so is wte.T, for the output layer.
     bit_identical : bool
-        Raise UserError if a short test finds that bits depend on the grouping with this machine's BLAS.
+        Raise UserError if a short test finds that, on this machine, the last bits of the logits depend on how positions
+        are grouped into calls.
     """
 
     def __init__(self, params, hparams, bit_identical=False):
         if bit_identical and not rows_are_independent():
-            raise UserError("bit_identical was asked for, but in this BLAS a row of a product depends on other rows")
+            raise UserError("with this BLAS, a position's last bits depend on the others; run without bit_identical")
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
         head = {"w": params["wte"].T, "b": np.zeros(self.n_vocab)}  # (no bias, but `linear` adds one)
         self.weights = {"wte": params["wte"], "wpe": params["wpe"]}
@@ -139,7 +141,7 @@ class GPT2:
         if ids.min() < 0 or ids.max() >= self.n_vocab:
             raise ValueError(f"found ids from {ids.min()} to {ids.max()}; they must be from 0 to {self.n_vocab - 1}")
         with self.lock, np.errstate(all="ignore"):  # the logits are checked for overflow below
-            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows need logits
+            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows are always computed
             while n_past + PART < len(ids) - n_rows:  # a long prompt, part by part
                 n_past += PART
                 self(ids[:n_past])
@@ -148,6 +150,6 @@ class GPT2:
             if not np.isfinite(logits).all():
                 self.make_room()  # a stored NaN would reach later calls even if masked, because 0 * NaN is NaN
                 worst, name = largest(self.weights)
-                raise UserError(f"the logits are not finite; look at {name}, which has a weight of {worst:.3g}")
+                raise UserError(f"the logits are not finite; is {name} damaged? It has a weight of {worst:.3g}")
             self.ids = ids.copy()
             return logits

@@ -75,17 +75,27 @@ class Run(NamedTuple):
 
 
 class Pair:
-    """A draft and a target that decode together. (Threads must not share a Pair.)
+    """A draft and a target that decode together.
+
+    Threads must not share a Pair. Each thread needs a Pair of its own, made of copies of the networks (`copy.copy`).
 
     Parameters
     ----------
     draft, target : callable
         Networks over the same vocabulary. The target is a gpt2.GPT2, and the draft is one too or is from drafts.py.
+        (`drafts.AsNetwork` makes a draft from a function of your own.)
     encoder : encoder.Encoder, optional
         Kept for the caller, as `pair.encoder`.
     temperature, settings
         Passed to `sampling.sampler` for both networks. The settings are top_k, top_p and repetition_penalty. (The
         default temperature is 0 here, so that both loops decode the same text. That of `sampler` is 1.)
+
+    Attributes
+    ----------
+    draft_model, target_model : callable
+        The models that `decode` calls. For a sampler of your own, such as min-p, replace both.
+    n_ctx : int
+        How long a text may be, with its prompt.
     """
 
     def __init__(self, draft, target, encoder=None, temperature=0.0, **settings):
@@ -107,10 +117,13 @@ class Pair:
         ----------
         x : int [n_prompt]
         N : int
+            len(x) + N may be at most n_ctx. (A longer text is an error, but only once it gets there.)
         K : int, optional
-            How many tokens to draft per round, at most. Without K, the target decodes alone.
+            How many tokens to draft per round, at most. Without K, the target decodes alone, and schedule, threshold
+            and verify are not used.
         schedule : str or callable
-            One of schedules.SCHEDULES, or a schedule of one's own, as in `speculative.speculative_sampling`.
+            One of schedules.SCHEDULES, or a schedule of your own, as in `speculative.speculative_sampling`. (For a stop
+            of your own, call `speculative_sampling`.)
         threshold : float, optional
             For the schedules that have a threshold.
         rng, verify, eos, on_round
@@ -193,7 +206,8 @@ class Pair:
         Parameters
         ----------
         x, N
-            The prompt and how many tokens to decode, as in `decode`.
+            The prompt and how many tokens to decode, as in `decode`. main.py takes N = 96 for K_max = 8. With a much
+            smaller N, the estimates say little.
         K_max : int
             The largest K that is tried.
         options
@@ -202,6 +216,7 @@ class Pair:
         Returns
         -------
         K : int
+            The largest estimate. (If no K above 0 was timed, this is 0 too.)
         speedups : float64 [K_max+1]
             The tokens per round that the betas of the pilot run predict, divided by the cost of a round (see `costs`),
             for each K from 0 to K_max. 0 for a K that was timed less than twice.

@@ -66,8 +66,8 @@ def propose(x, draft_model, k_max, rng, stop=None):
     The token that makes stop true is proposed too. So a stop decides only whether later tokens are drafted, and each
     proposed token is still a draw from p. If the token were withdrawn, the checked tokens would not be draws from p.
     But `verify` divides by p, which is right only for draws from p. For example, let p = (.5, .3, .2) and q = (.3, .6,
-    .1), and withdraw each token whose p is below .4. Then the next token of the text has the distribution (.45, .5,
-    .05), which is not q.
+    .1), and withdraw each token whose p is below .4. After a withdrawal nothing is checked, and the next token is drawn
+    from q. In all, it has the distribution (.45, .5, .05), which is not q.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def verify(drafted, p, q, rng):
     p : float64 [k, n_vocab]
         The distributions that the tokens were drawn from.
     q : float64 [k+1, n_vocab]
-        The target's distributions, at the same positions and one more.
+        The target's distributions, at the same positions and one more. (The number of rows is not checked here.)
     rng : numpy.random.Generator
 
     Returns
@@ -151,7 +151,8 @@ def speculative_sampling(
     on_round : callable, optional
         Called after each round with its `Round`.
     verify : callable
-        `verify` or `verify_block`.
+        `verify` or `verify_block`, or a rule of your own with the same parameters. It returns the accepted tokens and
+        exactly one more.
     schedule : callable, optional
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` that has just ended, or None at the first call. A schedule may look at all of
@@ -164,6 +165,11 @@ def speculative_sampling(
     Returns
     -------
     int [n + N]: the prompt and the decoded tokens. There are fewer than N only if eos ends the text.
+
+    Raises
+    ------
+    ValueError
+        If the models return rows of different lengths, or the target returns another number of rows than n_rows.
     """
     rng = np.random.default_rng() if rng is None else rng
     x = np.array(x, dtype=np.int64)
@@ -177,13 +183,15 @@ def speculative_sampling(
         k = len(drafted)  # may be less than k_max after a stop
         # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
         q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
-        p = p.reshape(q[:-1].shape)  # [k, n_vocab], also if k is 0, where `propose` cannot know n_vocab
+        p = p if k else q[:0]  # [k, n_vocab]; if k is 0, `propose` cannot know n_vocab
+        if p.shape != q[:-1].shape:
+            raise ValueError(f"p has the shape {p.shape} and q {q.shape}; [{k}, n_vocab] and [{k + 1}, n_vocab] fit")
         # Step 3: accept drafted tokens from the left. Step 4: add one more token.
         emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
         n_accepted = len(emitted) - 1
         if eos is not None and eos in emitted:
             emitted = emitted[: list(emitted).index(eos) + 1]
-            n_accepted = min(n_accepted, len(emitted))
+            n_accepted = min(n_accepted, len(emitted))  # after an accepted eos, no token is added
             end = len(x) + len(emitted)  # so the loop ends
         x = np.append(x, emitted)
         last = Round(drafted, p, q, emitted, n_accepted)
@@ -217,8 +225,9 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised. If i > 0, w q exceeds p
-    # somewhere: a random number was below h[i], so h[i] > 0. If i = 0, w is 1, and this is the residual of `verify`.
+    # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised. (`residual` would return w q
+    # if w q - p had no positive entry. This happens only if i = 0, where w is 1. If i > 0, a random number was below
+    # h[i]. So h[i] > 0, and h[i] is 0 if w q exceeds p nowhere.)
     row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -229,10 +238,14 @@ def block_probabilities(drafted, p, q):
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is a goal. Fix the first i drafted tokens. The round should keep all of them (and perhaps more) with
-        probability w[i], averaged over what is drafted later. w[0] is 1. w[i+1] is min(1, w[i] q/p), where q/p is the
-        ratio of the next drafted token. w[i] is never below the product of the first i factors min(1, q/p) of `verify`,
-        because min(1, w q/p) >= w min(1, q/p) if w <= 1.
+        w[i] is the running product of `verify_block`. w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
+        of the next drafted token. w[i] is also a goal. Fix the first i drafted tokens. The round should keep all of
+        them (and perhaps more) with probability w[i], averaged over what is drafted later. A larger w[i+1] would be
+        wrong: the next token t is drafted and kept with probability p(t) w[i+1], and w[i] q(t) is all that t may get.
+
+        w[i] is never below the product of the first i factors min(1, q/p) of `verify`, because min(1, w q/p) >=
+        w min(1, q/p) if w <= 1. The mean number of accepted tokens is the sum of the probabilities that at least 1, 2,
+        ... tokens are kept. So on average, block verification accepts at least as many tokens as `verify`.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. h[0] is not used.
 
@@ -260,9 +273,9 @@ def block_probabilities(drafted, p, q):
     comes next. It happens in two ways. t is drafted and kept, with probability min(p, w q). Or exactly i tokens are
     kept, with probability surplus, and t is drawn from the residual, with probability max(w q - p, 0) / surplus. The
     product is max(w q - p, 0), and the sum of both ways is w q. So if the first i tokens are kept, the token after them
-    is a draw from q. (After all k, it is drawn from the last row of q.) If fewer are kept, a later round draws the
-    token at this place (steps 6 and 7 of tests/test_proof.py). So in both cases it is a draw from the target's row
-    after the text so far.
+    is a draw from q. (After all k, it is drawn from the last row of q.) If fewer than i are kept, a later round draws
+    the token at this place (steps 6 and 7 of tests/test_proof.py). So in both cases it is a draw from the target's
+    row after the text so far.
     """
     w = [1.0]
     for i, token in enumerate(drafted):

@@ -33,9 +33,9 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # After a rejection, as many tokens are emitted as positions were verified. If all k tokens were accepted, k + 1 are
-    # emitted, and the slice takes all k betas. Positions after an eos do not count, even if `verify` looked at them.
-    # (`verify_block` looks at all k, but the same ones count.)
+    # `verify` looks at one position for each token that it emits. (If it accepted all k tokens, it emitted k + 1, and
+    # the slice takes all k betas.) Positions after an eos do not count, even if `verify` looked at them. `verify_block`
+    # looks at all k, but the same ones count.
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 
@@ -52,9 +52,10 @@ def tokens_by_position(betas, K):
     It is 1 + a1 + a1 a2 + a1 a2 a3 + ... Here a2 is the mean of beta at the second drafted token, over the rounds that
     accepted the first one and drafted a second one, and so on. This does not assume that betas are independent. They
     are not, because easy and hard passages of a text alternate. For example, let beta be 1 in half of the rounds and 0
-    in the others, and K = 4. The mean number of tokens is (5 + 1) / 2 = 3. But an easy round verifies 4 positions, each
-    with beta 1, and a hard one verifies only 1, with beta 0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too
-    high. (Kaplan and Meier 1958 estimate survival in the same way.)
+    in the others, and K = 4. The mean number of tokens is (5 + 1) / 2 = 3. Here a1 is 1/2, and a2, a3 and a4 are 1, so
+    this function gives 1 + 4/2 = 3. But an easy round verifies 4 positions, each with beta 1, and a hard one verifies
+    only 1, with beta 0. So alpha is 4/5, and expected_tokens(4/5, 4) = 3.36 is too high. (Kaplan and Meier 1958
+    estimate survival in the same way.)
 
     Parameters
     ----------

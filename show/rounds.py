@@ -60,7 +60,7 @@ class Recorder:
     ----------
     rng : numpy.random.Generator
     verify : callable
-        `speculative.verify` or `speculative.verify_block`, to know which of the two rules the coins were tossed for.
+        `speculative.verify` or `speculative.verify_block`, the rule of the run that the coins are tossed for.
     """
 
     def __init__(self, rng, verify):
@@ -86,6 +86,8 @@ class Recorder:
             keep = [1.0, *(acceptance(p[token], q[token]) for token, p, q in zip(r.drafted, r.p, r.q))]
             coins = dict(enumerate(coins, start=1))  # one for each token from the left, up to a rejection
             n_kept = sum(coin < keep[i] for i, coin in coins.items())
+        if n_kept != r.n_accepted and not n_kept > r.n_accepted == len(r.emitted):  # (an accepted eos may cut a round)
+            raise ValueError("the random numbers are those of another rule; give the Recorder the verify of the run")
         drafted = [
             Drafted(int(token), r.p[i - 1, token], r.q[i - 1, token], keep[i], w and w[i], coins.get(i), i <= n_kept)
             for i, token in enumerate(r.drafted, start=1)

@@ -5,21 +5,23 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
 
     token                             a     b     c
     step 1   drafted: p              .5    .3    .2
-             acceptance min(1, q/p)  .6     1    .5
-    step 2   drafted and accepted    .3    .3    .1    = min(p, q)
+    step 2   acceptance min(1, q/p)  .6     1    .5
+             drafted and accepted    .3    .3    .1    = min(p, q)
     step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3 = sum max(q - p, 0)
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
-    step 6   after accepted tokens, steps 1 to 5 hold for the next token too, because it is drafted and checked with
-             random numbers of its own. After K accepted ones, it is drawn from q. So a round emits 1 to K + 1 tokens.
-             To compare rounds of different lengths, plain sampling adds tokens after each round, until there are K + 1.
-             These K + 1 tokens have the target's distribution.
+    step 6   a round emits 1 to K + 1 tokens. Let plain sampling add tokens after it, until there are K + 1. Fix one of
+             these places and the tokens before it. If all of them were accepted, the next token is drafted and checked
+             with random numbers of its own, so by steps 1 to 5 it is a draw from q. (After K accepted tokens, it is
+             drawn from q directly.) If not, the round has ended, and the next token is a plain sample, which is a draw
+             from q too. So the K + 1 tokens have the target's distribution.
     step 7   begin with N tokens from plain sampling. By step 6, we may replace the first K + 1 of them by a round,
              filled up to K + 1 tokens by plain sampling. The distribution stays the same. Now the text is a round,
              followed by plain samples only. Replace the K + 1 tokens after the emitted ones by a second round in the
-             same way. (If fewer are left, the round drafts fewer. K may even depend on earlier rounds, because plain
-             samples depend on the text alone.) Repeat this until all N tokens come from rounds. (Test 7a is about plain
-             sampling, and test 7b about rounds.)
+             same way. (If fewer are left, the round drafts fewer. K may even depend on all that happened in earlier
+             rounds, because the tokens after them are plain samples in any case.) Each round emits at least one token.
+             So after at most N rounds, all N tokens come from rounds. (Test 7a is about plain sampling, and test 7b
+             about rounds.)
 
 (These seven steps are not the four steps of a round.) Each test runs the algorithm once for each combination of its
 random choices (see enumeration.py). So it computes the exact probability of each result, and compares these
@@ -113,12 +115,7 @@ def test_step_5_the_accepted_and_the_added_tokens_together_have_the_distribution
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
 @given(drawn=models())
 def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(verifier, drawn, K):
-    """A round emits 1 to K + 1 tokens. Plain sampling adds tokens until there are K + 1, to compare with the target's.
-
-    For `verify`, this follows by induction: after i accepted tokens, steps 1 to 5 hold for the next one, with row i of
-    p and q. The tokens after the round are plain samples. For `verify_block`, see the docstring of
-    `block_probabilities`, or Sun et al. 2024.
-    """
+    """For `verify_block`, the proof is in the docstring of `block_probabilities`, and in Sun et al. 2024."""
     draft, target, x = drawn
 
     def completed_round(rng):

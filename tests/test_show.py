@@ -58,6 +58,14 @@ def uncoloured(text):
     return re.sub("|".join(map(re.escape, [RESET, *COLOURS.values()])), "", text)
 
 
+@pytest.mark.parametrize(("rule", "other"), [(verify, verify_block), (verify_block, verify)])
+def test_a_recorder_for_another_rule_is_an_error(rule, other):
+    pair = Pair(bundled("draft"), bundled("target"), temperature=1.0)
+    recorder = Recorder(np.random.default_rng(0), rule)
+    with pytest.raises(ValueError, match="another rule"):
+        pair.decode(PROMPT, 40, 4, recorder, verify=other, on_round=recorder)
+
+
 def text_of(element):
     return "".join(element.itertext())
 

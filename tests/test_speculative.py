@@ -211,6 +211,13 @@ def test_rows_that_do_not_sum_to_1_are_an_error(loop):
         loop([0], lambda ids, n_rows=1: np.array([[0.5, 1.0, 0.25]] * n_rows), 3)
 
 
+@pytest.mark.parametrize("target", [Table(np.eye(2)), lambda ids, n_rows=1: np.eye(3)[ids]], ids=["n_vocab", "n_rows"])
+def test_rows_that_do_not_fit_together_are_an_error(target):
+    """From models with different vocabularies, or from a target that returns a row for each of the ids."""
+    with pytest.raises(ValueError, match=r"p has the shape \(1, 3\) and q .*; \[1, n_vocab\] and \[2, n_vocab\] fit"):
+        speculative_sampling([0, 1], Table(np.eye(3)), target, 2, 1)
+
+
 @both_loops
 def test_without_rng_the_numbers_differ_and_the_result_shares_no_memory_with_the_prompt(loop):
     x, model = np.array([0, 1]), Table([[0.5, 0.5]])
