@@ -67,11 +67,12 @@ def add_options(parser):
     add("--seed", type=count, default=123, help="for the random numbers of both loops (default: %(default)s)")
 
     add = parser.add_argument_group("models").add_argument
-    sizes = f"{', '.join(RELEASED)}, or the bundled {' or '.join(BUNDLED)}"
+    sizes = f"{', '.join(RELEASED)} (OpenAI's), {', '.join(BUNDLED)} (bundled)"
     add("--target_model_size", metavar="SIZE",
-        help=f"the large model, which decides the text: {sizes} (default: target; 1558M if the draft is OpenAI's)")
+        help=f"the large model, which decides the text. One of: {sizes}. "
+        "Default: target, or 1558M if the draft is OpenAI's")
     add("--draft_model_size", metavar="SIZE",
-        help=f"the small model that guesses: {sizes} (default: draft; 124M if the target is one of OpenAI's)")
+        help="the small model that guesses. One of the same sizes. Default: draft, or 124M if the target is OpenAI's")
     add("--models_dir", default=MODELS_DIR, metavar="DIR",
         help="the folder of the models, also for downloads; the bundled pair is found anyway (default: %(default)s)")
     add("--models_url", metavar="URL", help="where to download from (default: the variable GPT2_MODELS_URL, or OpenAI)")
@@ -87,22 +88,22 @@ def add_options(parser):
         "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
         "the target's first L layers (default: %(default)s)")
     add("--draft_corpus", type=readable, metavar="FILE",
-        help="a text to fit unigram, bigram or ngram on (the bundled pair has its own n-grams)")
+        help="a text in which unigram, bigram or ngram count (the bundled pair has counts of its own)")
     add("--schedule", choices=SCHEDULES, default="fixed",
-        help="how many tokens to draft in each round. fixed: always K. target-confidence: K, but none after a token "
-        "that the target was not sure of. draft-confidence: stop after a token that the draft is not sure of. "
-        "heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by measured "
-        "acceptance and costs (default: %(default)s)")
+        help="how many tokens to draft in each round. fixed: always K. target-confidence: K if the target was sure of "
+        "the last token, otherwise none. draft-confidence: up to K, but stop after a token that the draft is not sure "
+        "of. heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by "
+        "measured acceptance and costs (default: %(default)s)")
     add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
         help="a model is sure of a token whose probability is at least P (default: 0.5 for target-confidence, "
-        "0.4 for draft-confidence; --draft lookup stops by its own rule, so draft-confidence changes nothing there)")
+        "0.4 for draft-confidence; --draft lookup has a rule of its own, so draft-confidence has no effect on it)")
     add("--verify", choices=("token", "block"), default="token",
         help="accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. 2024) "
         "(default: %(default)s)")
 
     add = parser.add_argument_group("output").add_argument
     add("--color", choices=("auto", "always", "never"), default="auto",
-        help="colour the text by where each token comes from (default: auto, on a terminal)")
+        help="colour the text by where each token comes from (default: auto, which means on a terminal)")
     add("--trace", type=trace_file, metavar="FILE",
         help="write a page that shows every round of the speculative run (.html), or a picture of a typical round "
         "(.svg)")
@@ -118,11 +119,11 @@ def arguments(argv, description):
     if lost := [name for name, value in vars(args).items() if value == []]:  # older versions of argparse lose a "--"
         fail(f"argument --{lost[0]}: found no value; this version of Python cannot take '--' as the value")
     if args.threshold is not None and args.schedule not in THRESHOLDS:
-        fail(f"--threshold is for {' and '.join(THRESHOLDS)}, and --schedule is {args.schedule}")
+        fail(f"--threshold needs --schedule {' or '.join(THRESHOLDS)}, but --schedule is {args.schedule}")
     if args.draft_corpus is not None and args.draft not in ORDERS:
-        fail(f"--draft_corpus is for --draft {', '.join(ORDERS)}, and --draft is {args.draft}")
+        fail(f"--draft_corpus needs --draft {', '.join(ORDERS)}, but --draft is {args.draft}")
     if args.draft_model_size is not None and args.draft != "model":
-        fail(f"--draft_model_size is for --draft model, and --draft is {args.draft}")
+        fail(f"--draft_model_size needs --draft model, but --draft is {args.draft}")
     if args.trace is not None and args.n_tokens_to_generate == 0:
         fail("--trace needs a round to show, so --n_tokens_to_generate must be above 0")
     args.command = shlex.join(["python", "main.py", *(sys.argv[1:] if argv is None else argv)])

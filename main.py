@@ -71,7 +71,7 @@ def run(args):
     )  # fmt: skip
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
-        fail(f"a prompt of {len(x)} tokens and {n - len(x)} to generate are {n}; give at most {pair.n_ctx} in all")
+        fail(f"the prompt has {len(x)} tokens and {n - len(x)} more are wanted; these models hold {pair.n_ctx} in all")
     eos = pair.encoder.ids[EOT] if args.eos else None
     shared = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}
     speedups = None

@@ -141,8 +141,8 @@ def online(ids, n_vocab, order=3):
 def continuations(ids, longest):
     """For m = 0, 1, ... longest: yield the indices of all tokens that follow an earlier copy of the last m tokens.
 
-    For m = 0, these are all indices. It ends at the first m without an earlier copy. For example, for the ids 5 6 5 6 7
-    5 6, it yields 0 to 6, then 2 and 4 (for 6), and again 2 and 4 (for 5 6).
+    For m = 0, these are all indices. There is nothing for the first m without an earlier copy, or any larger m. For
+    example, for the ids 5 6 5 6 7 5 6, it yields 0 to 6, then 2 and 4 (for 6), and again 2 and 4 (for 5 6).
     """
     nexts = np.arange(len(ids))
     for m in range(longest + 1):

@@ -45,7 +45,7 @@ def with_clock(model, seconds):
 
 
 class Run(NamedTuple):
-    """The record of a run: what a loop has decoded. The tokens per second and per round need n_new > 0."""
+    """What a loop has decoded, and how long it took. tokens_per_second and tokens_per_round need n_new > 0."""
 
     ids: np.ndarray  # int [n_prompt + n_new]
     n_new: int
@@ -156,7 +156,7 @@ class Pair:
             sure = getattr(self.draft.network, "sure", 0.0)  # for drafts that stop by themselves, see drafts.AsNetwork
             schedule, stop = make_schedule(
                 schedule, K, self.costs, threshold,
-                # (top-k, top-p or the penalty could make a uniform row look sure, so `sure` is tested without them)
+                # (top-k, top-p or the penalty may make a uniform row certain, so `sure` looks at the row before them)
                 draft_rows=self.draft.rows if self.greedy or sure else None,
                 target_rows=self.target.rows if self.greedy else None,
                 sure=sure,
@@ -170,8 +170,8 @@ class Pair:
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
 
         The first round of each run is left out, because the target reads the prompt in it. (If it drafts nothing, the
-        draft reads the prompt in a later round, which is kept.) A k counts as timed once two of the kept rounds have
-        drafted k tokens, because the first such round is often slow.
+        draft reads the prompt in a later round. This round is kept, but it hardly changes a median.) A k counts as
+        timed once two of the kept rounds have drafted k tokens, because the first such round is often slow.
 
         - Until k = 0 is timed, every other k costs infinitely much, even if it was timed. So 0 is tried first.
         - Until k = 1 is timed, it is taken to cost as much as k = 0, and a larger k that was not timed costs infinitely
@@ -198,10 +198,10 @@ class Pair:
         """Estimate the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         A plain run of N tokens comes first, to time plain steps. (In the pilot run, a round that drafts nothing takes
-        longer than a plain step.) Each K is tried in a few rounds only, so the largest of the estimated speedups is
-        often too high. If a draft often stops before K tokens, as --draft lookup does, the estimates are too low,
-        because a short round counts with its few tokens, but at the cost of a full one. For block verification at
-        temperatures above 0, they are too low for the reason that `predicted` gives.
+        longer than a plain step.) Each K is tried in a few rounds only, so each estimate is too high or too low by
+        chance, and the largest one is usually too high. If a draft often stops before K tokens, as --draft lookup does,
+        the estimates are too low, because a short round counts with its few tokens, but at the cost of a full one. For
+        block verification at temperatures above 0, they are too low for the reason that `predicted` gives.
 
         Parameters
         ----------
@@ -239,9 +239,8 @@ def predicted(plain, fast):
 
     The theory is about `verify` with a fixed K. If the number of drafted tokens varies, as with other schedules or with
     --draft lookup, the prediction is less exact. For block verification at temperatures above 0, it is often too low,
-    because that rule accepts more tokens. For short texts that end with an eos, it is too high, because it counts the
-    last round as if it had not been cut off.
-
+    because that rule accepts more tokens. For short texts that end with an eos, it is too high. The eos cuts off the
+    last round, but the prediction counts all its tokens.
     Parameters
     ----------
     plain, fast : lists of Run
@@ -251,8 +250,8 @@ def predicted(plain, fast):
     Returns
     -------
     speedup, alpha, c, v, r : float
-        The prediction and figures of the runs. alpha is the mean of beta over all verified positions. (The prediction
-        itself has one alpha for each position of a round.) v is for the most frequent number of drafted
+        The predicted speedup, and what was measured. alpha is the mean of beta over all verified positions. (The
+        prediction itself has one alpha for each position of a round.) v is for the most frequent number of drafted
         tokens above 0. If nothing was drafted or too few calls were timed, the result is None.
     """
     ks, betas = joined(fast, "n_drafted"), [b for run in fast for b in run.betas]
@@ -274,12 +273,12 @@ def predicted(plain, fast):
     r = (joined(fast, "lasted").sum() - in_models) / len(ks) / plain_step
     tokens = theory.tokens_by_position(betas, max(ks))
     # `read` is the extra cost of reading a prompt in the plain loop, and `read_fast` the same in the speculative loop,
-    # both in plain steps. Without a prompt, the first call of the draft (if there is one) would cost c, and the first
-    # call of the target as much as any other pass that checks the same number of tokens.
+    # both in plain steps. The extra cost is that of the first call, minus that of an ordinary one: c for the draft, and
+    # for the target the v of the same number of tokens.
     read = np.mean([run.passes[0] / plain_step - v[0] for run in plain])
     read_fast = np.mean([run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast])
     read_fast += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps)) / len(fast)
-    # The speedup is about tokens per second. So if the plain texts are shorter (by an eos), `read` counts for more.
+    # Each text reads its prompt once. So if the plain texts are shorter (by an eos), `read` counts for more per token.
     n_plain, n_fast = (np.mean([run.n_new for run in runs]) for runs in (plain, fast))
     speedup = tokens[ks].sum() / (ks * c + v[ks] + r).sum()
     speedup = theory.with_prompt(speedup, n_fast, read * n_fast / n_plain, read_fast)

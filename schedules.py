@@ -172,7 +172,7 @@ def adaptive(K, costs, memory=32):
         tokens = np.cumsum(alpha ** np.arange(K + 1))  # per round, for 0 ... K: as theory.expected_tokens, but faster
         ranking = np.argsort(-tokens / costs(K), kind="stable")  # the best number of tokens first
         # The second best may really be the best, if its cost was measured in a few slow rounds. Only more rounds
-        # of that length can show it. (And if drafting nothing seems best, only such rounds tell about alpha.)
+        # of that length can show it. (And if 0 seems best, alpha is measured only in such rounds.)
         return int(ranking[1 if n_rounds % EVERY == 0 and K > 0 else 0])
 
     return schedule

@@ -43,14 +43,14 @@ class KeysAndValues:
         n = min(n_new, BLOCK - first)
         self.keys[block, :, 0, :, first : first + n] = k[:, :n].swapaxes(1, 2)
         self.values[block, :, 0, first : first + n, :d] = v[:, :n]
-        self.values[block, :, 0, first : first + n, d] = 1  # the weighted sum of ones is the softmax's denominator
+        self.values[block, :, 0, first : first + n, d] = 1  # so its weighted sum is the sum of the weights
         if n < n_new:
             self.write(n_past + n, k[:, n:], v[:, n:])
 
     def attend(self, q, n_past):  # [n_head, n_new, d] -> [n_new, n_head * d]
         """softmax(q k^T / sqrt(d) + mask) v, for queries at positions n_past, n_past + 1, ..."""
         n_head, n_new, d = q.shape
-        group = group_size(n_new, self.values.shape[-1])  # a block of values takes as much work as a tile of this depth
+        group = group_size(n_new, self.values.shape[-1])  # (the columns of the values count like the depth of a tile)
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded, n_groups = q.shape[1], q.shape[1] // group
         q = (q / math.sqrt(d)).reshape(n_head, n_groups, group, d)
@@ -87,4 +87,4 @@ def mask(first, n_rows, group):
     return hidden.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
 
 
-small_mask = lru_cache(maxsize=256)(mask)  # at most 8 MB; larger masks are not kept, and take little time to make
+small_mask = lru_cache(maxsize=256)(mask)  # at most 8 MB; a larger mask takes little time, compared with its pass

@@ -24,14 +24,15 @@ The kernels differ in how many rows of x make a group.
   with AVX-512. It takes products of at most 10^6 multiplications. The groups are these:
 
       1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
-      2 to 12 rows     One group. An odd number gets a row of zeros, because 5 rows, for example, take longer than 6.
-      13 rows or more  Groups of 6. Rows of zeros fill up the last one. Larger groups would gain nothing here.
+      2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer than 4.
+      13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
 
   With tiles of 64 columns, 10^6 multiplications allow groups of 12 up to a depth of 1,302, and groups of 10 up to
-  1,562. For deeper tiles, larger groups are split into groups of 6. In `linear`, groups of 6 and 12 are stored column
-  by column, because the kernel is faster then.
-- gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache. Five rows
-  still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two widths of a tile is faster.
+  1,562. If a tile is too deep for its group, the rows are multiplied in groups of 6 instead. In `linear`, groups of 6
+  and 12 are stored column by column, because the kernel is faster then.
+- gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache, so it takes
+  less time than the first. But five rows still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two
+  widths of a tile is faster.
 
 `matrix_kernel` times both kernels, once per process.
 
@@ -68,14 +69,15 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
 
     def multiply(some):  # a slice of the tiles
-        # order="C" makes NumPy multiply all groups by one tile before it takes the next tile. Without it, NumPy would
-        # order the loops by the strides of x and out, and take several tiles for one group before the next group.
+        # order="C" makes NumPy multiply all groups by one tile before it takes the next tile. Without it, NumPy may
+        # take many tiles for one group first. Then each tile would be read from memory again for the next group.
         if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width] -> [n_some, n_groups, group, width]
             np.matmul(x[0], w[some], out=by_tile[some], order="C")
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # A later group counts like the first. (Counted as a quarter, as in attention.py, five single rows take longer.)
+    # Each group counts in full, although only the first one reads the tile from memory. (If later groups counted as a
+    # quarter, as in attention.py, fewer products would be shared, and five single rows would take longer.)
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]
     out += b
@@ -93,7 +95,7 @@ def group_size(n_rows, depth=1):
     if matrix_kernel() == SINGLE:
         return 1
     best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # the first size within SMALL (2 and 1 are only needed by attention with heads of 2,592 numbers or more)
+    # the first size within SMALL (2 and 1 are a precaution, for attention with heads of 2,592 numbers or more)
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 
@@ -111,14 +113,14 @@ def lay_out(params):
     array, smaller matrices get huge pages too, which makes small models up to 20 % faster.
     """
     # This allocates 30 MB and frees them at once, for a side effect: from now on glibc, the C library of most Linux
-    # systems, keeps up to 60 MB of freed memory for later arrays. Without this line, glibc might give back the same
-    # memory in every layer of a long prompt, and ask for it again page by page, which takes up to a fifth of the time.
-    # (The array is never written, so it takes no memory.)
+    # systems, keeps up to twice as much freed memory for later arrays. Without this line, glibc might give back the
+    # same memory in every layer of a long prompt, and ask for it again page by page, which takes up to a fifth of the
+    # time. (The array is never written, so it takes no memory.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
     def copy(tree):
-        """Copy all but the matrices. `layers` collects their layers, and the last loop copies the matrices."""
+        """Copy all but the matrices. `layers` collects the dicts that have one, and the last loop copies these."""
         if isinstance(tree, list):
             return [copy(branch) for branch in tree]
         if not isinstance(tree, dict):

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 import numpy as np
 
 MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
-HEAD_START = 0.4  # of `bytes_worth_waking()`: extra work of the calling core, while the others wake up
+HEAD_START = 0.4  # the calling core gets this share of `bytes_worth_waking()` as extra work, while the others wake up
 
 
 @cache
@@ -47,8 +47,8 @@ def in_parallel(function, n, n_bytes):
     n : int
         Number of items.
     n_bytes : int
-        The work of one item: how many bytes it reads from memory. If an item takes longer to compute than to read,
-        this is the number of bytes that a core could read in that time.
+        The work of one item: how many bytes it reads from memory. If computing takes longer than reading, give the
+        bytes that a core could read in the time of computing.
     """
     if n * n_bytes < bytes_worth_waking():
         function(slice(n))
@@ -60,15 +60,15 @@ def in_parallel(function, n, n_bytes):
 def bytes_worth_waking():
     """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
 
-    The result is the first size for which several cores are at least 10 % faster than one. On some computers, no size
-    passes, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. Most
+    The result is the first size for which several cores are at least 10 % faster than one. On some computers, there is
+    none, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. Most
     products of a long prompt are that large, and for them the arithmetic takes longer than the reading.
     """
     if n_cores() == 1:
         return math.inf
     # 42 MB, like the layers of the bundled target. A core's own cache does not hold that much, so each tile is read
-    # from outside this cache, as in a real pass. (This is gemv, whatever kernel the model uses. The other kernel reads
-    # about as fast.)
+    # from outside this cache, as in a real pass. (The test uses gemv, whatever kernel the model uses. The other kernel
+    # reads about as fast.)
     x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
 
     def alone(part):
@@ -81,7 +81,8 @@ def bytes_worth_waking():
         return timeit.timeit(lambda: work(part), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        # Each part is used twice, for more measurements. b differs from a, because a is in the cache by then.
+        # Each part is used twice, for more measurements. Two cores get another part than one, because a is in the cache
+        # after the first timing.
         parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
         times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)
@@ -92,7 +93,7 @@ def bytes_worth_waking():
 
 def share(function, n, n_ahead):
     """Do the work of `in_parallel` on several cores. The calling core gets about n_ahead items more than the others."""
-    n_workers = min(n_cores(), n - n_ahead)
+    n_workers = min(n_cores(), n - n_ahead)  # with the calling core
     # Where the items of each worker end. For 10 items, n_ahead = 2 and 2 workers, `ends` is [6, 10]: the calling core
     # does the items 0 to 5, and the other core does 6 to 9.
     ends = [n_ahead + math.ceil((n - n_ahead) * i / n_workers) for i in range(1, n_workers + 1)]

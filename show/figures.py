@@ -31,7 +31,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     if temperature > 0:
         verdict += "; above temperature 0, the texts are two samples from one distribution"
     elif not same:
-        verdict = "NO: a bug, or two almost equal logits, and rows affect each other's bits (try --bit_identical)"
+        verdict = "NO: a bug, or two logits are almost equal and their last bits differ (--bit_identical tests that)"
     return [
         *found,
         ("tokens per second", f"{plain.tokens_per_second:.1f} autoregressive, {fast.tokens_per_second:.1f} speculative",
@@ -66,5 +66,5 @@ def best_K_figure(K, speedups):
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
         "rounds, so the largest of them is often too high."
     )
-    head = f"{K}; rough estimates of the speedup for a fixed K of 0, 1, ... (?: timed less than twice)"
+    head = f"{K}; roughly estimated speedups for a fixed K of 0, 1, ... (?: timed less than twice)"
     return "best K", f"{head}: {estimates}", meaning

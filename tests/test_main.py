@@ -96,7 +96,7 @@ def test_every_option_reaches_the_pair(models_dir, monkeypatch):
 
 def test_K_auto_takes_the_best_K_and_says_so():
     output = run("--K", "auto").stdout
-    found = re.search(r"best K +(\d); rough estimates .* \(\?: timed less than twice\): 1\.00(, \d\.\d\d){8}\n", output)
+    found = re.search(r"best K +(\d); roughly .* \(\?: timed less than twice\): 1\.00(, \d\.\d\d){8}\n", output)
     assert f"with K = {found[1]}, fixed" in output
     output = run("--K", "auto", "--n_tokens_to_generate", 2).stdout
     assert "pilot run was too short; 2 was used" in output and "with K = 2, fixed" in output
@@ -173,7 +173,7 @@ def complaints(capsys, *args):
         (["--target_model_size", ""], "unknown model size ''; there are"),
         (["--draft_model_size", ""], "unknown model size ''; there are"),
         (["--draft_model_size", "bigram"], "unknown model size 'bigram'; there are"),
-        (["--n_tokens_to_generate", 512, "--prompt", "A"], "a prompt of 1 tokens and 512 to generate are 513"),
+        (["--n_tokens_to_generate", 512, "--prompt", "A"], "the prompt has 1 tokens and 512 more are wanted"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
         (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
@@ -187,10 +187,10 @@ def complaints(capsys, *args):
         (["--draft_model_size", "draft", "--target_model_size", "1558M"], "a bundled model and one of OpenAI's cannot"),
         (["--draft", "ngram", "--target_model_size", "124M"], "--draft ngram needs a --draft_corpus"),
         (["--draft", "bigram", "--draft_corpus", os.devnull], "the text to count n-grams in is empty"),
-        (["--draft", "lookup", "--draft_corpus", os.devnull], "--draft_corpus is for --draft unigram, bigram, ngram"),
-        (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size is for --draft model"),
+        (["--draft", "lookup", "--draft_corpus", os.devnull], "--draft_corpus needs --draft unigram, bigram, ngram"),
+        (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size needs --draft model, but"),
         (["--repetition_penalty", 101], "--repetition_penalty: '101' is not a number from 0.01 to 100"),
-        (["--threshold", "0"], "--threshold is for target-confidence and draft-confidence"),
+        (["--threshold", "0"], "--threshold needs --schedule target-confidence or draft-confidence"),
         (["--threshold", "1.5", "--schedule", "target-confidence"], "'1.5' is not a probability"),
     ],
 )
