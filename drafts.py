@@ -40,7 +40,7 @@ def lookup(ids, n_vocab, longest=3):
     -------
     float64 [n_vocab], the row after ids
     """
-    after = list(continuations(ids, longest))[1:]  # after[m - 1]: where the tokens after copies of m tokens are
+    after = list(continuations(ids, longest))[1:]  # after[m - 1]: the indices of the tokens after copies of m tokens
     if not after:
         return np.full(n_vocab, 1 / n_vocab)
     row = np.zeros(n_vocab)

@@ -52,11 +52,11 @@ sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. Use operators such as `<` for it, because functions
-such as `np.less` and `np.log` raise a TypeError. (So compare it with a probability, and not its logarithm with that of
-a probability.) But `np.searchsorted` can look up one such number at a time.
+such as `np.less` and `np.log` raise a TypeError. (So write `rng.random() < a`, and not
+`np.log(rng.random()) < np.log(a)`.) But `np.searchsorted` can look up one such number at a time.
 
-The limit 1e-12 is for rows in float64. A network in float32 may give other last bits if other positions are computed
-with it. Then even an exact sampler has a distance of about 1e-7.
+In the example above, the limit 1e-12 is for rows in float64. In float32, the last bits of a network's rows may depend
+on which positions a call computes. Then even an exact sampler has a distance of about 1e-7.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
 many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,

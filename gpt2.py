@@ -82,7 +82,7 @@ class GPT2:
 
     def __init__(self, params, hparams, bit_identical=False):
         if bit_identical and not rows_are_independent():
-            raise UserError("with this BLAS, a position's last bits depend on the others; run without bit_identical")
+            raise UserError("with this BLAS, bits of a position depend on other positions; run without bit_identical")
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
         head = {"w": params["wte"].T, "b": np.zeros(self.n_vocab)}  # (no bias, but `linear` adds one)
         self.weights = {"wte": params["wte"], "wpe": params["wpe"]}

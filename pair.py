@@ -93,7 +93,9 @@ class Pair:
     Attributes
     ----------
     draft_model, target_model : callable
-        The models that `decode` calls. For a sampler of your own, such as min-p, replace both.
+        The models that `decode` calls. For a sampler of your own, such as min-p, replace both. Make them from
+        `pair.draft` and `pair.target`, because schedules look at the logits that these keep, and give the Pair a
+        temperature above 0.
     n_ctx : int
         How long a text may be, with its prompt.
     """
@@ -117,7 +119,7 @@ class Pair:
         ----------
         x : int [n_prompt]
         N : int
-            len(x) + N may be at most n_ctx. (A longer text is an error, but only once it gets there.)
+            len(x) + N may be at most n_ctx. (The error for a longer text comes only when the loop gets there.)
         K : int, optional
             How many tokens to draft per round, at most. Without K, the target decodes alone, and schedule, threshold
             and verify are not used.
@@ -216,7 +218,7 @@ class Pair:
         Returns
         -------
         K : int
-            The largest estimate. (If no K above 0 was timed, this is 0 too.)
+            The one with the largest estimated speedup. (It is 0 if no K above 0 was timed.)
         speedups : float64 [K_max+1]
             The tokens per round that the betas of the pilot run predict, divided by the cost of a round (see `costs`),
             for each K from 0 to K_max. 0 for a K that was timed less than twice.
@@ -241,6 +243,7 @@ def predicted(plain, fast):
     --draft lookup, the prediction is less exact. For block verification at temperatures above 0, it is often too low,
     because that rule accepts more tokens. For short texts that end with an eos, it is too high. The eos cuts off the
     last round, but the prediction counts all its tokens.
+
     Parameters
     ----------
     plain, fast : lists of Run

@@ -169,7 +169,7 @@ def speculative_sampling(
     Raises
     ------
     ValueError
-        If the models return rows of different lengths, or the target returns another number of rows than n_rows.
+        If the rows of the two models differ in length, or the target returns another number of rows than n_rows.
     """
     rng = np.random.default_rng() if rng is None else rng
     x = np.array(x, dtype=np.int64)
@@ -184,8 +184,8 @@ def speculative_sampling(
         # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
         q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
         p = p if k else q[:0]  # [k, n_vocab]; if k is 0, `propose` cannot know n_vocab
-        if p.shape != q[:-1].shape:
-            raise ValueError(f"p has the shape {p.shape} and q {q.shape}; [{k}, n_vocab] and [{k + 1}, n_vocab] fit")
+        if len(q) != k + 1 or p.shape != q[:-1].shape:
+            raise ValueError(f"found p {p.shape} and q {q.shape}, but [{k}, n_vocab] and [{k + 1}, n_vocab] are needed")
         # Step 3: accept drafted tokens from the left. Step 4: add one more token.
         emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
         n_accepted = len(emitted) - 1
@@ -226,8 +226,8 @@ def verify_block(drafted, p, q, rng):
     while i > 0 and not rng.random() < h[i]:
         i -= 1
     # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised. (`residual` would return w q
-    # if w q - p had no positive entry. This happens only if i = 0, where w is 1. If i > 0, a random number was below
-    # h[i]. So h[i] > 0, and h[i] is 0 if w q exceeds p nowhere.)
+    # if w q - p had no positive entry. Only rounding can cause that, and only for i = 0, where w is 1. For i > 0, a
+    # random number was below h[i], so h[i] > 0, and then w q exceeds p somewhere.)
     row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -240,8 +240,10 @@ def block_probabilities(drafted, p, q):
     w : list of k + 1 floats
         w[i] is the running product of `verify_block`. w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
         of the next drafted token. w[i] is also a goal. Fix the first i drafted tokens. The round should keep all of
-        them (and perhaps more) with probability w[i], averaged over what is drafted later. A larger w[i+1] would be
-        wrong: the next token t is drafted and kept with probability p(t) w[i+1], and w[i] q(t) is all that t may get.
+        them (and perhaps more) with probability w[i], averaged over what is drafted later. A larger goal would be
+        wrong. These i tokens are kept with probability w[i], and then token t must come next with probability q(t), so
+        it may come with probability w[i] q(t) in all. It is drafted and kept with probability p(t) w[i+1]. So w[i+1] is
+        at most w[i] q(t) / p(t).
 
         w[i] is never below the product of the first i factors min(1, q/p) of `verify`, because min(1, w q/p) >=
         w min(1, q/p) if w <= 1. The mean number of accepted tokens is the sum of the probabilities that at least 1, 2,

@@ -190,7 +190,7 @@ T. c is the cost of a draft step at T = 1, in plain steps. The speedups are for 
 
 Each cell is the speedup, with the tokens per round in brackets. K is the most that a schedule may draft. \
 A model is sure of a token if its probability is at least 0.5 (target-confidence) or 0.4 (draft-confidence). At T = 0, \
-the probability at temperature 1 counts, because every chosen token has probability 1 there. adaptive chooses by \
+every chosen token has probability 1, so the probability at temperature 1 is used instead. adaptive chooses by \
 costs that it measures itself. It keeps them from one text to the next, so only the first text is decoded \
 without any knowledge of the costs.
 
@@ -212,7 +212,8 @@ The prediction is `pair.predicted`. It uses the formulas of theory.py with c, v,
 mean of beta for each position in a round. All of these were measured in the same runs. So the two numbers differ \
 mainly if more or fewer tokens were accepted than the betas say. This is chance. To see its size, we decoded all \
 openings with 30 other sets of seeds (T = 0.5, K = 8). The tokens per round, divided by the number that follows from \
-the betas, were 0.95 to 1.04, and 1.00 on average. (In the run of 2026-11-23, this cell had 1.07, more than all 30.)
+the betas, were 0.95 to 1.04, and 1.00 on average. (In the run of 2026-11-23, the number \
+for this cell was 1.07, larger than in each of the 30.)
 
 With the kernel "groups of rows", a pass computes an even number of positions: 4 for K = 2 and 3, and 6 for K = 4 and \
 5 ([speed.md](speed.md) has more). That is why K = 4 is slower than K = 3.
@@ -225,7 +226,7 @@ With the kernel "groups of rows", a pass computes an even number of positions: 4
 
 Each line is for a draft step that costs c plain steps. Here v is 1: checking K + 1 positions takes as long as \
 computing one, as in Leviathan et al. 2023, Figure 3. On a CPU, v usually grows with K \
-([speed.md](speed.md) says how). So each further token also makes the check dearer, as if c were larger, and the \
+([speed.md](speed.md) says how). So more tokens also make the check more expensive, as if c were larger, and the \
 best K is smaller than in this figure.
 
 ![optimal K](optimal_K.svg)

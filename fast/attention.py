@@ -43,7 +43,7 @@ class KeysAndValues:
         n = min(n_new, BLOCK - first)
         self.keys[block, :, 0, :, first : first + n] = k[:, :n].swapaxes(1, 2)
         self.values[block, :, 0, first : first + n, :d] = v[:, :n]
-        self.values[block, :, 0, first : first + n, d] = 1  # so its weighted sum is the sum of the weights
+        self.values[block, :, 0, first : first + n, d] = 1  # its weighted sum is the softmax's denominator
         if n < n_new:
             self.write(n_past + n, k[:, n:], v[:, n:])
 

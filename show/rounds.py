@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from speculative import acceptance, block_probabilities, residual, verify_block
+from speculative import acceptance, block_probabilities, residual, verify, verify_block
 
 TOP = 5  # how many of the most probable tokens are kept of a distribution
 
@@ -59,12 +59,15 @@ class Recorder:
     Parameters
     ----------
     rng : numpy.random.Generator
-    verify : callable
-        `speculative.verify` or `speculative.verify_block`, the rule of the run that the coins are tossed for.
+    rule : callable
+        `speculative.verify` or `speculative.verify_block`: the rule that the run uses. With another one, a ValueError
+        is raised, here or after a round.
     """
 
-    def __init__(self, rng, verify):
-        self.rng, self.is_block = rng, verify is verify_block
+    def __init__(self, rng, rule):
+        if rule not in (verify, verify_block):
+            raise ValueError("a Recorder knows only the rules verify and verify_block of speculative.py")
+        self.rng, self.is_block = rng, rule is verify_block
         self.coins = []  # of this round
         self.rounds = []  # all rounds so far
 
@@ -77,7 +80,7 @@ class Recorder:
 
     def __call__(self, r):
         coins, self.coins = self.coins, []
-        k, w = len(r.drafted), None
+        k, w, n_coins = len(r.drafted), None, len(coins)
         if self.is_block:
             w, keep = block_probabilities(r.drafted, r.p, r.q)
             coins = dict(zip(range(k, 0, -1), coins))  # the first coin is for k tokens, the next one for k - 1, ...
@@ -86,8 +89,10 @@ class Recorder:
             keep = [1.0, *(acceptance(p[token], q[token]) for token, p, q in zip(r.drafted, r.p, r.q))]
             coins = dict(enumerate(coins, start=1))  # one for each token from the left, up to a rejection
             n_kept = sum(coin < keep[i] for i, coin in coins.items())
-        if n_kept != r.n_accepted and not n_kept > r.n_accepted == len(r.emitted):  # (an accepted eos may cut a round)
-            raise ValueError("the random numbers are those of another rule; give the Recorder the verify of the run")
+        n_needed = k - n_kept + (n_kept > 0) if self.is_block else min(n_kept + 1, k)
+        is_cut = n_kept > r.n_accepted == len(r.emitted)  # by an accepted eos
+        if n_coins != n_needed or (n_kept != r.n_accepted and not is_cut):
+            raise ValueError("the random numbers do not fit the Recorder's rule; was the run given another one?")
         drafted = [
             Drafted(int(token), r.p[i - 1, token], r.q[i - 1, token], keep[i], w and w[i], coins.get(i), i <= n_kept)
             for i, token in enumerate(r.drafted, start=1)

@@ -85,8 +85,8 @@ add("absolute residual",
     "The residual is abs(q - p), normalised. So it contains tokens that the draft already proposes too often.",
     0.1500, changed(replacement=lambda p, q, i, token: max_fn(np.abs(q[i] - p[i]))))  # fmt: skip
 add("draws the replacement from the row after",
-    "After a rejection, the added token is drawn from q[i + 1], the row after the rejected token. So one word is "
-    "missing, and a word that should follow it is in its place: openvinotoolkit/openvino.genai #4190.",
+    "After a rejection, the added token is drawn from q[i + 1], the row after the rejected token. So the rejected "
+    "word is missing, and a word that fits after it stands in its place: openvinotoolkit/openvino.genai #4190.",
     0.1827, changed(replacement=lambda p, q, i, token: q[i + 1]))  # fmt: skip
 add("removes the rejected token from q",
     "The residual is q without the rejected token: SafeAILab/EAGLE #20, before its fix. This is right for a draft "
@@ -195,7 +195,7 @@ def changed_draft(draw=sample, reported=lambda row: row):
 add("greedy draft with its ordinary p",
     "The draft always takes its most probable token. But it passes on its ordinary probabilities as p, as if it "
     "had drawn from them. jaymody/speculative-sampling #3 reports it. huggingface/transformers had it too, and fixed "
-    "it for ordinary drafts in #33534.",
+    "it in #33534 for drafts that are models of their own.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
 add("top-k draft with the p of all tokens",
     "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "

@@ -58,12 +58,15 @@ def uncoloured(text):
     return re.sub("|".join(map(re.escape, [RESET, *COLOURS.values()])), "", text)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize(("rule", "other"), [(verify, verify_block), (verify_block, verify)])
-def test_a_recorder_for_another_rule_is_an_error(rule, other):
-    pair = Pair(bundled("draft"), bundled("target"), temperature=1.0)
+def test_a_recorder_for_another_rule_is_an_error(rule, other, temperature):
+    pair = Pair(bundled("draft"), bundled("target"), temperature=temperature)
     recorder = Recorder(np.random.default_rng(0), rule)
-    with pytest.raises(ValueError, match="another rule"):
+    with pytest.raises(ValueError, match="do not fit the Recorder's rule"):
         pair.decode(PROMPT, 40, 4, recorder, verify=other, on_round=recorder)
+    with pytest.raises(ValueError, match="knows only"):
+        Recorder(np.random.default_rng(0), max_fn)
 
 
 def text_of(element):

@@ -214,8 +214,14 @@ def test_rows_that_do_not_sum_to_1_are_an_error(loop):
 @pytest.mark.parametrize("target", [Table(np.eye(2)), lambda ids, n_rows=1: np.eye(3)[ids]], ids=["n_vocab", "n_rows"])
 def test_rows_that_do_not_fit_together_are_an_error(target):
     """From models with different vocabularies, or from a target that returns a row for each of the ids."""
-    with pytest.raises(ValueError, match=r"p has the shape \(1, 3\) and q .*; \[1, n_vocab\] and \[2, n_vocab\] fit"):
-        speculative_sampling([0, 1], Table(np.eye(3)), target, 2, 1)
+    with pytest.raises(ValueError, match=r"found p \(1, 3\) and q .*, but \[1, n_vocab\] and \[2, n_vocab\]"):
+        speculative_sampling([0, 1, 1], Table(np.eye(3)), target, 2, 1)
+
+
+@pytest.mark.parametrize("n_rows", [0, 2])
+def test_a_target_with_another_number_of_rows_is_an_error_without_a_draft(n_rows):
+    with pytest.raises(ValueError, match=r"found p \(.*, 3\) and q \(., 3\), but \[0, n_vocab\] and \[1, n_vocab\]"):
+        speculative_sampling([0, 1], None, lambda ids, _: np.eye(3)[:n_rows], 2, 0)
 
 
 @both_loops
