@@ -31,9 +31,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     if temperature > 0:
         verdict += "; above temperature 0, the texts are two samples from one distribution"
     elif not same:
-        verdict = (
-            "NO: a bug, or two logits are almost equal and their last bits depend on the loop (try --bit_identical)"
-        )
+        verdict = "NO: a bug, or two logits are almost equal and their last bits vary (try --bit_identical)"
     return [
         *found,
         ("tokens per second", f"{plain.tokens_per_second:.1f} autoregressive, {fast.tokens_per_second:.1f} speculative",
