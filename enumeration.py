@@ -162,18 +162,13 @@ class EveryBranch:
     def choice(self, a, size=None, replace=True, p=None):
         """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, that many."""
         n = a if np.ndim(a) == 0 else len(a)
-        if not 1 <= n <= MAX_BRANCHES:
-            raise ValueError(f"found {n:,} items to choose from; 1 to {MAX_BRANCHES:,} can be enumerated")
-        items = range(n) if np.ndim(a) == 0 else np.asarray(a)
-        precision = p.dtype if isinstance(p, np.ndarray) and p.dtype.kind == "f" else np.float64
-        tolerance = np.finfo(precision).eps ** 0.5  # as in NumPy's choice
-        p = np.full(n, 1 / n) if p is None else np.asarray(p, dtype=np.float64)
-        if p.shape != (n,) or not (p >= 0).all() or abs(p.sum() - 1) > tolerance:
-            raise ValueError(f"choice needs {n} probabilities, none of them negative, that sum to 1; found {p}")
+        if n > MAX_BRANCHES:
+            raise ValueError(f"found {n:,} items to choose from; at most {MAX_BRANCHES:,} can be enumerated")
+        NUMPYS_OWN.choice(a, p=p)  # raises NumPy's errors
         if not replace and size is not None and np.prod(size) > 1:
-            raise AttributeError(
-                "choice(replace=False) of several items cannot be enumerated; draw the items one by one"
-            )
+            raise AttributeError("choice(replace=False) of several items cannot be enumerated; draw them one by one")
+        items = range(n) if np.ndim(a) == 0 else np.asarray(a)
+        p = np.full(n, 1 / n) if p is None else np.asarray(p, dtype=np.float64)
         branches = [(mass, i) for i, mass in enumerate((p / p.sum()).tolist())]
         return self._several(size, lambda: items[self.take_branch(branches)])
 
@@ -188,11 +183,7 @@ class EveryBranch:
 
     def multinomial(self, n, pvals, size=None):
         """The number of times that each outcome occurs in n draws."""
-
-        def counts():
-            return np.bincount(self.choice(len(pvals), size=n, p=pvals), minlength=len(pvals))
-
-        return self._several(size, counts)
+        return self._several(size, lambda: np.bincount(self.choice(len(pvals), n, p=pvals), minlength=len(pvals)))
 
     def random(self, size=None):
         """A number that is uniform in [0, 1). It can be shifted, scaled and compared with plain numbers."""

@@ -37,7 +37,7 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: np.argmax(rng.multinomial(1, P)), ONE_DRAW),
         (lambda rng: np.argmax(rng.multinomial(1, P, size=2), axis=-1), TWO_DRAWS),
         (lambda rng: rng.multinomial(3, [0.5, 0.5])[0], {(0,): 1 / 8, (1,): 3 / 8, (2,): 3 / 8, (3,): 1 / 8}),
-        (lambda rng: rng.choice(2, p=np.array([Fraction(1, 2)] * 2)), {(0,): 0.5, (1,): 0.5}),
+        (lambda rng: rng.choice(2, p=[Fraction(1, 2)] * 2), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(1, endpoint=True), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(2), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: int(~(rng.integers(2) == 1)), {(0,): 0.5, (1,): 0.5}),  # a NumPy bool, for which ~ means "not"
@@ -134,8 +134,10 @@ def test_total_variation():
         (lambda rng: rng.integers([2, 3]), AttributeError, "several bounds"),
         (lambda rng: rng.integers(np.array([0, 1]), 3), AttributeError, "several bounds"),
         (lambda rng: rng.integers(0, np.array([2, 3])), AttributeError, "several bounds"),
-        (lambda rng: rng.choice([]), ValueError, "0 items to choose from"),
+        (lambda rng: rng.choice([]), ValueError, "empty"),
         (lambda rng: rng.choice(3, size=-1), ValueError, "negative dimensions"),
+        *((lambda rng, p=p: rng.choice(2, p=p), ValueError, None)
+          for p in ([0.5, 0.6], [1.5, -0.5], [1.0], [np.nan, 1.0], [0.5, 0.5000005])),
         (lambda rng: rng.multinomial(-1, [0.5, 0.5]), ValueError, "negative dimensions"),
         (lambda rng: rng.uniform(1, 0), ValueError, None),
         (lambda rng: rng.uniform(np.uint8(3), np.uint8(2)), ValueError, None),
@@ -149,14 +151,6 @@ def test_total_variation():
 def test_a_draw_that_cannot_be_enumerated_is_an_error(draw, error, message):
     with pytest.raises(error, match=message):
         output_distribution(draw)
-
-
-@pytest.mark.parametrize("p", [[0.5, 0.6], [1.5, -0.5], [1.0], [np.nan, 1.0], [0.5, 0.5000005]])
-def test_probabilities_that_numpy_refuses_are_refused(p):
-    with pytest.raises(ValueError):
-        np.random.default_rng(0).choice(2, p=p)
-    with pytest.raises(ValueError, match="probabilities"):
-        output_distribution(lambda rng: rng.choice(2, p=p))
 
 
 def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
