@@ -8,20 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoder import VocabularyError, bytes_to_unicode, get_encoder, merge
+from encoder import Encoder, VocabularyError, bytes_to_unicode, get_encoder, merge
 
 BPE = Path(__file__).parent / "fixtures" / "bpe"
 
 
 @pytest.fixture(scope="module")
-def gpt2(tmp_path_factory):
+def gpt2():
     """OpenAI's encoder. Its encoder.json follows from its vocab.bpe: bytes, merges in order, <|endoftext|>."""
-    directory, vocab_bpe = tmp_path_factory.mktemp("gpt2"), (BPE / "vocab.bpe").read_text(encoding="utf-8")
-    merged = [line.replace(" ", "") for line in vocab_bpe.split("\n")[1:-1]]
-    tokens = [*bytes_to_unicode().values(), *merged, "<|endoftext|>"]
-    (directory / "encoder.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
-    (directory / "vocab.bpe").write_text(vocab_bpe, encoding="utf-8")
-    return get_encoder(directory.name, directory.parent)
+    merges = [tuple(line.split(" ")) for line in (BPE / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:-1]]
+    tokens = [*bytes_to_unicode().values(), *map("".join, merges), "<|endoftext|>"]
+    return Encoder({token: id for id, token in enumerate(tokens)}, merges)
 
 
 @pytest.mark.parametrize(("text", "ids"), json.loads((BPE / "golden.json").read_text(encoding="utf-8")))
