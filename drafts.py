@@ -1,8 +1,5 @@
 """Drafts that need no checkpoint of their own: n-grams, prompt lookup, and the target's own first layers.
 
-Any draft is safe if its tokens are drawn from the rows p that `verify` gets. Then the output has the target's
-distribution, and a better guess only saves more time.
-
 As in sampling.py, a *row* is the distribution of the next token, and a *network* returns logits. The drafts of
 `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
 """

@@ -155,10 +155,9 @@ def speculative_sampling(
         exactly one more.
     schedule : callable, optional
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
-        allowed. last_round is the `Round` that has just ended, or None at the first call. A schedule may look at all of
-        it, even at rejected tokens. k_max is fixed before the next round draws anything, and that round draws fresh
-        random numbers. So the output is exact for any k_max. Without a schedule, it is K. A k_max above K is reduced to
-        K. If m tokens are still wanted, a k_max above m - 1 is reduced to m - 1, because a round adds one more.
+        allowed. last_round is the `Round` that has just ended, or None at the first call. schedules.py says why the
+        output is exact for any k_max. Without a schedule, k_max is K. A larger k_max is reduced to K, and at the end of
+        the text to what is still wanted.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 

@@ -1,8 +1,6 @@
 """Load a vocabulary, hyperparameters and weights by the size of the model, like picoGPT's utils.py (J. Mody 2023).
 
-Each size is a directory of seven files in OpenAI's format. The sizes 124M to 1558M are downloaded if their files are
-missing. "draft" and "target" are the small pair that comes with this project. At the end of this file are two helpers
-of gpt2.py.
+Each size is a directory of seven files in OpenAI's format. At the end of this file are two helpers of gpt2.py.
 """
 
 import json

@@ -34,14 +34,12 @@ The kernels differ in how many rows of x make a group.
   less time than the first. But five rows still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two
   widths of a tile is faster.
 
-`matrix_kernel` times both kernels, once per process.
-
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
 of rows. gemv computes each row alone. In the small-matrix kernel, the bits of a row can only depend on its group: on
 the group's size and memory order, and on the place of the row in the group. Each number of the result is a sum.
-Wherever we looked, this kernel adds up the terms in the same order in groups of 2, 4, ... and 12. `matrix_kernel` tries
-that too. If the bits differ, it chooses single rows.
+Wherever we looked, this kernel adds up the terms in the same order in groups of 2, 4, ... and 12. Before the first
+product, `matrix_kernel` compares these bits, and the times of both kernels.
 """
 
 import math

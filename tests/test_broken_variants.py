@@ -6,7 +6,7 @@ change is written down. A wrong variant that names an issue shows a mistake that
 is ours, and only shows the idea. (Most of these projects call the draft q and the target p.)
 
 The distance is the total variation distance, which is the largest error in the probability of any event. enumeration.py
-computes it from all paths that the random choices can take, so a distance of 0.0001 is found as reliably as one of 0.7.
+computes it exactly, so a distance of 0.0001 is found as reliably as one of 0.7.
 """
 
 import numpy as np
