@@ -39,7 +39,6 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: rng.multinomial(3, [0.5, 0.5])[0], {(0,): 1 / 8, (1,): 3 / 8, (2,): 3 / 8, (3,): 1 / 8}),
         (lambda rng: rng.choice(2, p=[Fraction(1, 2)] * 2), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: rng.integers(1, endpoint=True), {(0,): 0.5, (1,): 0.5}),
-        (lambda rng: rng.integers(2), {(0,): 0.5, (1,): 0.5}),
         (lambda rng: int(~(rng.integers(2) == 1)), {(0,): 0.5, (1,): 0.5}),  # a NumPy bool, for which ~ means "not"
         *((lambda rng, t=t: int(type(rng.integers(2, dtype=t)) is t), {(1,): 1}) for t in (int, bool, np.uint8)),
         (lambda rng: int(~(rng.integers(2, dtype=np.dtype("int64")) == 1)), {(0,): 0.5, (1,): 0.5}),
@@ -60,11 +59,9 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(~(np.float64(2) * rng.random() >= 0.5)), QUARTER),
         (lambda rng: int(~(rng.random() - np.float64(1) >= -0.75)), QUARTER),
         (lambda rng: int(type(rng.uniform(np.float64(0), 1) > 0.25) is bool), {(1,): 1}),
-        (lambda rng: (rng.random() < np.float64(0.25)).astype(int), QUARTER),
         (lambda rng: int(type(rng.random() > 0.25) is bool), {(1,): 1}),
         (lambda rng: int(rng.random(()) < 0.25), QUARTER),
         (lambda rng: int(not rng.random() > 0.25), QUARTER),
-        (lambda rng: int(not rng.random() >= 0.25), QUARTER),
         *((lambda rng, a=a: int(rng.random() < a), {(0,): 1}) for a in (0, -0.5)),
         *((lambda rng, a=a: int(rng.random() < a), {(1,): 1}) for a in (1, 1.5, np.inf)),
         # one uniform number, compared with several others
@@ -133,13 +130,11 @@ def test_total_variation():
         (lambda rng: rng.integers(2**63), ValueError, "items to choose from"),
         (lambda rng: rng.integers([2, 3]), AttributeError, "several bounds"),
         (lambda rng: rng.integers(np.array([0, 1]), 3), AttributeError, "several bounds"),
-        (lambda rng: rng.integers(0, np.array([2, 3])), AttributeError, "several bounds"),
         (lambda rng: rng.choice([]), ValueError, "empty"),
         (lambda rng: rng.choice(3, size=-1), ValueError, "negative dimensions"),
         *((lambda rng, p=p: rng.choice(2, p=p), ValueError, None)
           for p in ([0.5, 0.6], [1.5, -0.5], [1.0], [np.nan, 1.0], [0.5, 0.5000005])),
         (lambda rng: rng.multinomial(-1, [0.5, 0.5]), ValueError, "negative dimensions"),
-        (lambda rng: rng.uniform(1, 0), ValueError, None),
         (lambda rng: rng.uniform(np.uint8(3), np.uint8(2)), ValueError, None),
         (lambda rng: rng.integers(254, 258, dtype=np.uint8), ValueError, None),
         (lambda rng: rng.integers(2, dtype=float), TypeError, None),
