@@ -24,14 +24,9 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
              So after at most N rounds, all N tokens come from rounds. (Test 7a is about plain sampling, and test 7b
              about rounds.)
 
-(These seven steps are not the four steps of a round.) Each test runs the algorithm once for each combination of its
-random choices (see enumeration.py). So it computes the exact probability of each result, and compares these
-probabilities with the claim of the step. The library hypothesis makes up p and q. Some rows have zeros, some are
-one-hot, and some pairs are equal. Sometimes the vocabulary has only one token.
-
-From support.py: `Table` is a model that has a few rows and gives each prefix one of them. `pairs` and `models` make up
-rows and models. `EXACT` is the limit for rounding. `product_of_conditionals` is the target's own distribution of N
-tokens, and `assert_lossless` checks that `speculative_sampling` has it.
+(These seven steps are not the four steps of a round.) Each test computes the exact probability of each result (see
+enumeration.py), and compares these probabilities with the claim of the step. The library hypothesis makes up p and q.
+Some rows have zeros, some are one-hot, and some pairs are equal. The helpers are explained in support.py.
 """
 
 import numpy as np

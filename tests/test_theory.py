@@ -27,11 +27,6 @@ def test_tokens_by_position_are_means_over_the_rounds_that_got_there():
     assert theory.tokens_by_position(betas, 0).tolist() == [1]
 
 
-def test_a_prompt_gets_no_faster():
-    assert theory.with_prompt(2.0, 100, 0, 0) == 2
-    assert theory.with_prompt(2.0, 100, 10, 15) == 110 / 65
-
-
 @pytest.mark.parametrize(
     ("alpha", "K", "operations", "improvement"),
     [(0.6, 2, 1.53, 1.96), (0.7, 3, 1.58, 2.53), (0.8, 2, 1.23, 2.44),
