@@ -31,11 +31,6 @@ def micro():
 # ---- The right logits ----
 
 
-def test_the_plain_definition_agrees_with_transformers():
-    hparams, params = load_hparams_and_params(MICRO)
-    assert np.abs(plain_gpt2(IDS, params, hparams["n_head"]) - LOGITS).max() < TOLERANCE
-
-
 @given(calls=st.lists(st.tuples(st.integers(1, 64), st.integers(1, 64), st.integers(0, 63)), max_size=12))
 def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
     """Before each call, another call has ids that differ from some position on."""
