@@ -157,7 +157,7 @@ def speculative_sampling(
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` that has just ended, or None at the first call. schedules.py says why the
         output is exact for any k_max. Without a schedule, k_max is K. A larger k_max is reduced to K, and at the end of
-        the text to what is still wanted.
+        the text to one fewer than are still wanted.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 

@@ -64,8 +64,6 @@ def test_the_token_that_crosses_top_p_is_kept():
 
 
 def test_ties_go_to_the_lower_ids():
-    logits = np.array([[1.0, 3.0, 3.0, 3.0, 0.0]])
-    assert logits_to_probs(logits, temperature=0).tolist() == [[0, 1, 0, 0, 0]]
     many = np.random.default_rng(0).integers(0, 2, size=(1, 999))  # enough ties for an unstable sort to reorder
     assert np.flatnonzero(logits_to_probs(many, top_k=9)).tolist() == np.flatnonzero(many)[:9].tolist()
 
