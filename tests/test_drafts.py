@@ -59,15 +59,16 @@ def prefixes(ids):
     return [ids[:n] for n in range(1, len(ids) + 1)]
 
 
-@example(order=3, text=np.array([0, 1, 2]), ids=np.array([1]), least=1)  # a context that is too long for ids
-@given(order=orders, text=texts, ids=texts, least=st.integers(1, 3))
-def test_ngram_rows_are_those_counted_by_hand(order, text, ids, least):
-    model = ngram(text, 4, order, least)  # token 3 of the vocabulary occurs nowhere
+@example(order=3, text=np.array([0, 1, 2]), ids=np.array([1]), least=1, n_vocab=4)  # a context that is too long for ids
+@given(order=orders, text=texts, ids=texts, least=st.integers(1, 3), n_vocab=st.sampled_from([3, 4]))
+def test_ngram_rows_are_those_counted_by_hand(order, text, ids, least, n_vocab):
+    model = ngram(text, n_vocab, order, least)  # token 3 of a vocabulary of 4 occurs nowhere
     model(ids)[:] = 0  # a caller may change what it gets
     rows = np.array([model(prefix) for prefix in prefixes(ids)])
     assert rows.dtype == np.float64 and (rows > 0).all()
     np.testing.assert_allclose(rows.sum(axis=-1), 1, atol=1e-12)
-    np.testing.assert_allclose(rows, [by_hand(text, 4, order, prefix, least) for prefix in prefixes(ids)], atol=1e-12)
+    expected = [by_hand(text, n_vocab, order, prefix, least) for prefix in prefixes(ids)]
+    np.testing.assert_allclose(rows, expected, atol=1e-12)
 
 
 @settings(max_examples=10)
