@@ -7,11 +7,10 @@ product of the probabilities of its outcomes. The probability of an output is th
 The result is exact up to rounding.
 
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
-`EveryBranch` answers each draw with the first possible outcome. Each later run repeats the run before, up to the last
-draw that has an outcome left. That draw takes its next outcome, and all draws after it begin with their first outcome
+`EveryBranch` answers each draw with the first possible outcome. Each later run takes the last draw that has an outcome
+left, and gives it the next one. The draws before it are repeated, and the draws after it begin with their first outcome
 again, like the digits of a counter. This continues until all paths have been run. A number from `rng.random()` gets no
 value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True with probability 0.3.
-
 For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
 from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the
 residual. It has four paths. Each leaf of the tree shows the output of a path, and the probability of the path:
@@ -45,7 +44,7 @@ such as `np.less` and `np.log` raise a TypeError. (So write `rng.random() < a`, 
 `np.log(rng.random()) < np.log(a)`.) But `np.searchsorted` can look up one such number at a time.
 
 In the example above, the limit 1e-12 is for rows in float64. In float32, the last bits of a network's rows may depend
-on which positions a call computes. Then even an exact sampler has a distance of about 1e-7.
+on which positions a call computes. So even an exact sampler may be about 1e-7 away, and the limit must be larger.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
 many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,
@@ -55,7 +54,7 @@ differently, `output_distribution` raises an error. It does not notice other cha
 code that draws from PyTorch, see benchmarks/torch_enumeration.py.
 
 The core of this file is `output_distribution`, with `take_branch` and `next_path` of `EveryBranch`. `Uniform.is_below`
-makes a choice of `rng.random() < a`. The rest imitates NumPy, and you may skip it.
+turns `rng.random() < a` into a choice with two branches. The rest imitates NumPy, and you may skip it.
 """
 
 import math
@@ -270,7 +269,7 @@ class Uniform:
         probability = (cut - lower) / (upper - lower)
         u_is_below = self.rng.take_branch([(probability, True), (1 - probability, False)])
         self.state[:] = (lower, cut) if u_is_below else (cut, upper)
-        below = u_is_below == (self.scale > 0)  # if the scale is negative, u below the cut means this number is above a
+        below = u_is_below == (self.scale > 0)  # with a negative scale, a smaller u makes this number larger
         # As in NumPy, a NumPy number gives a np.bool_. A caller may write ~ before it, and ~True is -2.
         return np.bool_(below) if self.gives_numpy(a) else below
 

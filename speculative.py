@@ -64,7 +64,8 @@ def propose(x, draft_model, k_max, rng, stop=None):
     """Draft k_max tokens after x, or up to the first one for which the function stop(row of p, token) is true.
 
     The token that makes stop true is proposed too. So a stop decides only whether later tokens are drafted, and each
-    proposed token is still a draw from p. If the token were withdrawn, the checked tokens would not be draws from p.
+    proposed token is still a draw from p. If unsure tokens were withdrawn, only sure ones would be checked, so the
+    checked tokens would not be draws from p.
     But `verify` divides by p, which is right only for draws from p. For example, let p = (.5, .3, .2) and q = (.3, .6,
     .1), and withdraw each token whose p is below .4. After a withdrawal nothing is checked, and the next token is drawn
     from q. In all, it has the distribution (.45, .5, .05), which is not q.
@@ -156,8 +157,8 @@ def speculative_sampling(
     schedule : callable, optional
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` that has just ended, or None at the first call. schedules.py says why the
-        output is exact for any k_max. Without a schedule, k_max is K. A larger k_max is reduced to K, and at the end of
-        the text to one fewer than are still wanted.
+        output is exact for any k_max. Without a schedule, k_max is K. K is also the limit. If m tokens are still
+        wanted, m - 1 is a limit too, because a round adds one token more than it accepts.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -190,7 +191,7 @@ def speculative_sampling(
         n_accepted = len(emitted) - 1
         if eos is not None and eos in emitted:
             emitted = emitted[: list(emitted).index(eos) + 1]
-            n_accepted = min(n_accepted, len(emitted))  # after an accepted eos, no token is added
+            n_accepted = min(n_accepted, len(emitted))  # the eos may cut off accepted tokens, and the added one
             end = len(x) + len(emitted)  # so the loop ends
         x = np.append(x, emitted)
         last = Round(drafted, p, q, emitted, n_accepted)
@@ -206,16 +207,16 @@ def speculative_sampling(
 def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
-    `verify` keeps the first i drafted tokens with probability min(1, q/p) * min(1, q/p) * ..., one factor per token. So
-    it cuts off each ratio q/p at 1, and then multiplies. Block verification multiplies by the ratios as they are, one
-    after the other, and cuts off only the running product at 1. So a ratio above 1 can make up for a ratio below 1 that
-    came before it. A token that the target likes too little may be kept because of the tokens after it.
-
+    Let r1, r2, ... be the ratios q/p of the drafted tokens. `verify` keeps the first i of these tokens with probability
+    min(1, r1) * ... * min(1, ri). So it cuts off each ratio at 1, and then multiplies. Block verification multiplies by
+    the ratios as they are, one after the other, and cuts off only the running product at 1. So a ratio above 1 can make
+    up for a ratio below 1 that came before it. A token that the target likes too little may be kept because of the
+    tokens after it.
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
     "a b" just as often as the draft does. Block verification multiplies 1/2 by 2, which is 1, so it always keeps both.
     (For "b a" it gains nothing: the ratio 2 comes first and is cut off, so both are kept with probability 1/2.) On
-    average over all drafts, `verify` accepts 10/9 tokens, and block verification 11/9.
+    average over all that can be drafted, `verify` accepts 10/9 tokens, and block verification 11/9.
 
     It tries to keep all tokens first, then all but the last, and so on. (The paper begins with the shortest prefix and
     keeps the longest one that passes. That gives the same distribution, but draws more random numbers.)
@@ -238,11 +239,11 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is the running product of `verify_block`. w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
-        of the next drafted token. w[i] is also a goal. Fix the first i drafted tokens. The round should keep all of
-        them (and perhaps more) with probability w[i], averaged over what is drafted later. A larger goal would be
-        wrong. These i tokens are kept with probability w[i], and then token t must come next with probability q(t), so
-        it may come with probability w[i] q(t) in all. It is drafted and kept with probability p(t) w[i+1]. So w[i+1] is
-        at most w[i] q(t) / p(t).
+        of the next drafted token. w[i] is also the goal of `verify_block`. Fix the first i drafted tokens. The round
+        should keep all of them (and perhaps more) with probability w[i], averaged over what is drafted later. Why not
+        more often? If the first i tokens are kept with probability w[i], and t must be a draw from q, then "they are
+        kept and t comes next" has probability w[i] q(t). One way to get there is to draft t and to keep it. This has
+        probability p(t) w[i+1]. A part cannot exceed the whole, so w[i+1] is at most w[i] q(t) / p(t).
 
         w[i] is never below the product of the first i factors min(1, q/p) of `verify`, because min(1, w q/p) >=
         w min(1, q/p) if w <= 1. The mean number of accepted tokens is the sum of the probabilities that at least 1, 2,
@@ -253,9 +254,9 @@ def block_probabilities(drafted, p, q):
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
 
     h is chosen so that the goal is reached for every i. The proof is by induction, from i = k down. (With a stop, k
-    depends on the drafted tokens. The induction then begins wherever a draft ends.) For i = k, all k tokens are kept
-    with probability h[k], which is w[k]. Now suppose that the goal is reached for i + 1. In what follows, w is w[i], p
-    and q are the rows p[i] and q[i], and all sums are over the next token.
+    depends on the drafted tokens. The induction then begins wherever drafting stopped.) For i = k, all k tokens are
+    kept with probability h[k], which is w[k]. Now suppose that the goal is reached for i + 1. In what follows, w is
+    w[i], p and q are the rows p[i] and q[i], and all sums are over the next token.
 
     - If the next drafted token is t, i + 1 tokens or more are kept with probability w[i+1] = min(1, w q(t) / p(t)).
       t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).

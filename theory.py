@@ -10,10 +10,10 @@ swap p and q, and write gamma for K. Theorems, equations and sections are number
     r       the cost of the rest of a round: drawing tokens and accepting them
 
 The unit of cost is a plain step, which adds one token without speculation. The paper assumes that v is 1 and r is 0. v
-is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, v usually grows with K. (For a small K, it
-may be just below 1, because a plain step also draws a token.) r is almost 0 if the models are large. The paper also
-assumes that the betas of different positions are independent and have the same distribution.
-
+is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, v usually grows with K. (For a small K, v
+may be just below 1, because v is only a pass, and a plain step is a pass and the drawing of a token.) r is almost 0 if
+the models are large. The paper also assumes that the betas of different positions are independent and have the same
+distribution.
 Where a formula takes a number, it also takes an array, and arrays are broadcast. There are three exceptions: K_max and
 the K of `tokens_by_position` are single numbers, and an array v of `optimal_K` has one entry for each K.
 """
@@ -33,9 +33,9 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # `verify` looks at one position for each token that it emits. (If it accepted all k tokens, it emitted k + 1, and
-    # the slice takes all k betas.) Positions after an eos do not count, even if `verify` looked at them. `verify_block`
-    # looks at all k, but the same ones count.
+    # After a rejection, `verify` has looked at as many positions as it emitted tokens. If it accepted all k tokens, it
+    # emitted k + 1, and the slice takes the k betas that exist. Positions after an eos do not count, even if `verify`
+    # looked at them. `verify_block` looks at all k, but the same ones count.
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 
@@ -98,8 +98,9 @@ def with_prompt(speedup, N, prompt_plain, prompt_fast):
     N : int
         How many tokens are decoded.
     prompt_plain, prompt_fast : float
-        prompt_plain is the extra cost of reading the prompt in the first plain step. prompt_fast is the same for the
-        first round. It is usually larger, because the draft reads the prompt too.
+        prompt_plain is how much more the first plain step costs than a later one, because it reads the prompt. (The
+        unit is plain steps.) prompt_fast is the same for the first round. It is usually larger, because the draft reads
+        the prompt too.
     """
     return (N + prompt_plain) / (N / speedup + prompt_fast)
 
@@ -114,8 +115,8 @@ def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
     alpha, c, r : float
         As in `improvement`.
     v : float or array [K_max + 1]
-        As in `improvement`: a number for all K from 1 on, or an array for K = 0, 1, ..., K_max. K = 0 is a plain step,
-        which costs 1 in all, so neither v nor r is used for it.
+        As in `improvement`: one number for all K, or an array with an entry for each K from 0 to K_max. The entry for
+        K = 0 is not used, because a round that drafts nothing is a plain step, which costs 1.
     K_max : int
         The limit is needed because the speedup can grow with K forever, for example if alpha = 1.
     """

@@ -210,13 +210,14 @@ tokens.
 
 The prediction is `pair.predicted`. It uses the formulas of theory.py with c, v, r, the time to read the prompt, and a \
 mean of beta for each position in a round. All of these were measured in the same runs. So the two numbers differ \
-mainly if more or fewer tokens were accepted than the betas say. This is chance. To see its size, we decoded all \
-openings with 30 other sets of seeds (T = 0.5, K = 8). The tokens per round, divided by the number that follows from \
-the betas, were 0.95 to 1.04, and 1.00 on average. (In the run of 2026-11-23, the number \
-for this cell was 1.07, larger than in each of the 30.)
+mainly if more or fewer tokens were accepted than the betas say. Chance decides how many are accepted. To see its \
+size, we decoded all openings with 30 other sets of seeds (T = 0.5, K = 8). The tokens per round, divided by the \
+number that follows from the betas, were 0.95 to 1.04, and 1.00 on average. (In the run of 2026-11-23, the number for \
+this cell was 1.07, larger than in each of the 30.)
 
 With the kernel "groups of rows", a pass computes an even number of positions: 4 for K = 2 and 3, and 6 for K = 4 and \
-5 ([speed.md](speed.md) has more). That is why K = 4 is slower than K = 3.
+5 ([speed.md](speed.md) has more). That is why K = 4 is slower than K = 3. (At T = 0, a second measurement on \
+2026-11-23 gave 2.06, 1.91 and 1.94 for K = 3, 4 and 5.)
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 
@@ -226,8 +227,8 @@ With the kernel "groups of rows", a pass computes an even number of positions: 4
 
 Each line is for a draft step that costs c plain steps. Here v is 1: checking K + 1 positions takes as long as \
 computing one, as in Leviathan et al. 2023, Figure 3. On a CPU, v usually grows with K \
-([speed.md](speed.md) says how). So more tokens also make the check more expensive, as if c were larger, and the \
-best K is smaller than in this figure.
+([speed.md](speed.md) says how). So more tokens also make the check more expensive. This acts like a larger c, so \
+the best K is smaller than in this figure.
 
 ![optimal K](optimal_K.svg)
 """,

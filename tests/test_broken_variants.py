@@ -76,8 +76,9 @@ def changed(
 
 
 add("draws the replacement from the target",
-    "After a rejection, the token is drawn from q, not from the residual. But token t is already drafted "
-    "and accepted with probability min(p(t), q(t)), and only the rest is missing.",
+    "After a rejection, the token is drawn from q, not from the residual. But each token t also gets into the text by "
+    "being drafted and accepted, with probability min(p(t), q(t)). The replacement must add only what is missing to "
+    "q(t).",
     0.1292, changed(replacement=lambda p, q, i, token: q[i]))  # fmt: skip
 add("draws the replacement from the draft", "After a rejection, the token is drawn from p again.",
     0.2253, changed(replacement=lambda p, q, i, token: p[i]))  # fmt: skip
@@ -95,13 +96,13 @@ add("removes the rejected token from q",
 add("residual of the first row", "The residual is that of the first position of the round, wherever the rejection was.",
     0.0800, changed(replacement=lambda p, q, i, token: residual(p[0], q[0])))  # fmt: skip
 add("accepts with probability q",
-    "A token is accepted with probability q, whatever p is. After a rejection, a token is drawn from the residual.",
+    "A token is accepted with probability q, whatever p is. After a rejection, a token is drawn from the residual. (A "
+    "different replacement makes it exact, see below.)",
     0.3742, changed(accept=lambda p, q, i, token: q[i, token]))  # fmt: skip
 add("accepts where q >= p", "A token is accepted if q >= p, and rejected otherwise. Chance plays no part in it.",
     0.7600, changed(accept=lambda p, q, i, token: float(q[i, token] >= p[i, token])))  # fmt: skip
-# The next variant rejects a token only if q > p. Each row of P and Q above has only one such token, so the residual is
-# this token, and a rejected token is replaced by itself. So the first two tokens come from the draft and the third one
-# from the target, as in "accepts everything" below, and the distances are equal. (This needs N <= K + 1.)
+# "Observations" in docs/exactness.md says why the next variant has the same distance as "accepts everything" below.
+# (This needs N <= K + 1.)
 add("ratio upside down",
     "A token is accepted with probability min(1, p / q). This happens when the notations of two papers are mixed up.",
     0.3400, changed(accept=lambda p, q, i, token: acceptance(q[i, token], p[i, token])))  # fmt: skip
@@ -166,7 +167,7 @@ def withdraws_an_unsure_token(drafted, p, q, rng):
 
 @in_gallery("block verification with w instead of h",
             "Each prefix is kept with probability w[i]. But w[i] is the probability to keep this prefix or a longer "
-            "one, and the longer ones were tried before. h[i] takes that into account.",
+            "one. The longer ones were tried before, so a part of w[i] is used up. h[i] takes that into account.",
             0.1530)  # fmt: skip
 def block_with_w(drafted, p, q, rng):
     w, _ = block_probabilities(drafted, p, q)
@@ -193,9 +194,9 @@ def changed_draft(draw=sample, reported=lambda row: row):
 
 
 add("greedy draft with its ordinary p",
-    "The draft always takes its most probable token. But it passes on its ordinary probabilities as p, as if it "
-    "had drawn from them. jaymody/speculative-sampling #3 reports it. huggingface/transformers had it too, and fixed "
-    "it in #33534 for drafts that are models of their own.",
+    "The draft always takes its most probable token. But it reports its softmax as p, as if it had drawn from it. (The "
+    "right p is 1 at this token.) jaymody/speculative-sampling #3 reports it. huggingface/transformers had it too, and "
+    "fixed it in #33534.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
 add("top-k draft with the p of all tokens",
     "The draft draws from its top 2 tokens, but reports the probabilities before that cut: "
@@ -231,8 +232,8 @@ def accept_a_token_if_the_target_draws_it_too(drafted, p, q, rng):
 EXACT_RULES = [
     ("accept with probability q, replace by another token",
      "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. If x was "
-     "drafted, another token y comes with probability (1 - q(x)) q(y) / (1 - q(x)) = q(y). On average, `verify` "
-     "accepts at least as many tokens. SafeAILab/EAGLE #183 and #283 ask about it.",
+     "drafted, another token y comes with probability (1 - q(x)) q(y) / (1 - q(x)) = q(y). On average, this "
+     "rule accepts no more tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
     ("accept a token if the target draws it too",
      "At each position, draw a token from the target, and emit it. Stop after the first one that differs from the "

@@ -10,12 +10,12 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3 = sum max(q - p, 0)
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
-    step 6   a round emits 1 to K + 1 tokens. Let plain sampling add tokens after it, until there are K + 1. Fix a place
-             and the tokens before it. Suppose that the round has drafted and accepted all of these tokens. Then the
-             next token is drafted and checked with random numbers of its own, so by steps 1 to 5 it is a draw from q.
-             (If no more tokens were drafted, it is drawn from q directly.) Otherwise the round has ended before, and
-             the next token is a plain sample, which is a draw from q too. So the K + 1 tokens have the target's
-             distribution.
+    step 6   a round emits 1 to K + 1 tokens. Let plain sampling add tokens after it, until there are K + 1. Look at one
+             of these K + 1 places, and fix the tokens at the places before it. There are two cases. If the round has
+             drafted and accepted all of the fixed tokens, the token here is drafted and checked with random numbers of
+             its own. So by steps 1 to 5 it is a draw from q. (If nothing more was drafted, it is drawn from q.)
+             If not, the round ended before this place, and the token here is a plain sample. So it is a draw from q in
+             both cases, and the K + 1 tokens have the target's distribution.
     step 7   begin with N tokens from plain sampling. By step 6, we may replace the first K + 1 of them by a round,
              filled up to K + 1 tokens by plain sampling. The distribution stays the same. Now the text is a round,
              followed by plain samples only. Replace the K + 1 tokens after the emitted ones by a second round in the
@@ -42,7 +42,7 @@ BY_HAND = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1])
 
 
 def one_draft(p, q):
-    """mass[drafted, n_accepted, first emitted token]: the probability that a round which drafts one token ends so."""
+    """mass[d, n, e]: the probability that a round with K = 1 drafts d, accepts n tokens, and emits e first."""
 
     def one_round(rng):
         drafted, p_rows = propose(np.array([0]), Table([p]), 1, rng)
