@@ -13,7 +13,7 @@ import threading
 import numpy as np
 
 from errors import UserError
-from fast import KeysAndValues, lay_out, linear, rows_are_independent, whole_groups
+from fast import KeysAndValues, bits_are_independent, lay_out, linear, whole_groups
 from utils import common_prefix, largest
 
 PART = 240  # positions; a longer prompt is computed in parts of this size and a rest, so that arrays stay small
@@ -81,14 +81,14 @@ class GPT2:
     """
 
     def __init__(self, params, hparams, bit_identical=False):
-        if bit_identical and not rows_are_independent():
-            raise UserError("with this BLAS, bits of a position depend on other positions; run without bit_identical")
         self.n_head, self.n_ctx, self.n_vocab = hparams["n_head"], hparams["n_ctx"], hparams["n_vocab"]
         head = {"w": params["wte"].T, "b": np.zeros(self.n_vocab)}  # (no bias, but `linear` adds one)
         self.weights = {"wte": params["wte"], "wpe": params["wpe"]}
         self.weights |= lay_out({"blocks": params["blocks"], "ln_f": params["ln_f"], "head": head})
         self.lock = threading.RLock()  # reentrant, because a call with a long prompt calls itself
         self.make_room()
+        if bit_identical and not bits_are_independent(self):
+            raise UserError("here, bits of a position depend on how positions are grouped; run without bit_identical")
 
     def make_room(self):
         """Make empty room for keys and values."""
@@ -113,7 +113,7 @@ class GPT2:
             raise UserError(f"early exit after {n_layer} layers was asked for; choose 1 to {len(blocks)}")
         first = copy.copy(self)
         first.weights = self.weights | {"blocks": blocks[:n_layer]}
-        first.pasts = first.pasts[:n_layer]
+        first.make_room()
         return first
 
     def __call__(self, ids, n_rows=1):

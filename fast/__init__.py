@@ -2,9 +2,9 @@
 
 `linear` is a matrix product. `lay_out` prepares the weights for it, `whole_groups` prepares the rows, and
 `matrix_kernel` says how it multiplies. `KeysAndValues` is one layer's attention over all positions so far.
-`rows_are_independent` tests whether a row has the same bits, whatever rows are computed beside it.
+`bits_are_independent` tests whether the logits have the same bits, however positions are grouped into calls.
 """
 
 from fast.attention import KeysAndValues
-from fast.bits import rows_are_independent
+from fast.bits import bits_are_independent
 from fast.product import lay_out, linear, matrix_kernel, whole_groups

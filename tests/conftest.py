@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from hypothesis import settings
-from support import BLOCK, Handler
+from support import BLOCK, Handler, bundled
 
 import fast
 import gpt2
@@ -26,8 +26,8 @@ def pytest_configure(config):
 
 
 def pytest_report_header(config):
-    kernel, same = fast.matrix_kernel(), fast.rows_are_independent()
-    return f"matrix kernel: {kernel}; a row has the same bits, whatever rows are computed with it: {same}"
+    kernel, same = fast.matrix_kernel(), fast.bits_are_independent(bundled("draft"))
+    return f"matrix kernel: {kernel}; the logits have the same bits, however positions are grouped: {same}"
 
 
 @pytest.fixture

@@ -203,7 +203,7 @@ def test_bits_of_the_bundled_pair(name, n):
 def test_bit_identical_is_refused_where_rows_depend_on_each_other(monkeypatch):
     hparams, params = load_hparams_and_params(MICRO)
     GPT2(params, hparams, bit_identical=True)
-    monkeypatch.setattr(gpt2, "rows_are_independent", lambda: False)
+    monkeypatch.setattr(gpt2, "bits_are_independent", lambda network: False)
     with pytest.raises(UserError, match="bit_identical"):
         GPT2(params, hparams, bit_identical=True)
     with pytest.raises(UserError, match="bit_identical"):
