@@ -137,21 +137,22 @@ class Pair:
         """
         self.draft.network.forget()
         self.target.network.forget()
-        steps, passes, n_drafted, n_accepted, betas, begun, ended = [], [], [], [], [], [], []
+        steps, passes, n_drafted, n_accepted, betas, lasted = [], [], [], [], [], []
         draft, target = with_clock(self.draft_model, steps), with_clock(self.target_model, passes)
 
         def record(r):
-            ended.append(time.perf_counter())
-            if n_drafted:  # (not the first round, see `costs`)
-                bisect.insort(self.times[len(r.drafted)], ended[-1] - begun[-1])
+            nonlocal begun
+            lasted.append(time.perf_counter() - begun)
+            if len(lasted) > 1:  # (not the first round, see `costs`)
+                bisect.insort(self.times[len(r.drafted)], lasted[-1])
             n_drafted.append(len(r.drafted))
             n_accepted.append(r.n_accepted)
             betas.append(theory.betas(r))
             if on_round is not None:
                 on_round(r)
-            begun.append(time.perf_counter())  # so what is done in this function does not count
+            begun = time.perf_counter()  # so what is done in this function does not count
 
-        begun.append(time.perf_counter())
+        begun = time.perf_counter()
         if K is None:
             ids = autoregressive_sampling(x, target, N, rng, eos, record)
         else:
@@ -165,8 +166,8 @@ class Pair:
             )  # fmt: skip
             ids = speculative_sampling(x, draft, target, N, K, rng, eos, record, verify, schedule, stop)
         n_drafted, n_accepted = np.array(n_drafted, dtype=int), np.array(n_accepted, dtype=int)
-        lasted = np.subtract(ended, begun[:-1])
-        return Run(ids, len(ids) - len(x), n_drafted, n_accepted, betas, lasted, np.array(steps), np.array(passes))
+        times = map(np.array, (lasted, steps, passes))
+        return Run(ids, len(ids) - len(x), n_drafted, n_accepted, betas, *times)
 
     def costs(self, K):
         """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.

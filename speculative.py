@@ -189,14 +189,15 @@ def speculative_sampling(
         # Step 3: accept drafted tokens from the left. Step 4: add one more token.
         emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
         n_accepted = len(emitted) - 1
-        if eos is not None and eos in emitted:
+        if eos in emitted:
             emitted = emitted[: list(emitted).index(eos) + 1]
             n_accepted = min(n_accepted, len(emitted))  # the eos may cut off accepted tokens, and the added one
-            end = len(x) + len(emitted)  # so the loop ends
         x = np.append(x, emitted)
         last = Round(drafted, p, q, emitted, n_accepted)
         if on_round is not None:
             on_round(last)
+        if x[-1] == eos:
+            break
     return x
 
 
