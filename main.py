@@ -65,9 +65,9 @@ def run(args):
         if not existed:
             os.remove(args.trace)
     pair = load_pair(
-        args.draft_model_size, args.target_model_size, args.draft, args.draft_corpus, args.models_dir, args.models_url,
-        args.bit_identical, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
-        repetition_penalty=args.repetition_penalty,
+        args.draft_model_size, args.target_model_size, draft=args.draft, corpus=args.draft_corpus,
+        models_dir=args.models_dir, models_url=args.models_url, bit_identical=args.bit_identical,
+        temperature=args.temperature, top_k=args.top_k, top_p=args.top_p, repetition_penalty=args.repetition_penalty,
     )  # fmt: skip
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
     if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
@@ -107,7 +107,9 @@ def decode(args, pair, x, title, options):
     coloured = is_fast and wants_colour(args.color, sys.stdout)
     writer = Writer(pair.encoder, write, coloured)
     rng = np.random.default_rng(args.seed)
-    recorder = Recorder(rng, options["verify"]) if args.trace and is_fast else None
+    recorder = Recorder(options["verify"]) if args.trace and is_fast else None
+    if recorder:
+        options = options | {"verify": recorder.verify}
     head = f"\n{title}\n{'-' * len(title)}\n" + (f"({legend()})\n" if coloured else "")
     if live:
         print(f"{head}Text = ", end="")
@@ -121,8 +123,7 @@ def decode(args, pair, x, title, options):
             writer.add(r.emitted, origins(r))
             bar.update(len(r.emitted))
 
-        # (for --trace, the recorder stands in for rng: it hands out the numbers of rng, and notes them down)
-        done = pair.decode(x, args.n_tokens_to_generate, rng=recorder or rng, on_round=on_round, **options)
+        done = pair.decode(x, args.n_tokens_to_generate, rng=rng, on_round=on_round, **options)
     writer.close()
     time = f"Time = {done.seconds:.2f}s"
     print(f"\n{time}" if live else f"{head}{time}\nText = {''.join(held_back)}", flush=True)

@@ -1,10 +1,11 @@
 """What happened in each round of speculative sampling, in a form that can be drawn."""
 
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 
-from speculative import acceptance, block_probabilities, residual, verify, verify_block
+from speculative import acceptance, block_probabilities, residual, verify_block
 
 TOP = 5  # how many of the most probable tokens are kept of a distribution
 
@@ -51,48 +52,37 @@ def origins(r):
 
 
 class Recorder:
-    """Keeps the rounds of a run. To be used both as the `rng` of the run and as its `on_round`.
-
-    The coins that `verify` tosses are known to nobody but the rng. So the recorder stands between the two, and writes
-    down each number that random() returns. `verify` does not notice.
+    """Keeps the rounds of a run. Its `verify` is used as the rule of the run, and the recorder itself as `on_round`.
 
     Parameters
     ----------
-    rng : numpy.random.Generator
     rule : callable
-        `speculative.verify` or `speculative.verify_block`: the rule that the run uses. With another one, a ValueError
-        is raised, here or after a round.
+        `speculative.verify` or `speculative.verify_block`.
     """
 
-    def __init__(self, rng, rule):
-        if rule not in (verify, verify_block):
-            raise ValueError("a Recorder knows only the rules verify and verify_block of speculative.py")
-        self.rng, self.is_block = rng, rule is verify_block
-        self.coins = []  # of this round
-        self.rounds = []  # all rounds so far
+    def __init__(self, rule):
+        self.rule, self.rounds = rule, []
 
-    def random(self):
-        self.coins.append(self.rng.random())
-        return self.coins[-1]
+    def verify(self, drafted, p, q, rng):
+        """The rule. The coins that it tosses are known to nobody but the rng, so they are noted down on their way."""
+        self.coins = []
 
-    def choice(self, n, p):
-        return self.rng.choice(n, p=p)
+        def random():
+            self.coins.append(rng.random())
+            return self.coins[-1]
+
+        emitted = self.rule(drafted, p, q, SimpleNamespace(random=random, choice=rng.choice))
+        self.n_kept = len(emitted) - 1  # an eos may cut off some of them later
+        return emitted
 
     def __call__(self, r):
-        coins, self.coins = self.coins, []
-        k, w, n_coins = len(r.drafted), None, len(coins)
-        if self.is_block:
+        k, n_kept, w = len(r.drafted), self.n_kept, None
+        if self.rule is verify_block:
             w, keep = block_probabilities(r.drafted, r.p, r.q)
-            coins = dict(zip(range(k, 0, -1), coins))  # the first coin is for k tokens, the next one for k - 1, ...
-            n_kept = next((i for i, coin in coins.items() if coin < keep[i]), 0)
+            coins = dict(zip(range(k, 0, -1), self.coins))  # the first coin is for k tokens, the next for k - 1, ...
         else:
             keep = [1.0, *(acceptance(p[token], q[token]) for token, p, q in zip(r.drafted, r.p, r.q))]
-            coins = dict(enumerate(coins, start=1))  # one for each token from the left, up to a rejection
-            n_kept = sum(coin < keep[i] for i, coin in coins.items())
-        n_needed = k - n_kept + (n_kept > 0) if self.is_block else min(n_kept + 1, k)
-        is_cut = n_kept > r.n_accepted == len(r.emitted)  # by an accepted eos
-        if n_coins != n_needed or (n_kept != r.n_accepted and not is_cut):
-            raise ValueError("the random numbers do not fit the Recorder's rule; was the run given another one?")
+            coins = dict(enumerate(self.coins, start=1))  # one for each token from the left, up to a rejection
         drafted = [
             Drafted(int(token), r.p[i - 1, token], r.q[i - 1, token], keep[i], w and w[i], coins.get(i), i <= n_kept)
             for i, token in enumerate(r.drafted, start=1)
