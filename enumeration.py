@@ -147,6 +147,37 @@ class EveryBranch:
         self.n_drawn = 0  # the number of choices that the current run has made
         self.covered = 0.0  # the total probability of the paths that were run before
 
+    def take_branch(self, branches):
+        """Make one choice among branches, [(probability, outcome), ...], as the script says. Return its outcome."""
+        branches = [branch for branch in branches if branch[0] > 0]  # a branch of probability 0 is never taken
+        if self.n_drawn == MAX_CHOICES:
+            raise TooManyPaths(f"more than {MAX_CHOICES:,} choices along one path", self.covered)
+        if self.n_drawn == len(self.script):
+            self.script.append([branches, 0])  # no earlier run came to this choice
+        known, index = self.script[self.n_drawn]
+        if branches != known:
+            raise RuntimeError(
+                f"after the same choices, the function drew from {branches} in this run, but from {known} in an "
+                "earlier run; let it depend on rng alone"
+            )
+        self.n_drawn += 1
+        return branches[index][1]
+
+    def next_path(self):
+        """Take the next branch of the last choice that has one, and drop all later choices. False if none has one."""
+        if self.n_drawn < len(self.script):
+            raise RuntimeError(
+                f"after the same choices, the function made {self.n_drawn} draws in this run, but {len(self.script)} "
+                "in an earlier run; let it depend on rng alone"
+            )
+        self.n_drawn = 0
+        while self.script:
+            branches, index = self.script.pop()
+            if index + 1 < len(branches):
+                self.script.append([branches, index + 1])
+                return True
+        return False
+
     def choice(self, a, size=None, replace=True, p=None):
         """One of 0 ... a-1, or one element of a, with probabilities p (default: uniform). With a size, that many."""
         n = a if np.ndim(a) == 0 else len(a)
@@ -201,37 +232,6 @@ class EveryBranch:
 
     def __reduce_ex__(self, protocol):
         raise TypeError("a copy of rng would not take all branches; use rng itself")
-
-    def take_branch(self, branches):
-        """Make one choice among branches, [(probability, outcome), ...], as the script says. Return its outcome."""
-        branches = [branch for branch in branches if branch[0] > 0]  # a branch of probability 0 is never taken
-        if self.n_drawn == MAX_CHOICES:
-            raise TooManyPaths(f"more than {MAX_CHOICES:,} choices along one path", self.covered)
-        if self.n_drawn == len(self.script):
-            self.script.append([branches, 0])  # no earlier run came to this choice
-        known, index = self.script[self.n_drawn]
-        if branches != known:
-            raise RuntimeError(
-                f"after the same choices, the function drew from {branches} in this run, but from {known} in an "
-                "earlier run; let it depend on rng alone"
-            )
-        self.n_drawn += 1
-        return branches[index][1]
-
-    def next_path(self):
-        """Take the next branch of the last choice that has one, and drop all later choices. False if none has one."""
-        if self.n_drawn < len(self.script):
-            raise RuntimeError(
-                f"after the same choices, the function made {self.n_drawn} draws in this run, but {len(self.script)} "
-                "in an earlier run; let it depend on rng alone"
-            )
-        self.n_drawn = 0
-        while self.script:
-            branches, index = self.script.pop()
-            if index + 1 < len(branches):
-                self.script.append([branches, index + 1])
-                return True
-        return False
 
 
 class Uniform:

@@ -52,14 +52,6 @@ def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
     return x
 
 
-def max_fn(x):
-    """The positive part of x, normalised: (x)_+ of Chen et al. 2023, Algorithm 2. ValueError if nothing is positive."""
-    x = np.maximum(x, 0)
-    if not x.any():
-        raise ValueError("max_fn needs at least one positive entry to normalise by; found none")
-    return x / x.sum()
-
-
 def propose(x, draft_model, k_max, rng, stop=None):
     """Draft k_max tokens after x, or up to the first one for which the function stop(row of p, token) is true.
 
@@ -120,6 +112,14 @@ def acceptance(p, q):
 def residual(p, q):
     """max_fn(q - p). If q - p has no positive entry, it is q. (After a rejection, only rounding can cause that.)"""
     return max_fn(q - p) if (q > p).any() else q
+
+
+def max_fn(x):
+    """The positive part of x, normalised: (x)_+ of Chen et al. 2023, Algorithm 2. ValueError if nothing is positive."""
+    x = np.maximum(x, 0)
+    if not x.any():
+        raise ValueError("max_fn needs at least one positive entry to normalise by; found none")
+    return x / x.sum()
 
 
 class Round(NamedTuple):
@@ -234,51 +234,20 @@ def verify_block(drafted, p, q, rng):
 
 
 def block_probabilities(drafted, p, q):
-    """The two probabilities that block verification works with.
+    """The two probabilities that block verification works with. (tests/test_proof.py explains why they are right.)
 
     Returns
     -------
     w : list of k + 1 floats
-        w[i] is the running product of `verify_block`. w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
-        of the next drafted token. w[i] is also the goal of `verify_block`. Fix the first i drafted tokens. The round
-        should keep all of them (and perhaps more) with probability w[i], averaged over what is drafted later. Why not
-        more often? If the first i tokens are kept with probability w[i], and t must be a draw from q, then "they are
-        kept and t comes next" has probability w[i] q(t). One way to get there is to draft t and to keep it. This has
-        probability p(t) w[i+1]. A part cannot exceed the whole, so w[i+1] is at most w[i] q(t) / p(t).
-
-        w[i] is never below the product of the first i factors min(1, q/p) of `verify`, because min(1, w q/p) >=
-        w min(1, q/p) if w <= 1. The mean number of accepted tokens is the sum of the probabilities that at least 1, 2,
-        ... tokens are kept. So on average, block verification accepts at least as many tokens as `verify`.
+        w[i] is the running product of `verify_block`: w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
+        of the next drafted token. w[i] is also a goal. Fix the first i drafted tokens. The round should keep all of
+        them (and perhaps more) with probability w[i], averaged over what is drafted later.
     h : list of k + 1 floats
-        If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. h[0] is not used.
+        If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. This is surplus /
+        (surplus + 1 - w[i]), where surplus is sum max(w[i] q - p, 0) over the rows q[i] and p[i]. h[k] is w[k], and
+        h[0] is not used.
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
-
-    h is chosen so that the goal is reached for every i. The proof is by induction, from i = k down. (With a stop, k
-    depends on the drafted tokens. The induction then begins wherever drafting stopped.) For i = k, all k tokens are
-    kept with probability h[k], which is w[k]. Now suppose that the goal is reached for i + 1. In what follows, w is
-    w[i], p and q are the rows p[i] and q[i], and all sums are over the next token.
-
-    - If the next drafted token is t, i + 1 tokens or more are kept with probability w[i+1] = min(1, w q(t) / p(t)).
-      t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
-    - Let surplus be sum max(w q - p, 0). For each token, min(p, w q) + max(w q - p, 0) is w q. So sum min(p, w q) and
-      surplus add up to sum w q. This is w, because q sums to 1. So i + 1 tokens or more are kept with probability
-      w - surplus.
-    - The goal is to keep at least i tokens with probability w. So exactly i must be kept with probability surplus.
-    - `verify_block` tries longer prefixes first, and we have just seen that it keeps one of them with probability
-      w - surplus. So it gets to i with probability 1 - (w - surplus), and then keeps exactly i tokens with probability
-      h[i]. (h[i] is a constant here, because it depends on the first i tokens only.) So (1 - w + surplus) h[i] must be
-      surplus, and h[i] is surplus / (surplus + 1 - w).
-
-    The output is exact for this reason, which is the argument of tests/test_proof.py with w q in the place of q. Fix
-    the first i drafted tokens, i < k. All of them (and perhaps more) are kept with probability w. If they are, the next
-    token of the text must be a draw from q. So this is to be shown: with probability w q(t), they are kept and token t
-    comes next. It happens in two ways. t is drafted and kept, with probability min(p, w q). Or exactly i tokens are
-    kept, with probability surplus, and t is drawn from the residual, with probability max(w q - p, 0) / surplus. The
-    product is max(w q - p, 0), and the sum of both ways is w q. So if the first i tokens are kept, the token after them
-    is a draw from q. (After all k, it is drawn from the last row of q.) If fewer than i are kept, a later round draws
-    the token at this place (steps 6 and 7 of tests/test_proof.py). So in both cases it is a draw from the target's
-    row after the text so far.
     """
     w = [1.0]
     for i, token in enumerate(drafted):

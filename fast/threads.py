@@ -22,21 +22,6 @@ MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every furt
 HEAD_START = 0.4  # the calling core gets this share of `bytes_worth_waking()` as extra work, while the others wake up
 
 
-@cache
-def n_cores():
-    """How many cores to use: those that this process may use, but not more than MAX_CORES and the limits below."""
-    limits = [MAX_CORES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        with contextlib.suppress(KeyError, ValueError):
-            limits.append(int(os.environ[name].split(",")[0]))  # "4,2" is for nested threads
-    for files in ["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]:  # of cgroups, version 2 and version 1
-        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-            # A container's quota: "200000 100000" means two cores, and "max" (a ValueError) no limit.
-            quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
-            limits.append(math.ceil(int(quota) / int(period)))
-    return min(limit for limit in limits if limit > 0)  # (0 and -1 are no limits)
-
-
 def in_parallel(function, n, n_bytes):
     """Call function(slice) for slices that make up range(n), on several cores if it is worth the time to wake them.
 
@@ -54,41 +39,6 @@ def in_parallel(function, n, n_bytes):
         function(slice(n))
     else:
         share(function, n, int(HEAD_START * bytes_worth_waking() / n_bytes))
-
-
-@cache
-def bytes_worth_waking():
-    """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
-
-    The result is the first size for which several cores are at least 10 % faster than one. On some computers, there is
-    none, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. Most
-    products of a long prompt are that large, and for them the arithmetic takes longer than the reading.
-    """
-    if n_cores() == 1:
-        return math.inf
-    # 42 MB, like the layers of the bundled target. A core's own cache does not hold that much, so each tile is read
-    # from outside this cache, as in a real pass. (The test uses gemv, whatever kernel the model uses. The other kernel
-    # reads about as fast.)
-    x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
-
-    def alone(part):
-        np.matmul(x, part)
-
-    def shared(part):
-        share(lambda some: np.matmul(x, part[some]), len(part), int(HEAD_START * len(part)))
-
-    def seconds(work, part):
-        return timeit.timeit(lambda: work(part), number=1)
-
-    for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        # Each part is used twice, for more measurements. Two cores get another part than one, because a is in the cache
-        # after the first timing.
-        parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
-        times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
-        seconds_alone, seconds_shared = np.median(times, axis=0)
-        if seconds_shared < 0.9 * seconds_alone:
-            return n * tiles[0].nbytes
-    return 54 * tiles[0].nbytes  # 5.3 MB
 
 
 def share(function, n, n_ahead):
@@ -127,3 +77,53 @@ def help_with(work):
         except BaseException as error:
             results.put(error)
         del function, items, results  # they would keep a model's weights in memory until the next job
+
+
+@cache
+def bytes_worth_waking():
+    """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
+
+    The result is the first size for which several cores are at least 10 % faster than one. On some computers, there is
+    none, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. Most
+    products of a long prompt are that large, and for them the arithmetic takes longer than the reading.
+    """
+    if n_cores() == 1:
+        return math.inf
+    # 42 MB, like the layers of the bundled target. A core's own cache does not hold that much, so each tile is read
+    # from outside this cache, as in a real pass. (The test uses gemv, whatever kernel the model uses. The other kernel
+    # reads about as fast.)
+    x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
+
+    def alone(part):
+        np.matmul(x, part)
+
+    def shared(part):
+        share(lambda some: np.matmul(x, part[some]), len(part), int(HEAD_START * len(part)))
+
+    def seconds(work, part):
+        return timeit.timeit(lambda: work(part), number=1)
+
+    for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
+        # Each part is used twice, for more measurements. Two cores get another part than one, because a is in the cache
+        # after the first timing.
+        parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
+        times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
+        seconds_alone, seconds_shared = np.median(times, axis=0)
+        if seconds_shared < 0.9 * seconds_alone:
+            return n * tiles[0].nbytes
+    return 54 * tiles[0].nbytes  # 5.3 MB
+
+
+@cache
+def n_cores():
+    """How many cores to use: those that this process may use, but not more than MAX_CORES and the limits below."""
+    limits = [MAX_CORES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        with contextlib.suppress(KeyError, ValueError):
+            limits.append(int(os.environ[name].split(",")[0]))  # "4,2" is for nested threads
+    for files in ["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]:  # of cgroups, version 2 and version 1
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+            # A container's quota: "200000 100000" means two cores, and "max" (a ValueError) no limit.
+            quota, period = " ".join(Path("/sys/fs/cgroup", file).read_text() for file in files).split()
+            limits.append(math.ceil(int(quota) / int(period)))
+    return min(limit for limit in limits if limit > 0)  # (0 and -1 are no limits)

@@ -24,9 +24,40 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
              So after at most N rounds, all N tokens come from rounds. (Test 7a is about plain sampling, and test 7b
              about rounds.)
 
-(These seven steps are not the four steps of a round.) Each test computes the exact probability of each result (see
-enumeration.py), and compares these probabilities with the claim of the step. The library hypothesis makes up p and q.
-Some rows have zeros, some are one-hot, and some pairs are equal. The helpers are explained in support.py.
+(These seven steps are not the four steps of a round.)
+
+Block verification is exact too, by the same argument with w q in the place of q. (w and h are explained at
+`block_probabilities` in speculative.py. You may skip this at first.) Fix the first i drafted tokens. In what follows, w
+is w[i], p and q are the rows p[i] and q[i], and all sums are over the next token.
+
+1. The goal w is reached: the round keeps all of the i tokens, and perhaps more, with probability w. The proof is by
+   induction, from i = k down. (With a stop, k depends on the drafted tokens. The induction then begins wherever
+   drafting stopped.) For i = k, all k tokens are kept with probability h[k], which is w[k]. Now suppose that the goal
+   is reached for i + 1.
+   - If the next drafted token is t, i + 1 tokens or more are kept with probability w[i+1] = min(1, w q(t) / p(t)).
+     t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
+   - Let surplus be sum max(w q - p, 0). For each token, min(p, w q) + max(w q - p, 0) is w q. So sum min(p, w q) and
+     surplus add up to sum w q. This is w, because q sums to 1. So i + 1 tokens or more are kept with probability
+     w - surplus.
+   - `verify_block` tries longer prefixes first. So it gets to i with probability 1 - (w - surplus), and then keeps
+     exactly i tokens with probability h[i]. (h[i] is a constant here, because it depends on the first i tokens only.)
+     h[i] is surplus / (surplus + 1 - w), so exactly i tokens are kept with probability surplus. This and w - surplus
+     add up to w, so the goal is reached for i.
+2. If the first i tokens are kept, i < k, the token after them is a draw from q. We show that with probability w q(t),
+   they are kept and token t comes next. It happens in two ways. t is drafted and kept, with probability min(p, w q). Or
+   exactly i tokens are kept, with probability surplus, and t is drawn from the residual, with probability
+   max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (After all k tokens, the
+   next one is drawn from the last row of q.) If fewer than i tokens are kept, a later round draws the token at this
+   place. So steps 6 and 7 hold here too.
+3. No w[i+1] could be larger: t is drafted and kept with probability p(t) w[i+1]. This is only one way in which t comes
+   next, so this probability is at most w q(t). And w[i] is never below the product of the first i factors min(1, q/p)
+   of `verify`, because min(1, w q/p) >= w min(1, q/p) if w <= 1. The mean number of accepted tokens is the sum of the
+   probabilities that at least 1, 2, ... tokens are kept. So on average, block verification accepts at least as many as
+   `verify`.
+
+Each test computes the exact probability of each result (see enumeration.py), and compares these probabilities with the
+claim of the step. The library hypothesis makes up p and q. Some rows have zeros, some are one-hot, and some pairs are
+equal. The helpers are explained in support.py.
 """
 
 import numpy as np
@@ -111,7 +142,6 @@ def test_step_5_the_accepted_and_the_added_tokens_together_have_the_distribution
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
 @given(drawn=models())
 def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(verifier, drawn, K):
-    """For `verify_block`, the proof is in the docstring of `block_probabilities`, and in Sun et al. 2024."""
     draft, target, x = drawn
 
     def completed_round(rng):
