@@ -56,12 +56,12 @@ def in_gallery(name, summary, distance, part="verify"):
 def changed(
     accept=lambda p, q, i, token: acceptance(p[i, token], q[i, token]),
     replacement=lambda p, q, i, token: residual(p[i], q[i]),
-    bonus=lambda p, q: q[-1],
+    extra=lambda p, q: q[-1],
 ):
     """`verify` with up to three changes.
 
     accept(p, q, i, token) is the probability to accept drafted token i. replacement(p, q, i, token) is the row that its
-    replacement is drawn from. bonus(p, q) is the row of the token that is added if all are accepted.
+    replacement is drawn from. extra(p, q) is the row of the token that is added if all are accepted.
     """
 
     def variant(drafted, p, q, rng):
@@ -69,7 +69,7 @@ def changed(
             if not rng.random() < accept(p, q, i, token):
                 row = replacement(p, q, i, token)
                 return np.append(drafted[:i], sample(row, rng))
-        row = bonus(p, q) if len(drafted) else q[-1]  # (without a drafted token, only q[-1] exists)
+        row = extra(p, q) if len(drafted) else q[-1]  # (without a drafted token, only q[-1] exists)
         return np.append(drafted, sample(row, rng))
 
     return variant
@@ -120,13 +120,13 @@ add("first token not checked",
 add("row off by one", "Drafted token i is checked with q[i + 1], the row for the token after it, instead of q[i].",
     0.1700, changed(accept=lambda p, q, i, token: acceptance(p[i, token], q[i + 1, token]),
                     replacement=lambda p, q, i, token: residual(p[i], q[i + 1])))  # fmt: skip
-add("bonus from the row before",
+add("extra token from the row before",
     "If all are accepted, the added token comes from the row that the last drafted token was checked with.",
-    0.1140, changed(bonus=lambda p, q: q[-2]))  # fmt: skip
-add("bonus from a residual",
+    0.1140, changed(extra=lambda p, q: q[-2]))  # fmt: skip
+add("extra token from a residual",
     "If all are accepted, the added token comes from max_fn(q - p) of the last rows. But the last row of q "
     "belongs to a later position than the last row of p.",
-    0.3345, changed(bonus=lambda p, q: residual(p[-1], q[-1])))  # fmt: skip
+    0.3345, changed(extra=lambda p, q: residual(p[-1], q[-1])))  # fmt: skip
 
 
 # ---- Other rules for accepting ----
