@@ -4,6 +4,7 @@ As in sampling.py, a *row* is the distribution of the next token, and a *network
 `make_draft` can be used like a gpt2.GPT2: a call with ids returns logits, and `forget()` starts afresh.
 """
 
+import math
 import re
 from pathlib import Path
 
@@ -56,6 +57,8 @@ class AsNetwork:
         `pair.Pair` stops drafting after a token with a probability below this. For `lookup` it is 1, so drafting stops
         after a token that was not copied.
     """
+
+    n_ctx = math.inf  # it takes texts of any length
 
     def __init__(self, row, sure=0.0):
         self.row, self.sure = row, sure

@@ -82,8 +82,8 @@ class Pair:
     Parameters
     ----------
     draft, target : callable
-        Networks over the same vocabulary. The target is a gpt2.GPT2, and the draft is one too or is from drafts.py.
-        (`drafts.AsNetwork` makes a draft from a function of your own.)
+        Networks over the same vocabulary: gpt2.GPT2, or drafts from drafts.py. (`drafts.AsNetwork` makes a network from
+        a function of your own. Any other network needs a method `forget` and an attribute n_ctx.)
     encoder : encoder.Encoder, optional
         Kept for the caller, as `pair.encoder`.
     temperature, settings
@@ -108,7 +108,7 @@ class Pair:
         # times[k]: the sorted seconds of the rounds that drafted k tokens, without the first round of each run. (A step
         # of the plain loop is a round with k = 0.)
         self.times = defaultdict(list)
-        self.n_ctx = min(net.n_ctx for net in (draft, target) if isinstance(net, GPT2))
+        self.n_ctx = min(draft.n_ctx, target.n_ctx)
 
     def decode(
         self, x, N, K=None, rng=None, *, schedule="fixed", threshold=None, verify=verify, eos=None, on_round=None

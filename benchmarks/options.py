@@ -3,9 +3,9 @@
     python benchmarks/options.py
 
 The options are draft, schedule, verification, temperature, top-k, top-p, repetition penalty and end of text. The models
-have 3 tokens, N is 4 and K is 2. For each combination, enumeration.py walks all outcomes of the random draws, so the
-distance from plain sampling is exact up to rounding. Each row of the table covers all combinations with one draft and
-one schedule. This takes about a minute.
+have 3 tokens, N is 4 and K is 2. For each combination, enumeration.py walks all outcomes of the random draws of
+`pair.Pair.decode`, so the distance from plain sampling is exact up to rounding. Each row of the table covers all
+combinations with one draft and one schedule. This takes about a minute.
 """
 
 import argparse
@@ -22,9 +22,9 @@ from drafts import AsNetwork, lookup
 from enumeration import output_distribution, total_variation
 from gpt2 import GPT2
 from ngrams import ngram, online
-from sampling import sampler
-from schedules import SCHEDULES, KeepsLogits, make_schedule
-from speculative import autoregressive_sampling, speculative_sampling, verify, verify_block
+from pair import Pair
+from schedules import SCHEDULES
+from speculative import verify, verify_block
 from utils import expected_shapes, nest
 
 PROMPT, N, K = [0, 2, 1], 4, 2
@@ -58,39 +58,44 @@ def drafts(target):
     }
 
 
+class Remembers:
+    """The same network, but each row is computed only once, because enumeration asks for the same rows often."""
+
+    def __init__(self, network):
+        self.network, self.n_ctx, self.sure, self.rows = network, network.n_ctx, getattr(network, "sure", 0.0), {}
+
+    def row(self, ids):
+        key = tuple(ids.tolist())
+        if key not in self.rows:
+            self.rows[key] = self.network(ids)[-1]
+        return self.rows[key]
+
+    def __call__(self, ids, n_rows=1):
+        return np.array([self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
+
+    def forget(self):
+        """Does nothing, because a row depends on its ids alone."""
+
+
 def check(draft, schedule_name):
     """Try all combinations with one draft and one schedule -> n_combinations, n_paths, largest distance."""
     network = random_gpt2(0, n_layer=2)
     draft_network = drafts(network)[draft]
-    n_paths, worst, n_combinations, rows = 0, 0.0, 0, {}
-
-    def remembered(model, name):
-        """The same network, but each row is computed only once, because enumeration asks for the same rows often."""
-
-        def row(ids):
-            key = name, *ids.tolist()
-            if key not in rows:
-                rows[key] = model(ids)[-1]
-            return rows[key]
-
-        return lambda ids, n_rows=1: np.array([row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
-
+    draft_network, network = Remembers(draft_network), Remembers(network)
+    n_paths, worst, n_combinations = 0, 0.0, 0
     for values in itertools.product(*OPTIONS.values()):
         options = dict(zip(OPTIONS, values, strict=True))
-        verifier, eos = options.pop("verify"), options.pop("eos")
-        nets = [KeepsLogits(remembered(net, name)) for name, net in (("draft", draft_network), ("target", network))]
-        draft_model, target_model = (sampler(net, **options) for net in nets)
-        sure, greedy = getattr(draft_network, "sure", 0.0), options["temperature"] == 0
-        confidence = nets[0].rows if greedy or sure else None, nets[1].rows if greedy else None  # as in pair.py
-        schedule, stop = make_schedule(schedule_name, K, lambda K: COSTS[: K + 1], None, *confidence, sure)
+        shared = {name: options.pop(name) for name in ("verify", "eos")}
+        pair = Pair(draft_network, network, **options)
+        pair.costs = lambda K: COSTS[: K + 1]  # times would depend on more than rng
         paths = []
 
-        def fast(rng, paths=paths, models=(draft_model, target_model), options=(eos, None, verifier, schedule, stop)):
+        def fast(rng, pair=pair, shared=shared, paths=paths):
             paths.append(1)
-            return speculative_sampling(PROMPT, *models, N, K, rng, *options)
+            return pair.decode(PROMPT, N, K, rng, schedule=schedule_name, **shared).ids
 
-        def slow(rng, model=target_model, eos=eos):
-            return autoregressive_sampling(PROMPT, model, N, rng, eos)
+        def slow(rng, pair=pair, shared=shared):
+            return pair.decode(PROMPT, N, rng=rng, **shared).ids
 
         worst = max(worst, total_variation(output_distribution(fast), output_distribution(slow)))
         n_paths, n_combinations = n_paths + len(paths), n_combinations + 1
