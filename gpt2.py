@@ -77,7 +77,7 @@ class GPT2:
         are. All other weights are copied as float32, and so is wte.T, for the output layer.
     bit_identical : bool
         Raise UserError if a short test finds that, on this machine, the last bits of the logits depend on how positions
-        are grouped into calls.
+        are grouped into calls (or that the logits are not finite).
     """
 
     def __init__(self, params, hparams, bit_identical=False):
@@ -88,7 +88,7 @@ class GPT2:
         self.lock = threading.RLock()  # reentrant, because a call with a long prompt calls itself
         self.make_room()
         if bit_identical and not bits_are_independent(self):
-            raise UserError("here, bits of a position depend on how positions are grouped; run without bit_identical")
+            raise UserError("the bits of logits depend on how positions are grouped; run without bit_identical")
 
     def make_room(self):
         """Make empty room for keys and values."""

@@ -48,20 +48,22 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     with np.errstate(over="ignore"):  # with a tiny temperature, a quotient may be -inf; its exp is 0, which is right
         probs = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
     probs /= probs.sum(axis=-1, keepdims=True)
-    n_vocab = probs.shape[-1]
-    top_k = top_k if 0 < top_k < n_vocab else n_vocab
-    if top_k == n_vocab and top_p == 1:
+    if top_k <= 0 and top_p == 1:
         return probs
 
     for row in probs:
         # Sorting all 50,257 tokens of GPT-2 would take a quarter of a pass of 124M. So tokens that cannot be kept are
-        # left out first. (Those below (1 - top_p) / n_vocab add up to less than 1 - top_p.)
-        least = np.partition(row, -top_k)[-top_k] if top_k < n_vocab else (1 - top_p) / n_vocab
-        tokens = np.flatnonzero(row >= least)
-        tokens = tokens[np.argsort(-row[tokens], kind="stable")][:top_k]  # most probable first, lower ids first on ties
-        mass = np.cumsum(row[tokens])
+        # left out first: with top_k, those below the top_k-th, and otherwise those below (1 - top_p) / n_vocab. (They
+        # add up to less than 1 - top_p, so the others reach top_p.)
+        cuts = 0 < top_k < np.count_nonzero(row)  # otherwise top_k leaves out only zeros, or nothing
+        least = -np.partition(-row, top_k - 1)[top_k - 1] if cuts else (1 - top_p) / len(row)
+        tokens = np.flatnonzero(~(row < least))  # (a NaN stays)
+        tokens = tokens[np.argsort(-row[tokens], kind="stable")]  # most probable first, lower ids first on ties
+        if cuts:
+            tokens = tokens[:top_k]
         if top_p < 1:
-            total = mass[-1] if top_k < n_vocab else 1.0
+            mass = np.cumsum(row[tokens])
+            total = mass[-1] if cuts else 1.0
             tokens = tokens[: np.searchsorted(mass, top_p * total) + 1]  # with the token that reaches top_p
         kept = row[tokens]
         row[:] = 0

@@ -2,7 +2,7 @@
 
 `linear` is a matrix product. `lay_out` prepares the weights for it, `whole_groups` prepares the rows, and
 `matrix_kernel` says how it multiplies. `KeysAndValues` is one layer's attention over all positions so far.
-`bits_are_independent` tests whether the logits have the same bits, however positions are grouped into calls.
+`bits_are_independent` tests whether the bits of a network's logits depend on how positions are grouped into calls.
 """
 
 from fast.attention import KeysAndValues

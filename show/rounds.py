@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from speculative import acceptance, block_probabilities, residual, verify_block
+from speculative import acceptance, block_probabilities, residual, verify, verify_block
 
 TOP = 5  # how many of the most probable tokens are kept of a distribution
 
@@ -61,6 +61,8 @@ class Recorder:
     """
 
     def __init__(self, rule):
+        if rule not in (verify, verify_block):
+            raise ValueError("a Recorder knows only the rules verify and verify_block of speculative.py")
         self.rule, self.rounds = rule, []
 
     def verify(self, drafted, p, q, rng):

@@ -200,7 +200,7 @@ def test_bits_of_the_bundled_pair(name, n):
     check_bits(bundled(name), n)
 
 
-def test_bit_identical_is_refused_where_rows_depend_on_each_other(monkeypatch):
+def test_bit_identical_is_refused_where_bits_depend_on_the_grouping(monkeypatch):
     hparams, params = load_hparams_and_params(MICRO)
     GPT2(params, hparams, bit_identical=True)
     monkeypatch.setattr(gpt2, "bits_are_independent", lambda network: False)

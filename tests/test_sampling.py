@@ -63,6 +63,13 @@ def test_the_token_that_crosses_top_p_is_kept():
     assert keep(0.67, top_k=2) == [1, 2]
 
 
+def test_a_top_k_that_cuts_nothing_does_not_change_top_p():
+    """The sum of twenty times 1/20 is a little above 1."""
+    logits = np.where(np.arange(50) < 20, 0, -np.inf)[None]
+    for top_k in (0, 20, 49, 50, 51):
+        assert np.count_nonzero(logits_to_probs(logits, top_k=top_k, top_p=0.1)) == 2
+
+
 def test_ties_go_to_the_lower_ids():
     many = np.random.default_rng(0).integers(0, 2, size=(1, 999))  # enough ties for an unstable sort to reorder
     assert np.flatnonzero(logits_to_probs(many, top_k=9)).tolist() == np.flatnonzero(many)[:9].tolist()

@@ -58,6 +58,11 @@ def uncoloured(text):
     return re.sub("|".join(map(re.escape, [RESET, *COLOURS.values()])), "", text)
 
 
+def test_a_recorder_refuses_a_rule_that_it_does_not_know():
+    with pytest.raises(ValueError, match="knows only"):
+        Recorder(max_fn)
+
+
 def text_of(element):
     return "".join(element.itertext())
 
