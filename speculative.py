@@ -246,6 +246,7 @@ def block_probabilities(drafted, p, q):
         If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. This is surplus /
         (surplus + 1 - w[i]), where surplus is sum max(w[i] q - p, 0) over the rows q[i] and p[i]. (It is 0 if surplus
         is 0.) h[k] is w[k], and h[0] is not used.
+
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
     """
     w = [1.0]
