@@ -11,6 +11,7 @@ The sampler itself does not change. It receives an `EveryBranch` instead of a ra
 left, and gives it the next one. The draws before it are repeated, and the draws after it begin with their first outcome
 again, like the digits of a counter. This continues until all paths have been run. A number from `rng.random()` gets no
 value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True with probability 0.3.
+
 For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
 from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the
 residual. It has four paths. Each leaf of the tree shows the output of a path, and the probability of the path:

@@ -52,7 +52,7 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # adds rows of zeros once, so that most products need not; masks hide them from the others
+    x = whole_groups(x)  # adds rows of zeros, so that most products need not add any; masks hide these rows
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -113,7 +113,7 @@ class GPT2:
             raise UserError(f"early exit after {n_layer} layers was asked for; choose 1 to {len(blocks)}")
         first = copy.copy(self)
         first.weights = self.weights | {"blocks": blocks[:n_layer]}
-        first.make_room()
+        first.pasts = first.pasts[:n_layer]
         return first
 
     def __call__(self, ids, n_rows=1):

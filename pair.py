@@ -94,8 +94,8 @@ class Pair:
     ----------
     draft_model, target_model : callable
         The models that `decode` calls. For a sampler of your own, such as min-p, replace both. Make them from
-        `pair.draft` and `pair.target`, because schedules look at the logits that these keep, and give the Pair a
-        temperature above 0.
+        `pair.draft` and `pair.target`, because some stops and schedules look at the logits that these keep. Unless your
+        models are greedy, give the Pair a temperature above 0, so that schedules look at the rows of your models.
     n_ctx : int
         How long a text may be, with its prompt.
     """
@@ -119,7 +119,7 @@ class Pair:
         ----------
         x : int [n_prompt]
         N : int
-            len(x) + N may be at most n_ctx. (The error for a longer text comes only when the loop gets there.)
+            len(x) + N should be at most n_ctx. (The error for a longer text comes only when the loop gets there.)
         K : int, optional
             How many tokens to draft per round, at most. Without K, the target decodes alone, and schedule, threshold
             and verify are not used.
@@ -282,7 +282,7 @@ def predicted(plain, fast):
     read = np.mean([run.passes[0] / plain_step - v[0] for run in plain])
     read_fast = np.mean([run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast])
     read_fast += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps)) / len(fast)
-    # Each text reads its prompt once. So if the plain texts are shorter (by an eos), `read` counts for more per token.
+    # Each run reads its prompt once. So if the plain texts are shorter (by an eos), `read` counts for more per token.
     n_plain, n_fast = (np.mean([run.n_new for run in runs]) for runs in (plain, fast))
     speedup = tokens[ks].sum() / (ks * c + v[ks] + r).sum()
     speedup = theory.with_prompt(speedup, n_fast, read * n_fast / n_plain, read_fast)

@@ -128,9 +128,9 @@ class KeepsLogits:
 def heuristic(K):
     """A schedule: two tokens more than in the last round if it accepted all drafted tokens, otherwise one fewer.
 
-    It asks for K tokens in the first round, and for 1 to K later (0 if K is 0). It counts from the number of
-    tokens that the last round drafted, even if a stop ended that round early. Hugging Face's Transformers has a similar
-    rule. It has no limit K, and counts from the number that was planned.
+    It asks for K tokens in the first round, and for 1 to K later (0 if K is 0). It counts from the number of tokens
+    that the last round drafted, even if a stop ended that round early. Hugging Face's Transformers has a similar rule.
+    It has no limit K, and counts from the number that was planned.
     """
 
     def schedule(last):

@@ -57,10 +57,10 @@ def propose(x, draft_model, k_max, rng, stop=None):
 
     The token that makes stop true is proposed too. So a stop decides only whether later tokens are drafted, and each
     proposed token is still a draw from p. If unsure tokens were withdrawn, only sure ones would be checked, so the
-    checked tokens would not be draws from p.
-    But `verify` divides by p, which is right only for draws from p. For example, let p = (.5, .3, .2) and q = (.3, .6,
-    .1), and withdraw each token whose p is below .4. After a withdrawal nothing is checked, and the next token is drawn
-    from q. In all, it has the distribution (.45, .5, .05), which is not q.
+    checked tokens would not be draws from p. But `verify` divides by p, which is right only for draws from p. For
+    example, let p = (.5, .3, .2) and q = (.3, .6, .1), and withdraw each token whose p is below .4. After a withdrawal
+    nothing is checked, and the next token is drawn from q. In all, this token has the distribution (.45, .5, .05),
+    which is not q.
 
     Returns
     -------
@@ -157,8 +157,8 @@ def speculative_sampling(
     schedule : callable, optional
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` that has just ended, or None at the first call. schedules.py says why the
-        output is exact for any k_max. Without a schedule, k_max is K. K is also the limit. If m tokens are still
-        wanted, m - 1 is a limit too, because a round adds one token more than it accepts.
+        output is exact for any k_max. Without a schedule, k_max is K. A larger k_max is reduced to K, and to
+        m - 1 if m tokens are still wanted, because a round adds one token more than it accepts.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -213,6 +213,7 @@ def verify_block(drafted, p, q, rng):
     the ratios as they are, one after the other, and cuts off only the running product at 1. So a ratio above 1 can make
     up for a ratio below 1 that came before it. A token that the target likes too little may be kept because of the
     tokens after it.
+
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
     "a b" just as often as the draft does. Block verification multiplies 1/2 by 2, which is 1, so it always keeps both.

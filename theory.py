@@ -14,6 +14,7 @@ is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, v u
 may be just below 1, because v is only a pass, and a plain step is a pass and the drawing of a token.) r is almost 0 if
 the models are large. The paper also assumes that the betas of different positions are independent and have the same
 distribution.
+
 Where a formula takes a number, it also takes an array, and arrays are broadcast. There are three exceptions: K_max and
 the K of `tokens_by_position` are single numbers, and an array v of `optimal_K` has one entry for each K.
 """

@@ -26,8 +26,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     model_size : str
         "124M", "355M", "774M" or "1558M"; or "draft" or "target", the bundled pair, which is never downloaded.
     models_dir : str
-        Has a directory for each size. If a bundled model is not there, it is taken from this project's
-        models/.
+        Has a directory for each size. A bundled model that is not there is taken from this project's.
     models_url : str, optional
         Where to download from. The default is the environment variable GPT2_MODELS_URL or, if it is not set, OpenAI.
 

@@ -216,7 +216,7 @@ number that follows from the betas, were 0.95 to 1.04, and 1.00 on average. (In 
 this cell was 1.07, larger than in each of the 30.)
 
 With the kernel "groups of rows", a pass computes an even number of positions: 4 for K = 2 and 3, and 6 for K = 4 and \
-5 ([speed.md](speed.md) has more). That is why K = 4 is slower than K = 3. (At T = 0, a second measurement on \
+5 ([speed.md](speed.md) has more). So K = 4 pays for six positions and uses five. (At T = 0, a second measurement on \
 2026-11-23 gave 2.06, 1.91 and 1.94 for K = 3, 4 and 5.)
 
 ![measured and predicted speedup](measured_and_predicted.svg)

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 
 import numpy as np
 
@@ -62,16 +63,11 @@ class Remembers:
     """The same network, but each row is computed only once, because enumeration asks for the same rows often."""
 
     def __init__(self, network):
-        self.network, self.n_ctx, self.sure, self.rows = network, network.n_ctx, getattr(network, "sure", 0.0), {}
-
-    def row(self, ids):
-        key = tuple(ids.tolist())
-        if key not in self.rows:
-            self.rows[key] = self.network(ids)[-1]
-        return self.rows[key]
+        self.n_ctx, self.sure = network.n_ctx, getattr(network, "sure", 0.0)
+        self.row = cache(lambda *ids: network(np.array(ids))[-1])
 
     def __call__(self, ids, n_rows=1):
-        return np.array([self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
+        return np.array([self.row(*ids[: len(ids) - i].tolist()) for i in reversed(range(n_rows))])
 
     def forget(self):
         """Does nothing, because a row depends on its ids alone."""

@@ -43,7 +43,7 @@ def in_parallel(function, n, n_bytes):
 
 def share(function, n, n_ahead):
     """Do the work of `in_parallel` on several cores. The calling core gets about n_ahead items more than the others."""
-    n_workers = min(n_cores(), n - n_ahead)  # with the calling core
+    n_workers = min(n_cores(), n - n_ahead)  # including the calling core
     # Where the items of each worker end. For 10 items, n_ahead = 2 and 2 workers, `ends` is [6, 10]: the calling core
     # does the items 0 to 5, and the other core does 6 to 9.
     ends = [n_ahead + math.ceil((n - n_ahead) * i / n_workers) for i in range(1, n_workers + 1)]
@@ -104,8 +104,8 @@ def bytes_worth_waking():
         return timeit.timeit(lambda: work(part), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        # Each part is used twice, for more measurements. Two cores get another part than one, because a is in the cache
-        # after the first timing.
+        # Each part is used twice, for more measurements. `shared` gets another part, b, because a is in the cache
+        # once `alone` has read it.
         parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
         times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)

@@ -64,7 +64,7 @@ def best_K_figure(K, speedups):
     estimates = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
     meaning = (
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
-        "rounds, so the largest of them is often too high."
+        "rounds, so the largest of them is usually too high."
     )
     head = f"{K}; roughly estimated speedups for a fixed K of 0, 1, ... (?: timed less than twice)"
     return "best K", f"{head}: {estimates}", meaning

@@ -77,8 +77,8 @@ def changed(
 
 add("draws the replacement from the target",
     "After a rejection, the token is drawn from q, not from the residual. But each token t also gets into the text by "
-    "being drafted and accepted, with probability min(p(t), q(t)). The replacement must add only what is missing to "
-    "q(t).",
+    "being drafted and accepted, with probability min(p(t), q(t)). The replacement must add only the rest, "
+    "q(t) - min(p(t), q(t)).",
     0.1292, changed(replacement=lambda p, q, i, token: q[i]))  # fmt: skip
 add("draws the replacement from the draft", "After a rejection, the token is drawn from p again.",
     0.2253, changed(replacement=lambda p, q, i, token: p[i]))  # fmt: skip

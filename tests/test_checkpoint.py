@@ -174,7 +174,11 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
         (DATA, CONTENT[DATA][:-1], f"{DATA} has 409,535 bytes, not 409,536"),
         (DATA, CONTENT[DATA] + b"x", f"{DATA} has 409,537 bytes, not 409,536"),
         ("encoder.json", CONTENT["encoder.json"][:-1] + b', "more": 300}', "n_vocab = 300, but encoder.json has 301"),
-        ("vocab.bpe", CONTENT["vocab.bpe"].split(b"\n", 1)[1], "300 tokens, but vocab.bpe has 42 pairs; restore"),
+        (
+            "vocab.bpe",
+            CONTENT["vocab.bpe"].split(b"\n", 1)[1],
+            "300 tokens, but vocab.bpe has 42 pairs; restore vocab.bpe",
+        ),
         *(("hparams.json", content.encode(), "hparams.json") for content in NOT_HPARAMS),
         *(
             ("hparams.json", json.dumps(HPARAMS | change).encode(), message)

@@ -1,4 +1,4 @@
-"""The README and the pages of docs hold what the scripts print, and their code runs as it stands."""
+"""The README and the pages of docs hold what the scripts print, and the README's plain loop is that of the code."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Drafts without a network are lossless. N-gram rows equal those counted by hand, and lookup does a plain search."""
+"""Drafts without a network are lossless. N-gram rows are those counted by hand, lookup finds what a search finds."""
 
 import io
 from collections import Counter

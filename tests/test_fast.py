@@ -60,15 +60,31 @@ def test_groups_are_those_that_product_py_describes(monkeypatch):
 
 @pytest.mark.parametrize(("where", "name"), [(gpt2, "linear"), (gpt2, "layer_norm"), (KeysAndValues, "attend")])
 def test_bits_that_depend_on_other_positions_are_noticed(monkeypatch, where, name):
-    network, right = random_gpt2(0, n_vocab=50, n_ctx=100, n_embd=64, n_head=2, n_layer=2), getattr(where, name)
+    network, right = random_gpt2(0, n_vocab=50, n_ctx=100, n_embd=64, n_head=2, n_layer=1), getattr(where, name)
     assert bits_are_independent(network)
 
     def wrong(*args, **kwargs):
         result = right(*args, **kwargs)
-        return result + 1e-6 * len(result)
+        return result + 1e-6 * (len(result) > 9)
 
     monkeypatch.setattr(where, name, wrong)
     assert not bits_are_independent(network)
+
+
+class WrongFor:
+    """A network whose logits are wrong in calls for n positions."""
+
+    n_ctx, n_vocab = 100, 7
+
+    def __init__(self, n):
+        self.n = n
+
+    def __call__(self, ids, n_rows=1):
+        return np.full((n_rows, self.n_vocab), n_rows == self.n)
+
+
+def test_each_number_of_positions_is_compared():
+    assert [n for n in range(95) if not bits_are_independent(WrongFor(n))] == [*range(1, 14), 91]
 
 
 @pytest.mark.parametrize("d", [64, 1360, 2700, 8000])

@@ -42,7 +42,7 @@ is w[i], p and q are the rows p[i] and q[i], and all sums are over the next toke
    - `verify_block` tries longer prefixes first. So it gets to i with probability 1 - (w - surplus), and then keeps
      exactly i tokens with probability h[i]. (h[i] is a constant here, because it depends on the first i tokens only.)
      h[i] is surplus / (surplus + 1 - w), so exactly i tokens are kept with probability surplus. This and w - surplus
-     add up to w, so the goal is reached for i. (If surplus is 0 and w is 1, this would be 0 / 0. But then the round
+     add up to w, so the goal is reached for i. (If surplus is 0 and w is 1, the fraction is 0 / 0. But then the round
      never gets to i. And for i = 0, w is 1, so h[0] would be 1, and no coin is needed.)
 2. If the first i tokens are kept, i < k, the token after them is a draw from q. We show that with probability w q(t),
    they are kept and token t comes next. It happens in two ways. t is drafted and kept, with probability min(p, w q). Or
@@ -50,9 +50,9 @@ is w[i], p and q are the rows p[i] and q[i], and all sums are over the next toke
    max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (After all k tokens, the
    next one is drawn from the last row of q.) If fewer than i tokens are kept, a later round draws the token at this
    place. So steps 6 and 7 hold here too.
-3. With this w[i], no w[i+1] could be larger. It is a probability, so it is at most 1. And t is drafted and kept with
-   probability p(t) w[i+1]. This is only one of the ways in which the first i tokens are kept and t comes next. All of
-   them together have probability w q(t), so p(t) w[i+1] is at most w q(t).
+3. With this w[i], no w[i+1] could be larger. w[i+1] is a probability, so it is at most 1. And t is drafted and kept
+   with probability p(t) w[i+1]. This is only one of the ways in which the first i tokens are kept and t comes next. All
+   of them together have probability w q(t), so p(t) w[i+1] is at most w q(t).
 4. On average, block verification accepts at least as many tokens as `verify`. The reason is that w[i] is never below
    the product of the first i factors min(1, q/p) of `verify`, because min(1, w q/p) >= w min(1, q/p) if w <= 1. And the
    mean number of accepted tokens is the sum of the probabilities that at least 1, 2, ... tokens are kept.

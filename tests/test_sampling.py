@@ -48,6 +48,12 @@ def test_logits_to_probs_is_its_definition(logits, temperature, top_k, top_p):
     assert both.tolist() == [logits, logits[::-1]]  # the logits of the caller are not overwritten
 
 
+@pytest.mark.parametrize("settings", [dict(top_k=2), dict(top_p=0.9), dict(top_k=2, top_p=0.9)])
+def test_a_nan_does_not_become_a_row_of_zeros(settings):
+    """Such a row cannot be drawn from, so the mistake is noticed."""
+    assert np.isnan(logits_to_probs(np.array([[np.nan, 1.0, 2.0]]), **settings)).any()
+
+
 def test_the_token_that_crosses_top_p_is_kept():
     logits = np.log([[0.125, 0.5, 0.25, 0.125]])  # powers of two, so that sums have no rounding errors
 
@@ -71,8 +77,10 @@ def test_a_top_k_that_cuts_nothing_does_not_change_top_p():
 
 
 def test_ties_go_to_the_lower_ids():
-    many = np.random.default_rng(0).integers(0, 2, size=(1, 999))  # enough ties for an unstable sort to reorder
-    assert np.flatnonzero(logits_to_probs(many, top_k=9)).tolist() == np.flatnonzero(many)[:9].tolist()
+    many = np.random.default_rng(0).integers(0, 3, size=(1, 999))  # enough ties for an unstable sort to reorder
+    for top_k in (9, 500):
+        kept = sorted(range(999), key=lambda token: -many[0, token])[:top_k]  # (sorted is stable)
+        assert np.flatnonzero(logits_to_probs(many, top_k=top_k)).tolist() == sorted(kept)
 
 
 def test_extreme_temperatures():
