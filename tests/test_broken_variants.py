@@ -5,8 +5,8 @@ Every variant runs, and most look right. docs/exactness.md shows the table that
 change is written down. A wrong variant that names an issue shows a mistake that was reported there. The code here
 is ours, and only shows the idea. (Most of these projects call the draft q and the target p.)
 
-The distance is the total variation distance, which is the largest error in the probability of any event. enumeration.py
-computes it exactly, so a distance of 0.0001 is found as reliably as one of 0.7.
+The distance is the total variation distance, which is the largest error in the probability of any set of outputs.
+enumeration.py computes it exactly, so a distance of 0.0001 is found as reliably as one of 0.7.
 """
 
 import numpy as np
@@ -232,8 +232,8 @@ def accept_a_token_if_the_target_draws_it_too(drafted, p, q, rng):
 EXACT_RULES = [
     ("accept with probability q, replace by another token",
      "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. If x was "
-     "drafted, another token y comes with probability (1 - q(x)) q(y) / (1 - q(x)) = q(y). On average, this "
-     "rule accepts no more tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
+     "drafted, x is emitted with probability q(x), and each other token y with (1 - q(x)) q(y) / (1 - q(x)) = q(y). On "
+     "average, this rule accepts no more tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
     ("accept a token if the target draws it too",
      "At each position, draw a token from the target, and emit it. Stop after the first one that differs from the "
