@@ -194,7 +194,7 @@ def changed_draft(draw=sample, reported=lambda row: row):
 
 
 add("greedy draft with its ordinary p",
-    "The draft always takes its most probable token. But it reports its softmax as p, as if it had drawn from it. (The "
+    "The draft always takes its most probable token. But it reports its softmax as p, as if it had sampled. (The "
     "right p is 1 at this token.) jaymody/speculative-sampling #3 reports it. huggingface/transformers had it too, and "
     "fixed it in #33534.",
     0.4100, changed_draft(draw=lambda row, rng: np.argmax(row)), "propose")  # fmt: skip
@@ -232,9 +232,9 @@ def accept_a_token_if_the_target_draws_it_too(drafted, p, q, rng):
 EXACT_RULES = [
     ("accept with probability q, replace by another token",
      "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. A "
-     "drafted token t is emitted with probability q(t). Another token y is emitted if t is rejected (1 - q(t)) and y "
-     "is drawn (q(y) / (1 - q(t))). The product is q(y). On average, this rule accepts no more tokens than `verify`. "
-     "SafeAILab/EAGLE #183 and #283 ask about it.",
+     "drafted token t is emitted with probability q(t). For another token y, t is rejected (probability 1 - q(t)), "
+     "and then y is drawn (probability q(y) / (1 - q(t))). The product is q(y). On average, this rule accepts no more "
+     "tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
     ("accept a token if the target draws it too",
      "At each position, draw a token from the target, and emit it. Stop after the first one that differs from the "
