@@ -63,8 +63,8 @@ def measure(directory):
         function(*args)
     taken = memory() - before
     if n_bytes < 1e9:  # a second copy of the matrices
-        shapes = [layer["w"].shape for layer in [*layers, net.weights["head"]]]
-        plain = [np.ones((n_chunks * depth, n_tiles * width), np.float32) for n_tiles, n_chunks, depth, width in shapes]
+        layers = [layer for block in params["blocks"] for part in ("attn", "mlp") for layer in block[part].values()]
+        plain = [np.ones(w.shape, np.float32) for w in [*(layer["w"] for layer in layers), params["wte"].T]]
         for n in 1, 5:
             xs = [np.ones((n, len(w)), np.float32) for w in plain]
             cases[f"x @ w, {n} row{'s' * (n > 1)}"] = (lambda xs: [x @ w for x, w in zip(xs, plain)], xs)

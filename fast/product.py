@@ -6,33 +6,38 @@ row, BLAS reads w once (its routine is called gemv). For two rows and more, if w
 into the order that its routine for matrices (gemm) wants. The copy is called packing, and for a few rows it takes
 as long as the product, or longer.
 
-The idea. Two routines, or *kernels*, do not pack: gemv, and one for small matrices. Cut w into tiles that are small
-enough for the second kernel and for a core's own cache, and lay the tiles out one after the other in memory. On each
-core, one call of np.matmul then runs over many tiles:
+The idea. Two routines, or *kernels*, do not pack: one for small matrices, and gemv. Cut w into tiles, which are parts
+of its columns, and multiply a few rows at a time by each tile:
 
     for each tile of w:              # read from memory once
         for each group of rows:      # the tile is in the CPU's cache by now
             out[group, tile] = x[group] @ tile
 
-A tile has `depth` rows and `width` columns of w. Usually, `depth` is the number of rows of w. But if w has more than
+The two kernels need different groups and different tiles.
+
+The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. OpenBLAS has one, on x86 only for CPUs with
+AVX-512. It takes products of at most 10^6 multiplications. The groups are these:
+
+    1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
+    2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer than 4.
+    13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
+
+A tile has `depth` rows and TILE columns of w, and the tiles are laid out one after the other in memory. On each core,
+one call of np.matmul then runs over many tiles. Usually, `depth` is the number of rows of w. But if w has more than
 DEPTH rows, it is first cut into equal *chunks* of rows. The results of the chunks are added up, always in the same
-order.
+order. With tiles of 64 columns, 10^6 multiplications allow groups of 12 up to a depth of 1,302, and groups of 10 up to
+1,562. If a tile is too deep for its group, the rows are multiplied in groups of 6 instead. In `linear`, groups of 6 and
+12 are stored column by column, because the kernel is faster then.
 
-The kernels differ in how many rows of x make a group.
+gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in a cache, so it
+takes less time than the first. But five rows still take about twice as long as one. For gemv, w.T is stored, row by
+row. So each column of w is one piece of memory, and a tile may have any number of columns. `tile_size` tries two sizes:
 
-- The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. OpenBLAS has one, on x86 only for CPUs
-  with AVX-512. It takes products of at most 10^6 multiplications. The groups are these:
-
-      1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
-      2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer than 4.
-      13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
-
-  With tiles of 64 columns, 10^6 multiplications allow groups of 12 up to a depth of 1,302, and groups of 10 up to
-  1,562. If a tile is too deep for its group, the rows are multiplied in groups of 6 instead. In `linear`, groups of 6
-  and 12 are stored column by column, because the kernel is faster then.
-- gemv multiplies "single rows". It works everywhere. The second row finds the tile in the core's own cache, so it takes
-  less time than the first. But five rows still take 1.6 to 2.6 times as long as one. `tile_width` tries which of two
-  widths of a tile is faster.
+    LARGE    Usually, BLAS divides such a product among the cores by itself. Its threads start fast, because they wait
+             in a loop for a while after each product, instead of sleeping. But a core's part of the tile may be too
+             large for the core's own cache.
+    LITTLE   BLAS uses one core for such a product, and fast/threads.py divides the tiles among the cores. It must wake
+             a thread for that.
 
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
@@ -50,15 +55,41 @@ import numpy as np
 
 from fast.threads import in_parallel
 
-TILE = 64  # columns of a tile; for gemv, `tile_width` may take half of that
+TILE = 64  # columns of a tile for the small-matrix kernel
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many multiplications
-DEPTH = 1600  # a tile has at most this many rows; it is the n_embd of 1558M
+DEPTH = 1600  # such a tile has at most this many rows; it is the n_embd of 1558M
+LARGE, LITTLE = 2**20, 2**17  # how many numbers a tile for gemv has, at most; these are 4 MB and 0.5 MB
 
 
-def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
-    """x @ w + b, where w was laid out by `tiles`."""
+def linear(x, w, b):  # [n_seq, n_in], w as `lay_out` stored it, [n_out] -> [n_seq, n_out]
+    """x @ w + b."""
+    out = single_rows(x, w, tile_size()) if matrix_kernel() == SINGLE else groups_of_rows(x, w)[:, : len(b)]
+    out += b
+    return out
+
+
+def single_rows(x, w, size):  # [n_seq, n_in], [n_out, n_in], LARGE or LITTLE -> [n_seq, n_out]
+    """x @ w.T with gemv."""
+    n_out, n_in = w.shape
+    width = math.ceil(n_out / math.ceil(w.size / size))
+    tiles = [slice(i, i + width) for i in range(0, n_out, width)]
+    out = np.empty((len(x), n_out, 1), dtype=np.float32)
+
+    def multiply(some):  # a slice of the tiles
+        for tile in tiles[some]:  # [width, n_in] @ [n_seq, n_in, 1] -> [n_seq, width, 1]
+            np.matmul(w[tile], x[:, :, None], out=out[:, tile])
+
+    if size == LARGE:  # BLAS shares each product
+        multiply(slice(None))
+    else:
+        in_parallel(multiply, len(tiles), 4 * width * n_in * len(x))
+    return out[..., 0]
+
+
+def groups_of_rows(x, w):  # [n_seq, n_in], [n_tiles, n_chunks, depth, TILE] -> [n_seq, n_tiles * TILE]
+    """x @ w with the small-matrix kernel, where w was cut into tiles by `store`."""
     n_tiles, n_chunks, depth, width = w.shape
     n_seq, group = len(x), group_size(len(x), depth)
     x = whole_groups(x, group).reshape(-1, group, n_chunks, depth).transpose(2, 0, 1, 3)
@@ -74,12 +105,9 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # Each group counts in full, although only the first one reads the tile from memory. (If later groups counted as a
-    # quarter, as in attention.py, fewer products would be shared, and five single rows would take longer.)
+    # Each group counts in full, although only the first one reads the tile from memory.
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
-    out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]
-    out += b
-    return out
+    return out.reshape(-1, n_tiles * width)[:n_seq]
 
 
 def whole_groups(x, group=None):  # [n_seq, ...] -> [n_seq and up to 5 more, ...]
@@ -104,7 +132,7 @@ def stored(x):  # [..., group, depth] -> the same
 
 @np.errstate(all="ignore")  # because `tile_shape` and `in_parallel` may time products, and some BLAS warn then
 def lay_out(params):
-    """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is laid out for `linear`.
+    """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is stored as `linear` needs it.
 
     All matrices share one array. On Linux, NumPy asks the system for huge pages if an array has 4 MB or more. (np.zeros
     does so since NumPy 2.2.) Such a page has 2 MB instead of 4 KB, so the CPU has fewer addresses to look up. In one
@@ -129,47 +157,52 @@ def lay_out(params):
         return tree
 
     params = copy(params)
-    shapes = [tile_shape(*layer["w"].shape) for layer in layers]
+    shapes = [stored_shape(*layer["w"].shape) for layer in layers]
     room = np.zeros(sum(map(math.prod, shapes)), dtype=np.float32)
     for layer, shape in zip(layers, shapes):
         part, room = np.split(room, [math.prod(shape)])
-        layer["w"] = tiles(layer["w"], part.reshape(shape))
+        layer["w"] = store(layer["w"], part.reshape(shape))
     return params
 
 
-def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
-    width = tile_width()
+def stored_shape(n_in, n_out):
+    if matrix_kernel() == SINGLE:
+        return n_out, n_in
     n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
-    return math.ceil(n_out / width), n_chunks, n_in // n_chunks, width
+    return math.ceil(n_out / TILE), n_chunks, n_in // n_chunks, TILE
+
+
+def store(w, into):  # [n_in, n_out], [n_out, n_in] or [n_tiles, n_chunks, depth, TILE]
+    """Copy a matrix into the shape that `stored_shape` returned."""
+    n_tiles = math.ceil(w.shape[1] / TILE)
+
+    def fill(some):
+        for i in range(n_tiles)[some]:
+            columns = slice(i * TILE, (i + 1) * TILE)
+            if into.ndim == 2:
+                into[columns] = w[:, columns].T
+            else:
+                into[i].reshape(-1, TILE)[:, : w[:, columns].shape[1]] = w[:, columns]
+
+    in_parallel(fill, n_tiles, 4 * into.nbytes // n_tiles)  # 4, because copying is slower than reading
+    return into
 
 
 @cache
-def tile_width():
-    """How many columns a tile has. For gemv, two widths are timed once per process (docs/speed.md has examples)."""
-    if matrix_kernel() == GROUPED:
-        return TILE
-    # 32 MB of tiles of each width, so that a core's own cache has lost them when they are read again
-    wide, narrow = (np.ones((8_000_000 // (DEPTH * n), 1, DEPTH, n), np.float32) for n in (TILE, TILE // 2))
-    x = np.ones((5, 1, DEPTH), np.float32)
+def tile_size():
+    """LARGE or LITTLE: which size of tiles for gemv is faster here. (docs/speed.md has an example.)
 
-    def seconds(w):  # of one row plus five rows
-        return timeit.timeit(lambda: [np.matmul(x[:n], w, order="C") for n in (1, 5)], number=1)
+    Both are timed once per process. If BLAS never shares a product among the cores, it should be LITTLE.
+    """
+    # 12 matrices of 4 MB, together about as large as the bundled target. Most caches are too small to keep them.
+    ws, x = np.ones((12, LARGE // 1024, 1024), np.float32), np.ones((5, 1024), np.float32)
 
-    seconds_wide, seconds_narrow = np.median([(seconds(wide), seconds(narrow)) for _ in range(7)], axis=0)
-    return TILE // 2 if seconds_narrow < 0.95 * seconds_wide else TILE
+    def seconds(size):  # of one row plus five rows
+        return timeit.timeit(lambda: [single_rows(x[:n], w, size) for n in (1, 5) for w in ws], number=1)
 
-
-def tiles(w, into):  # [n_in, n_out], [n_tiles, n_chunks, depth, width]
-    """Copy a matrix into tiles. A matrix that is too deep for a tile is cut into chunks of rows."""
-    width = into.shape[-1]
-
-    def fill(some):
-        for i in range(len(into))[some]:
-            columns = w[:, i * width : (i + 1) * width]
-            into[i].reshape(-1, width)[:, : columns.shape[1]] = columns
-
-    in_parallel(fill, len(into), 4 * into[0].nbytes)  # 4, because copying is slower than reading
-    return into
+    # (LITTLE comes first, because BLAS's threads keep the other cores busy for a while after a product)
+    little, large = (np.median([seconds(size) for _ in range(7)]) for size in (LITTLE, LARGE))
+    return LARGE if large < little else LITTLE
 
 
 @cache

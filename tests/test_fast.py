@@ -18,21 +18,20 @@ from support import MICRO, random_gpt2, stored_gpt2
 
 import gpt2
 from fast import KeysAndValues, attention, bits_are_independent, lay_out, linear, matrix_kernel, product, threads
-from fast.product import GROUPED, SINGLE
+from fast.product import GROUPED, LARGE, LITTLE, SINGLE
 from sampling import sampler
 from speculative import speculative_sampling
 
-KERNELS = {SINGLE: 32, matrix_kernel(): product.tile_width()}  # {kernel: width of a tile}
 MATRIX_KERNEL = product.matrix_kernel.__wrapped__  # the functions without their caches
-TILE_WIDTH = product.tile_width.__wrapped__
+TILE_SIZE = product.tile_size.__wrapped__
 N_CORES, BYTES_WORTH_WAKING = threads.n_cores.__wrapped__, threads.bytes_worth_waking.__wrapped__
 
 
-@pytest.fixture(autouse=True, params=KERNELS)
+@pytest.fixture(autouse=True, params=dict.fromkeys([SINGLE, matrix_kernel()]))
 def kernel(request, monkeypatch):
     """Run each test with each kernel, and let two threads share even the small products of the tests."""
     monkeypatch.setattr(product, "matrix_kernel", lambda: request.param)
-    monkeypatch.setattr(product, "tile_width", lambda: KERNELS[request.param])
+    monkeypatch.setattr(product, "tile_size", lambda: 1000)
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "bytes_worth_waking", lambda: 0)
 
@@ -49,6 +48,16 @@ def test_linear_is_a_matrix_product(n, n_in, n_out):
     rng = np.random.default_rng(n)
     x, w, b = (rng.standard_normal(shape, np.float32) for shape in ((n, n_in), (n_in, n_out), (n_out,)))
     assert np.abs(linear(x, **lay_out({"w": w, "b": b})) - (x.astype(float) @ w + b)).max() < 1e-3
+
+
+@pytest.mark.parametrize("size", [LARGE, LITTLE])
+def test_the_tiles_of_gemv_make_up_the_matrix(monkeypatch, size):
+    """Who shares them: BLAS if they are large, and otherwise `in_parallel`."""
+    x, w, shared = np.ones((2, 1024), np.float32), np.ones((3000, 1024), np.float32), []
+    w[:, 0] = range(3000)
+    monkeypatch.setattr(product, "in_parallel", lambda work, n, n_bytes: (shared.append((n, n_bytes)), work(slice(n))))
+    assert np.array_equal(product.single_rows(x, w, size), np.tile(np.arange(1023, 4023), (2, 1)))
+    assert shared == ([] if size == LARGE else [(24, 2 * 125 * 4096)])
 
 
 def test_groups_are_those_that_product_py_describes(monkeypatch):
@@ -137,13 +146,19 @@ def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_th
     assert MATRIX_KERNEL() == expected
 
 
-@pytest.mark.parametrize(("chosen", "narrow", "expected"), [(SINGLE, 0.9, 32), (SINGLE, 1, 64), (GROUPED, 0, 64)])
-def test_gemv_gets_narrow_tiles_where_they_are_faster(monkeypatch, chosen, narrow, expected):
-    """Wide tiles take a second, and narrow ones this many seconds."""
-    seconds = iter([1, narrow] * 7)
-    monkeypatch.setattr(product, "matrix_kernel", lambda: chosen)
-    monkeypatch.setattr(product.timeit, "timeit", lambda multiply, number: next(seconds))
-    assert TILE_WIDTH() == expected
+@pytest.mark.parametrize(("seconds", "expected"), [((2, 1), LARGE), ((1, 2), LITTLE)])
+def test_gemv_gets_the_tiles_that_are_faster(monkeypatch, seconds, expected):
+    """LITTLE tiles take the first number of seconds, and LARGE ones take the second number."""
+    sizes = []
+
+    def timed(work, number):
+        sizes.clear()
+        work()
+        return dict(zip((LITTLE, LARGE), seconds))[sizes[0]]
+
+    monkeypatch.setattr(product, "single_rows", lambda x, w, size: sizes.append(size))
+    monkeypatch.setattr(product.timeit, "timeit", timed)
+    assert TILE_SIZE() == expected
 
 
 def test_all_matrices_are_views_of_one_array():
