@@ -201,7 +201,7 @@ def tile_size():
         return timeit.timeit(lambda: [single_rows(x[:n], w, size) for n in (1, 5) for w in ws], number=1)
 
     # (LITTLE comes first, because BLAS's threads keep the other cores busy for a while after a product)
-    little, large = (np.median([seconds(size) for _ in range(7)]) for size in (LITTLE, LARGE))
+    little, large = (np.median([seconds(size) for _ in range(5)]) for size in (LITTLE, LARGE))
     return LARGE if large < little else LITTLE
 
 

@@ -231,10 +231,10 @@ def accept_a_token_if_the_target_draws_it_too(drafted, p, q, rng):
 
 EXACT_RULES = [
     ("accept with probability q, replace by another token",
-     "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. A "
-     "drafted token t is emitted with probability q(t). For another token y, t is rejected (probability 1 - q(t)), "
-     "and then y is drawn (probability q(y) / (1 - q(t))). The product is q(y). On average, this rule accepts no more "
-     "tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
+     "Accept with probability q, and after a rejection draw from q without the rejected token; p is not used. "
+     "Suppose that the draft proposed t. Then t is emitted with probability q(t). Another token y is emitted if t is "
+     "rejected (probability 1 - q(t)) and then y is drawn (probability q(y) / (1 - q(t))). The product is q(y). On "
+     "average, this rule accepts no more tokens than `verify`. SafeAILab/EAGLE #183 and #283 ask about it.",
      changed(accept=lambda p, q, i, token: q[i, token], replacement=lambda p, q, i, token: without(q[i], token))),
     ("accept a token if the target draws it too",
      "At each position, draw a token from the target, and emit it. Stop after the first one that differs from the "
