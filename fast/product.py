@@ -65,15 +65,17 @@ LARGE, LITTLE = 2**20, 2**17  # how many numbers a tile for gemv has, at most; t
 
 def linear(x, w, b):  # [n_seq, n_in], w as `lay_out` stored it, [n_out] -> [n_seq, n_out]
     """x @ w + b."""
-    out = single_rows(x, w, tile_size()) if matrix_kernel() == SINGLE else groups_of_rows(x, w)[:, : len(b)]
+    out = single_rows(x, w, tile_size()) if matrix_kernel() == SINGLE else groups_of_rows(x, w)
+    out = out[:, : len(b)]  # without padding
     out += b
     return out
 
 
 def single_rows(x, w, size):  # [n_seq, n_in], [n_out, n_in], LARGE or LITTLE -> [n_seq, n_out]
-    """x @ w.T with gemv."""
+    """x @ w.T with gemv. (n_out is a multiple of 16.)"""
     n_out, n_in = w.shape
-    width = math.ceil(n_out / math.ceil(w.size / size))
+    n_tiles = math.ceil(w.size / size)
+    width = 16 * math.ceil(n_out / n_tiles / 16)
     tiles = [slice(i, i + width) for i in range(0, n_out, width)]
     out = np.empty((len(x), n_out, 1), dtype=np.float32)
 
@@ -166,23 +168,23 @@ def lay_out(params):
 
 
 def stored_shape(n_in, n_out):
-    if matrix_kernel() == SINGLE:
-        return n_out, n_in
+    if matrix_kernel() == SINGLE:  # multiples of 16: gemv may compute the last few columns of a tile in another way
+        return 16 * math.ceil(n_out / 16), n_in
     n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
     return math.ceil(n_out / TILE), n_chunks, n_in // n_chunks, TILE
 
 
-def store(w, into):  # [n_in, n_out], [n_out, n_in] or [n_tiles, n_chunks, depth, TILE]
-    """Copy a matrix into the shape that `stored_shape` returned."""
+def store(w, into):  # [n_in, n_out], [n_out and padding, n_in] or [n_tiles, n_chunks, depth, TILE]
+    """Copy a matrix into zeros of the shape that `stored_shape` returned."""
     n_tiles = math.ceil(w.shape[1] / TILE)
 
     def fill(some):
         for i in range(n_tiles)[some]:
-            columns = slice(i * TILE, (i + 1) * TILE)
+            columns = w[:, i * TILE : (i + 1) * TILE]
             if into.ndim == 2:
-                into[columns] = w[:, columns].T
+                into[i * TILE :][: columns.shape[1]] = columns.T
             else:
-                into[i].reshape(-1, TILE)[:, : w[:, columns].shape[1]] = w[:, columns]
+                into[i].reshape(-1, TILE)[:, : columns.shape[1]] = columns
 
     in_parallel(fill, n_tiles, 4 * into.nbytes // n_tiles)  # 4, because copying is slower than reading
     return into

@@ -53,11 +53,11 @@ def test_linear_is_a_matrix_product(n, n_in, n_out):
 @pytest.mark.parametrize("size", [LARGE, LITTLE])
 def test_the_tiles_of_gemv_make_up_the_matrix(monkeypatch, size):
     """Who shares them: BLAS if they are large, and otherwise `in_parallel`."""
-    x, w, shared = np.ones((2, 1024), np.float32), np.ones((3000, 1024), np.float32), []
-    w[:, 0] = range(3000)
+    x, w, shared = np.ones((2, 1024), np.float32), np.ones((3008, 1024), np.float32), []
+    w[:, 0] = range(3008)
     monkeypatch.setattr(product, "in_parallel", lambda work, n, n_bytes: (shared.append((n, n_bytes)), work(slice(n))))
-    assert np.array_equal(product.single_rows(x, w, size), np.tile(np.arange(1023, 4023), (2, 1)))
-    assert shared == ([] if size == LARGE else [(24, 2 * 125 * 4096)])
+    assert np.array_equal(product.single_rows(x, w, size), np.tile(np.arange(1023, 4031), (2, 1)))
+    assert shared == ([] if size == LARGE else [(24, 2 * 128 * 4096)])
 
 
 def test_groups_are_those_that_product_py_describes(monkeypatch):
