@@ -31,13 +31,14 @@ order. With tiles of 64 columns, 10^6 multiplications allow groups of 12 up to a
 
 gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in a cache, so it
 takes less time than the first. But five rows still take about twice as long as one. For gemv, w.T is stored, row by
-row. So each column of w is one piece of memory, and a tile may have any number of columns. `tile_size` tries two sizes:
+row. So each column of w is one piece of memory, and a tile may be much wider. There are two sizes, and `tile_size`
+chooses one:
 
-    LARGE    Usually, BLAS divides such a product among the cores by itself. Its threads start fast, because they wait
-             in a loop for a while after each product, instead of sleeping. But a core's part of the tile may be too
-             large for the core's own cache.
-    LITTLE   BLAS uses one core for such a product, and fast/threads.py divides the tiles among the cores. It must wake
-             a thread for that.
+    LARGE    If BLAS divides such a product among the cores by itself. OpenBLAS does so from about 1.8 MB on. (One core
+             computes products with smaller matrices.) Its threads start fast, because they wait in a loop for a while
+             after each product, instead of sleeping.
+    LITTLE   If BLAS uses one core for every product. Then fast/threads.py divides the tiles among the cores, if there
+             are enough of them. It must wake threads for that.
 
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
@@ -48,18 +49,19 @@ product, `matrix_kernel` compares these bits, and the times of both kernels.
 """
 
 import math
+import time
 import timeit
 from functools import cache
 
 import numpy as np
 
-from fast.threads import in_parallel
+from fast.threads import in_parallel, n_cores
 
 TILE = 64  # columns of a tile for the small-matrix kernel
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many multiplications
-DEPTH = 1600  # such a tile has at most this many rows; it is the n_embd of 1558M
+DEPTH = 1600  # a tile for the small-matrix kernel has at most this many rows; it is the n_embd of 1558M
 LARGE, LITTLE = 2**20, 2**17  # how many numbers a tile for gemv has, at most; these are 4 MB and 0.5 MB
 
 
@@ -132,7 +134,7 @@ def stored(x):  # [..., group, depth] -> the same
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
 
 
-@np.errstate(all="ignore")  # because `tile_shape` and `in_parallel` may time products, and some BLAS warn then
+@np.errstate(all="ignore")  # because `matrix_kernel` and `in_parallel` may time products, and some BLAS warn then
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is stored as `linear` needs it.
 
@@ -140,10 +142,10 @@ def lay_out(params):
     does so since NumPy 2.2.) Such a page has 2 MB instead of 4 KB, so the CPU has fewer addresses to look up. In one
     array, smaller matrices get huge pages too, which makes small models up to 20 % faster.
     """
-    # This allocates 30 MB and frees them at once, for a side effect: from now on glibc, the C library of most Linux
-    # systems, keeps up to twice as much freed memory for later arrays. Without this line, glibc might give back the
-    # same memory in every layer of a long prompt, and ask for it again page by page, which takes up to a fifth of the
-    # time. (The array is never written, so it takes no memory.)
+    # Allocate 30 MB and free them at once, for a side effect: from now on glibc, the C library of most Linux systems,
+    # keeps up to twice as much freed memory for later arrays. Without this line, glibc might give back the same memory
+    # in every layer of a long prompt, and ask for it again page by page, which takes up to a fifth of the time. (The
+    # array is never written, so the system never gives memory for it.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
@@ -192,28 +194,29 @@ def store(w, into):  # [n_in, n_out], [n_out and padding, n_in] or [n_tiles, n_c
 
 @cache
 def tile_size():
-    """LARGE or LITTLE: which size of tiles for gemv is faster here. (docs/speed.md has an example.)
+    """The size of tiles for gemv: LARGE if BLAS shares such a product among the cores, otherwise LITTLE.
 
-    Both are timed once per process. If BLAS never shares a product among the cores, it should be LITTLE.
+    If BLAS shares it, then other threads of this process also use the CPU. (We do not compare the times of both sizes,
+    because LARGE tiles would seem slow if another program was busy at that moment.)
     """
-    # 12 matrices of 4 MB, together about as large as the bundled target. Most caches are too small to keep them.
-    ws, x = np.ones((12, LARGE // 1024, 1024), np.float32), np.ones((5, 1024), np.float32)
-
-    def seconds(size):  # of one row plus five rows
-        return timeit.timeit(lambda: [single_rows(x[:n], w, size) for n in (1, 5) for w in ws], number=1)
-
-    # (LITTLE comes first, because BLAS's threads keep the other cores busy for a while after a product)
-    little, large = (np.median([seconds(size) for _ in range(5)]) for size in (LITTLE, LARGE))
-    return LARGE if large < little else LITTLE
+    if n_cores() == 1:
+        return LITTLE
+    w, x = np.ones((LARGE // 1024, 1024), np.float32), np.ones((1, 1024), np.float32)
+    everywhere, here = time.process_time(), time.thread_time()  # seconds of CPU time: of all threads, and of this one
+    while time.thread_time() - here < 0.05:  # (on Windows, these clocks move in steps of 0.016 seconds)
+        single_rows(x, w, LARGE)
+    here = time.thread_time() - here
+    elsewhere = time.process_time() - everywhere - here
+    return LARGE if elsewhere > 0.25 * here else LITTLE
 
 
 @cache
 def matrix_kernel():
     """The kernel that this machine should use, GROUPED or SINGLE.
 
-    It is GROUPED if two conditions hold. This BLAS must have a fast kernel for small matrices: two groups of 6 must
-    take less than three quarters of the time of 12 single rows (docs/speed.md has examples). And a row must have the
-    same bits in groups of 2, 4, ... and 12, and at each place in a group.
+    It is GROUPED if two conditions hold. This BLAS must have a fast kernel for small matrices: with one tile, two
+    groups of 6 must take less than three quarters of the time of 12 single rows (docs/speed.md has examples). And a row
+    must have the same bits in groups of 2, 4, ... and 12, and at each place in a group.
     """
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))

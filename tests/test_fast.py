@@ -146,18 +146,20 @@ def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_th
     assert MATRIX_KERNEL() == expected
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [((2, 1), LARGE), ((1, 2), LITTLE)])
-def test_gemv_gets_the_tiles_that_are_faster(monkeypatch, seconds, expected):
-    """LITTLE tiles take the first number of seconds, and LARGE ones take the second number."""
-    sizes = []
+@pytest.mark.parametrize(("n_cores", "elsewhere", "expected"), [(2, 0.3, LARGE), (2, 0.2, LITTLE), (1, 1, LITTLE)])
+def test_gemv_gets_large_tiles_if_blas_shares_them(monkeypatch, n_cores, elsewhere, expected):
+    """Per second of CPU time here, other threads use `elsewhere` seconds."""
+    here = 0
 
-    def timed(work, number):
-        sizes.clear()
-        work()
-        return dict(zip((LITTLE, LARGE), seconds))[sizes[0]]
+    def multiply(x, w, size):
+        nonlocal here
+        here += 0.01
+        assert size == LARGE and w.size == LARGE
 
-    monkeypatch.setattr(product, "single_rows", lambda x, w, size: sizes.append(size))
-    monkeypatch.setattr(product.timeit, "timeit", timed)
+    monkeypatch.setattr(product, "n_cores", lambda: n_cores)
+    monkeypatch.setattr(product, "single_rows", multiply)
+    monkeypatch.setattr(product.time, "thread_time", lambda: here)
+    monkeypatch.setattr(product.time, "process_time", lambda: here * (1 + elsewhere))
     assert TILE_SIZE() == expected
 
 
