@@ -175,6 +175,7 @@ def start(engine, directory):
 
 
 def ask(process, *case):
+    time.sleep(0.1)  # until the other engine's threads sleep: after a product, they wait in a loop for a while
     print(json.dumps(case), file=process.stdin, flush=True)
     seconds, logits = json.loads(process.stdout.readline())
     return np.median(seconds[1:] or seconds), logits  # without the first pass of a turn
