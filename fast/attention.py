@@ -50,7 +50,7 @@ class KeysAndValues:
     def attend(self, q, n_past):  # [n_head, n_new, d] -> [n_new, n_head * d]
         """softmax(q k^T / sqrt(d) + mask) v, for queries at positions n_past, n_past + 1, ..."""
         n_head, n_new, d = q.shape
-        group = group_size(n_new, self.values.shape[-1])  # (the columns of the values count like the depth of a tile)
+        group = group_size(n_new, self.values.shape[-1])  # (a block of values is as large as a tile of this depth)
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded, n_groups = q.shape[1], q.shape[1] // group
         q = (q / math.sqrt(d)).reshape(n_head, n_groups, group, d)

@@ -13,7 +13,7 @@ of its columns, and multiply a few rows at a time by each tile:
         for each group of rows:      # the tile is in the CPU's cache by now
             out[group, tile] = x[group] @ tile
 
-The two kernels need different groups and different tiles.
+The two kernels need different groups and tiles of different widths.
 
 The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. OpenBLAS has one, on x86 only for CPUs with
 AVX-512. It takes products of at most 10^6 multiplications. The groups are these:
@@ -22,23 +22,17 @@ AVX-512. It takes products of at most 10^6 multiplications. The groups are these
     2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer than 4.
     13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
 
-A tile has `depth` rows and TILE columns of w, and the tiles are laid out one after the other in memory. On each core,
-one call of np.matmul then runs over many tiles. Usually, `depth` is the number of rows of w. But if w has more than
-DEPTH rows, it is first cut into equal *chunks* of rows. The results of the chunks are added up, always in the same
-order. With tiles of 64 columns, 10^6 multiplications allow groups of 12 up to a depth of 1,302, and groups of 10 up to
-1,562. If a tile is too deep for its group, the rows are multiplied in groups of 6 instead. In `linear`, groups of 6 and
-12 are stored column by column, because the kernel is faster then.
+A tile has `depth` rows and `width` columns of w, and the tiles are laid out one after the other in memory. On each
+core, one call of np.matmul then runs over many tiles. Usually, `depth` is the number of rows of w. But if w has more
+than DEPTH rows, it is first cut into equal *chunks* of rows. The results of the chunks are added up, always in the same
+order. For groups of rows, `width` is 64. Then 10^6 multiplications allow groups of 12 up to a depth of 1,302, and
+groups of 10 up to 1,562. If a tile is too deep for its group, the rows are multiplied in groups of 6 instead. Groups of
+6 and 12 are stored column by column, because the kernel is faster then.
 
-gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in a cache, so it
-takes less time than the first. But five rows still take about twice as long as one. For gemv, w.T is stored, row by
-row. So each column of w is one piece of memory, and a tile may be much wider. There are two sizes, and `tile_size`
-chooses one:
-
-    LARGE    If BLAS divides such a product among the cores by itself. OpenBLAS does so from about 1.8 MB on. (One core
-             computes products with smaller matrices.) Its threads start fast, because they wait in a loop for a while
-             after each product, instead of sleeping.
-    LITTLE   If BLAS uses one core for every product. Then fast/threads.py divides the tiles among the cores, if there
-             are enough of them. It must wake threads for that.
+gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
+cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
+on some CPUs, gemv reads such tiles much faster than wider ones. (docs/speed.md has figures. It also says why BLAS's own
+threads do not share larger products here, although they start faster than ours.)
 
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
@@ -49,55 +43,26 @@ product, `matrix_kernel` compares these bits, and the times of both kernels.
 """
 
 import math
-import time
 import timeit
 from functools import cache
 
 import numpy as np
 
-from fast.threads import in_parallel, n_cores
+from fast.threads import in_parallel
 
-TILE = 64  # columns of a tile for the small-matrix kernel
+TILE, NARROW = 64, 32  # columns of a tile for groups of rows, and for single rows
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many multiplications
-DEPTH = 1600  # a tile for the small-matrix kernel has at most this many rows; it is the n_embd of 1558M
-LARGE, LITTLE = 2**20, 2**17  # how many numbers a tile for gemv has, at most; these are 4 MB and 0.5 MB
+DEPTH = 1600  # a tile has at most this many rows; it is the n_embd of 1558M
 
 
-def linear(x, w, b):  # [n_seq, n_in], w as `lay_out` stored it, [n_out] -> [n_seq, n_out]
-    """x @ w + b."""
-    out = single_rows(x, w, tile_size()) if matrix_kernel() == SINGLE else groups_of_rows(x, w)
-    out = out[:, : len(b)]  # without padding
-    out += b
-    return out
-
-
-def single_rows(x, w, size):  # [n_seq, n_in], [n_out, n_in], LARGE or LITTLE -> [n_seq, n_out]
-    """x @ w.T with gemv. (n_out is a multiple of 16.)"""
-    n_out, n_in = w.shape
-    n_tiles = math.ceil(w.size / size)
-    width = 16 * math.ceil(n_out / n_tiles / 16)
-    tiles = [slice(i, i + width) for i in range(0, n_out, width)]
-    out = np.empty((len(x), n_out, 1), dtype=np.float32)
-
-    def multiply(some):  # a slice of the tiles
-        for tile in tiles[some]:  # [width, n_in] @ [n_seq, n_in, 1] -> [n_seq, width, 1]
-            np.matmul(w[tile], x[:, :, None], out=out[:, tile])
-
-    if size == LARGE:  # BLAS shares each product
-        multiply(slice(None))
-    else:
-        in_parallel(multiply, len(tiles), 4 * width * n_in * len(x))
-    return out[..., 0]
-
-
-def groups_of_rows(x, w):  # [n_seq, n_in], [n_tiles, n_chunks, depth, TILE] -> [n_seq, n_tiles * TILE]
-    """x @ w with the small-matrix kernel, where w was cut into tiles by `store`."""
+def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
+    """x @ w + b, where `lay_out` cut w into tiles."""
     n_tiles, n_chunks, depth, width = w.shape
     n_seq, group = len(x), group_size(len(x), depth)
     x = whole_groups(x, group).reshape(-1, group, n_chunks, depth).transpose(2, 0, 1, 3)
-    x = stored(x)  # [n_chunks, n_groups, group, depth]
+    x = arranged(x)  # [n_chunks, n_groups, group, depth]
     out = np.empty((x.shape[1], group, n_tiles, width), dtype=np.float32)
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
 
@@ -109,9 +74,12 @@ def groups_of_rows(x, w):  # [n_seq, n_in], [n_tiles, n_chunks, depth, TILE] -> 
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # Each group counts in full, although only the first one reads the tile from memory.
+    # Each group counts in full, although only the first one reads the tile from memory. (If later groups counted as a
+    # quarter, as in attention.py, fewer products would be shared, and five single rows would take longer.)
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
-    return out.reshape(-1, n_tiles * width)[:n_seq]
+    out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]  # without padding
+    out += b
+    return out
 
 
 def whole_groups(x, group=None):  # [n_seq, ...] -> [n_seq and up to 5 more, ...]
@@ -129,21 +97,21 @@ def group_size(n_rows, depth=1):
     return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
 
 
-def stored(x):  # [..., group, depth] -> the same
+def arranged(x):  # [..., group, depth] -> the same
     """x in the memory order that is fastest for this group size: by columns for multiples of 6, otherwise unchanged."""
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
 
 
-@np.errstate(all="ignore")  # because `matrix_kernel` and `in_parallel` may time products, and some BLAS warn then
+@np.errstate(all="ignore")  # products may be timed here, and with some BLAS, NumPy warns without a reason
 def lay_out(params):
-    """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is stored as `linear` needs it.
+    """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is cut into tiles.
 
     All matrices share one array. On Linux, NumPy asks the system for huge pages if an array has 4 MB or more. (np.zeros
     does so since NumPy 2.2.) Such a page has 2 MB instead of 4 KB, so the CPU has fewer addresses to look up. In one
     array, smaller matrices get huge pages too, which makes small models up to 20 % faster.
     """
     # Allocate 30 MB and free them at once, for a side effect: from now on glibc, the C library of most Linux systems,
-    # keeps up to twice as much freed memory for later arrays. Without this line, glibc might give back the same memory
+    # keeps up to 60 MB of freed memory for later arrays. Without this line, glibc might give back the same memory
     # in every layer of a long prompt, and ask for it again page by page, which takes up to a fifth of the time. (The
     # array is never written, so the system never gives memory for it.)
     np.empty(30_000_000, dtype=np.uint8)
@@ -161,53 +129,31 @@ def lay_out(params):
         return tree
 
     params = copy(params)
-    shapes = [stored_shape(*layer["w"].shape) for layer in layers]
+    shapes = [tile_shape(*layer["w"].shape) for layer in layers]
     room = np.zeros(sum(map(math.prod, shapes)), dtype=np.float32)
     for layer, shape in zip(layers, shapes):
         part, room = np.split(room, [math.prod(shape)])
-        layer["w"] = store(layer["w"], part.reshape(shape))
+        layer["w"] = tiles(layer["w"], part.reshape(shape))
     return params
 
 
-def stored_shape(n_in, n_out):
-    if matrix_kernel() == SINGLE:  # multiples of 16: gemv may compute the last few columns of a tile in another way
-        return 16 * math.ceil(n_out / 16), n_in
+def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
+    width = TILE if matrix_kernel() == GROUPED else NARROW
     n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
-    return math.ceil(n_out / TILE), n_chunks, n_in // n_chunks, TILE
+    return math.ceil(n_out / width), n_chunks, n_in // n_chunks, width
 
 
-def store(w, into):  # [n_in, n_out], [n_out and padding, n_in] or [n_tiles, n_chunks, depth, TILE]
-    """Copy a matrix into zeros of the shape that `stored_shape` returned."""
-    n_tiles = math.ceil(w.shape[1] / TILE)
+def tiles(w, into):  # [n_in, n_out], zeros [n_tiles, n_chunks, depth, width]
+    """Copy a matrix into its tiles. The last tile keeps some zeros if n_out is not a multiple of the width."""
+    width = into.shape[-1]
 
     def fill(some):
-        for i in range(n_tiles)[some]:
-            columns = w[:, i * TILE : (i + 1) * TILE]
-            if into.ndim == 2:
-                into[i * TILE :][: columns.shape[1]] = columns.T
-            else:
-                into[i].reshape(-1, TILE)[:, : columns.shape[1]] = columns
+        for i in range(len(into))[some]:
+            columns = w[:, i * width : (i + 1) * width]
+            into[i].reshape(-1, width)[:, : columns.shape[1]] = columns
 
-    in_parallel(fill, n_tiles, 4 * into.nbytes // n_tiles)  # 4, because copying is slower than reading
+    in_parallel(fill, len(into), 4 * into[0].nbytes)  # 4, because copying is slower than reading
     return into
-
-
-@cache
-def tile_size():
-    """The size of tiles for gemv: LARGE if BLAS shares such a product among the cores, otherwise LITTLE.
-
-    If BLAS shares it, then other threads of this process also use the CPU. (We do not compare the times of both sizes,
-    because LARGE tiles would seem slow if another program was busy at that moment.)
-    """
-    if n_cores() == 1:
-        return LITTLE
-    w, x = np.ones((LARGE // 1024, 1024), np.float32), np.ones((1, 1024), np.float32)
-    everywhere, here = time.process_time(), time.thread_time()  # seconds of CPU time: of all threads, and of this one
-    while time.thread_time() - here < 0.05:  # (on Windows, these clocks move in steps of 0.016 seconds)
-        single_rows(x, w, LARGE)
-    here = time.thread_time() - here
-    elsewhere = time.process_time() - everywhere - here
-    return LARGE if elsewhere > 0.25 * here else LITTLE
 
 
 @cache
@@ -222,11 +168,11 @@ def matrix_kernel():
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))
 
     def seconds(group):
-        rows = stored(x.reshape(-1, group, 768))
+        rows = arranged(x.reshape(-1, group, 768))
         out = np.matmul(rows, tile)
         return min(timeit.repeat(lambda: np.matmul(rows, tile, out=out), number=1, repeat=18))
 
-    together = np.matmul(stored(x), tile)
+    together = np.matmul(arranged(x), tile)
     groups = [slice(i, i + n) for n in range(2, 2 * GROUP + 1, 2) for i in range(2 * GROUP - n + 1)]
-    same_bits = all(np.array_equal(np.matmul(stored(x[group]), tile), together[group]) for group in groups)
+    same_bits = all(np.array_equal(np.matmul(arranged(x[group]), tile), together[group]) for group in groups)
     return GROUPED if same_bits and seconds(GROUP) < 0.75 * seconds(1) else SINGLE

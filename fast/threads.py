@@ -1,11 +1,10 @@
 """Share the work of one product among the cores.
 
 NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS usually uses one thread
-for products as small as those of fast/, which leaves the sharing to us. (Products with LARGE tiles are different, see
-fast/product.py.) Threads must be woken, and that takes 15 to 75 microseconds. In that time, a core reads half a
-megabyte to two megabytes of weights. So small products stay on the calling core. In larger ones the calling core, which
-is awake already, gets the largest share. Which products are worth sharing depends on the computer, so
-`bytes_worth_waking` tries it.
+for products as small as those of fast/, which leaves the sharing to us. A thread must be woken, and begins 40 to 75
+microseconds after it was called (docs/speed.md). In that time, a core reads half a megabyte to two megabytes of
+weights. So small products stay on the calling core. In larger ones the calling core, which is awake already, gets the
+largest share. Which products are worth sharing depends on the computer, so `bytes_worth_waking` tries it.
 """
 
 import contextlib

@@ -18,12 +18,11 @@ from support import MICRO, random_gpt2, stored_gpt2
 
 import gpt2
 from fast import KeysAndValues, attention, bits_are_independent, lay_out, linear, matrix_kernel, product, threads
-from fast.product import GROUPED, LARGE, LITTLE, SINGLE
+from fast.product import GROUPED, SINGLE
 from sampling import sampler
 from speculative import speculative_sampling
 
 MATRIX_KERNEL = product.matrix_kernel.__wrapped__  # the functions without their caches
-TILE_SIZE = product.tile_size.__wrapped__
 N_CORES, BYTES_WORTH_WAKING = threads.n_cores.__wrapped__, threads.bytes_worth_waking.__wrapped__
 
 
@@ -31,7 +30,6 @@ N_CORES, BYTES_WORTH_WAKING = threads.n_cores.__wrapped__, threads.bytes_worth_w
 def kernel(request, monkeypatch):
     """Run each test with each kernel, and let two threads share even the small products of the tests."""
     monkeypatch.setattr(product, "matrix_kernel", lambda: request.param)
-    monkeypatch.setattr(product, "tile_size", lambda: 1000)
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "bytes_worth_waking", lambda: 0)
 
@@ -48,16 +46,6 @@ def test_linear_is_a_matrix_product(n, n_in, n_out):
     rng = np.random.default_rng(n)
     x, w, b = (rng.standard_normal(shape, np.float32) for shape in ((n, n_in), (n_in, n_out), (n_out,)))
     assert np.abs(linear(x, **lay_out({"w": w, "b": b})) - (x.astype(float) @ w + b)).max() < 1e-3
-
-
-@pytest.mark.parametrize("size", [LARGE, LITTLE])
-def test_the_tiles_of_gemv_make_up_the_matrix(monkeypatch, size):
-    """Who shares them: BLAS if they are large, and otherwise `in_parallel`."""
-    x, w, shared = np.ones((2, 1024), np.float32), np.ones((3008, 1024), np.float32), []
-    w[:, 0] = range(3008)
-    monkeypatch.setattr(product, "in_parallel", lambda work, n, n_bytes: (shared.append((n, n_bytes)), work(slice(n))))
-    assert np.array_equal(product.single_rows(x, w, size), np.tile(np.arange(1023, 4031), (2, 1)))
-    assert shared == ([] if size == LARGE else [(24, 2 * 128 * 4096)])
 
 
 def test_groups_are_those_that_product_py_describes(monkeypatch):
@@ -144,23 +132,6 @@ def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_th
     monkeypatch.setattr(np, "matmul", matmul)
     monkeypatch.setattr(product.timeit, "repeat", lambda *args, **options: [next(times)])
     assert MATRIX_KERNEL() == expected
-
-
-@pytest.mark.parametrize(("n_cores", "elsewhere", "expected"), [(2, 0.3, LARGE), (2, 0.2, LITTLE), (1, 1, LITTLE)])
-def test_gemv_gets_large_tiles_if_blas_shares_them(monkeypatch, n_cores, elsewhere, expected):
-    """Per second of CPU time here, other threads use `elsewhere` seconds."""
-    here = 0
-
-    def multiply(x, w, size):
-        nonlocal here
-        here += 0.01
-        assert size == LARGE and w.size == LARGE
-
-    monkeypatch.setattr(product, "n_cores", lambda: n_cores)
-    monkeypatch.setattr(product, "single_rows", multiply)
-    monkeypatch.setattr(product.time, "thread_time", lambda: here)
-    monkeypatch.setattr(product.time, "process_time", lambda: here * (1 + elsewhere))
-    assert TILE_SIZE() == expected
 
 
 def test_all_matrices_are_views_of_one_array():
