@@ -98,18 +98,18 @@ def best(c, *alphas):
 
 @pytest.mark.parametrize("c", [0.01, 0.1, 0.3, 0.6])
 def test_adaptive_takes_the_best_K_for_the_mean_of_beta(c):
-    """It begins as if four positions with a mean of 0.7 had been verified."""
-    half, sure = round_of(4, 4, q=(0.0, 1.0), token=1), round_of(4, 4)  # beta = 0.5 and beta = 1, at four positions
-    schedule = adaptive(6, linear(c))
-    assert decisions(schedule, half, sure) == best(c, 0.7, (2.8 + 2) / 8, (2.8 + 2 + 4) / 12)
-    assert decisions(schedule, sure) == best(c, 0.7, 6.8 / 8)  # None makes it forget
+    """It begins as if 16 positions with a mean of 0.7 had been verified."""
+    half, sure = round_of(16, 16, q=(0.0, 1.0), token=1), round_of(16, 16)  # beta = 0.5 and 1, at 16 positions
+    schedule = adaptive(6, linear(c), memory=48)
+    assert decisions(schedule, half, sure) == best(c, 0.7, (11.2 + 8) / 32, (11.2 + 8 + 16) / 48)
+    assert decisions(schedule, sure) == best(c, 0.7, 27.2 / 32)  # None makes it forget
 
 
 def test_adaptive_counts_verified_positions_only():
-    p, q = np.array([[1, 0]] * 4), np.array([[1.0, 0]] * 2 + [[0, 1.0]] * 3)  # beta = 1, 1, 0, 0
-    last = Round(np.array([0, 0, 0, 0]), p, q, np.array([0, 0, 1]), 2)  # the third token was rejected
+    p, q = np.array([[1, 0]] * 16), np.array([[1.0, 0]] * 8 + [[0, 1.0]] * 9)  # beta = 1 eight times, then 0
+    last = Round(np.zeros(16, int), p, q, np.array([0] * 8 + [1]), 8)  # the ninth token was rejected
     found = decisions(adaptive(6, linear(0.35)), last)
-    assert found == best(0.35, 0.7, (2.8 + 2) / 7) != best(0.35, 0.7, (2.8 + 2) / 8)
+    assert found == best(0.35, 0.7, (11.2 + 8) / 25) != best(0.35, 0.7, (11.2 + 8) / 32)
 
 
 def test_adaptive_forgets_old_rounds():
