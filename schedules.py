@@ -21,8 +21,9 @@ from sampling import logits_to_probs
 
 # The names for --schedule. "fixed" drafts K tokens, if no stop ends a round. "draft-confidence" is a stop.
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-# `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7 (see theory.py). With only 4, a few early
-# rejections can make 0 tokens seem best. Then hardly anything is verified, so this error lasts.
+# `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7 (see theory.py). If this guess counted as
+# only 4 positions, a few early rejections could make 0 tokens seem best. A round without drafted tokens verifies
+# nothing, so the wrong alpha would hardly be corrected.
 PRIOR, N_PRIOR = 0.7, 16
 EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
 

@@ -10,8 +10,8 @@ def bits_are_independent(network):
 
     With the kernel "groups of rows", 1 to 12 positions usually make one group in fast/product.py, and more make groups
     of 6. 91 positions also need two blocks of keys. With a smaller n_ctx, the last of these calls are left out.
-    (network(ids, n) returns the logits after each of the last n prefixes of ids. Between calls, it keeps the keys and
-    values of earlier positions.)
+    (network(ids, n) returns the logits of the last n positions of ids. Between calls, it keeps the keys and values of
+    earlier positions.)
     """
     ends = [end for end in np.cumsum(range(14)) if end <= network.n_ctx]  # 0, 1, 3, 6, ... 91
     ids = np.arange(ends[-1]) % network.n_vocab

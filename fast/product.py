@@ -15,8 +15,8 @@ of its columns, and multiply a few rows at a time by each tile:
 
 The two kernels need different groups and tiles of different widths.
 
-The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. OpenBLAS has one, on x86 only for CPUs with
-AVX-512. It takes products of at most 10^6 multiplications. The groups are these:
+The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. For x86, OpenBLAS has one only for CPUs with
+AVX-512. OpenBLAS uses it if a product has at most 10^6 multiplications. The groups are these:
 
     1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
     2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer than 4.
@@ -74,8 +74,9 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # Each group counts in full, although only the first one reads the tile from memory. (If later groups counted as a
-    # quarter, as in attention.py, fewer products would be shared, and five single rows would take longer.)
+    # The work of a tile is its bytes, times the number of groups. Only the first group reads the tile from memory, but
+    # each group counts in full. (attention.py counts later groups as a quarter. We tried that here. Then fewer products
+    # were shared, and five single rows took longer.)
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]  # without padding
     out += b
