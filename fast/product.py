@@ -15,8 +15,8 @@ of its columns, and multiply a few rows at a time by each tile:
 
 The two kernels need different groups and tiles of different widths.
 
-The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. For x86, OpenBLAS has one only for CPUs with
-AVX-512. OpenBLAS uses it if a product has at most 10^6 multiplications. The groups are these:
+The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. For x86, OpenBLAS has one only for CPUs
+with AVX-512. OpenBLAS uses it if a product has at most 10^6 multiplications. The groups are these:
 
     1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
     2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer than 4.
