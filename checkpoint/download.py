@@ -38,8 +38,7 @@ class DownloadError(OSError):
 
 def missing_files(model_dir):
     """The names of a model's files that are missing or empty."""
-    paths = {name: os.path.join(model_dir, name) for name in FILES}
-    return [name for name, path in paths.items() if not os.path.isfile(path) or os.path.getsize(path) == 0]
+    return [name for name in FILES if size_of(Path(model_dir, name)) == 0]
 
 
 def check(model_dir, data_path=None):
@@ -60,10 +59,9 @@ def check(model_dir, data_path=None):
 def download_gpt2_files(model_size, model_dir, models_url=None):
     """Download those of a model's seven files that are not in model_dir yet.
 
-    A file is written as `<name>.part`, and renamed after its length was checked. If the server announces an MD5, it is
-    checked too, unless this call resumes what an earlier one began. The tensors are also compared with the checksums in
-    the index. If the index or the data was interrupted, the next call resumes it. The other files are small, and are
-    downloaded again.
+    A file is written as `<name>.part`. It is renamed after its length was checked, its MD5 if the server announces one,
+    and the checksums of the index and of all tensors. If the download of the data is interrupted, the next call resumes
+    it. The other files are small, and are downloaded again.
 
     Parameters
     ----------
@@ -90,9 +88,8 @@ def download_gpt2_files(model_size, model_dir, models_url=None):
         retry = Retry(RETRIES, backoff_factor=BACKOFF, status_forcelist=again, raise_on_status=False)
         session.mount("http://", HTTPAdapter(max_retries=retry))
         session.mount("https://", HTTPAdapter(max_retries=retry))
-        checks = {INDEX: read_index, DATA: lambda part: check(model_dir, part)}
         for name in missing_files(model_dir):  # INDEX comes before DATA, which cannot be checked without it
-            fetch(session, f"{url}/{model_size}/{name}", os.path.join(model_dir, name), checks.get(name))
+            fetch(session, f"{url}/{model_size}/{name}", Path(model_dir, name))
 
 
 @contextlib.contextmanager
@@ -114,62 +111,51 @@ def lock(directory):
         os.close(handle)
 
 
-def fetch(session, url, path, check_part=None):
-    """Download one file as <path>.part, and rename it to path when it is complete.
-
-    check_part(part) raises CheckpointError if this is the wrong file. Only a file with such a check is resumed from the
-    part of an earlier process. Without a check, nothing would show that the file on the server has changed since.
-    """
-    part, known, idle = Path(path + ".part"), {}, 0  # known: the ETag and the MD5 that the server announced
-    if check_part is None:
-        part.unlink(missing_ok=True)
-    best = size_of(part)  # the largest size so far; idle counts the attempts in a row that did not exceed it
-    with tqdm(desc=os.path.basename(path), unit="B", unit_scale=True) as bar:
-        try:
-            while not transfer(session, url, part, bar, known):
+def fetch(session, url, path):
+    """Download one file as <path>.part, and rename it to path when it is complete and was checked."""
+    part = Path(f"{path}.part")
+    best = idle = 0  # the largest size so far, and how many attempts in a row did not exceed it
+    try:
+        with tqdm(desc=path.name, unit="B", unit_scale=True) as bar:
+            while not transfer(session, url, part, bar):
                 idle = 0 if size_of(part) > best else idle + 1
                 best = max(best, size_of(part))
                 if idle > RETRIES:
                     raise OSError("the connection breaks off every time")
-                if check_part is None and "etag" not in known:
-                    part.unlink(missing_ok=True)  # without an ETag, nobody would notice that the file has changed since
-        except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
-            offline = isinstance(error, requests.ConnectionError | requests.Timeout)
-            why = f"no answer ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
-            raise DownloadError(
-                f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download"
-            ) from None
-    try:
-        if "md5" in known and known["md5"] != md5_of(part):
-            raise CheckpointError("it does not have the MD5 that the server announced")
-        if check_part is not None:
-            check_part(part)
-        elif part.read_bytes().startswith(b"<"):  # (a file without a check is small)
+        if path.name == DATA:
+            check(path.parent, part)
+        elif path.name == INDEX:
+            read_index(part)
+        elif part.read_bytes().startswith(b"<"):
             raise CheckpointError("it is a page of HTML")
+        os.replace(part, path)
+        return
     except CheckpointError as error:
         # (the error itself would keep the file mapped, and Windows does not remove such a file)
         damage = str(error).removesuffix(f"; {ADVICE}")
-    else:
-        os.replace(part, path)
-        return
+    except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
+        offline = isinstance(error, requests.ConnectionError | requests.Timeout)
+        why = f"no answer ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
+        raise DownloadError(
+            f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download"
+        ) from None
     part.unlink(missing_ok=True)
     raise CheckpointError(f"{url} gave a wrong file, now removed; try again, or check --models_url ({damage})")
 
 
-def transfer(session, url, part, bar, known):
+def transfer(session, url, part, bar):
     """Download what is missing from part.
 
     False: call again, because the connection broke off, or because part was not the beginning of the server's file.
     """
-    have = size_of(part)
+    # Only DATA is resumed. It is large, and its checksums would show that the server's file has changed since.
+    have = size_of(part) if part.stem == DATA else 0
     headers = {"Accept-Encoding": "identity"}  # without compression, so that lengths and ranges are those of the file
     if have:
         headers["Range"] = f"bytes={have}-"
-        if "etag" in known:
-            headers["If-Range"] = known["etag"]  # if the file has changed, the server sends all of it
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
-        start, total = announced(answer, have, known)
-        if start is None:  # begin again
+        start, total = announced(answer)
+        if start not in (0, have):  # begin again
             part.unlink(missing_ok=True)
             return False
         if start == total:
@@ -179,40 +165,35 @@ def transfer(session, url, part, bar, known):
             raise OSError(f"it has {total:,} bytes, and there is room for {free:,} in {part.parent}")
         bar.total, bar.n = total, start
         bar.refresh()
+        md5 = hashlib.md5(usedforsecurity=False)
         with open(part, "ab" if start else "wb") as f:
             with contextlib.suppress(requests.RequestException):  # the connection broke off
                 for piece in answer.iter_content(PIECE):
                     f.write(piece)
+                    md5.update(piece)
                     bar.update(len(piece))
             f.flush()
             os.fsync(f.fileno())  # so that the file is on the disk before it is renamed
-    return size_of(part) == total
+    if size_of(part) != total:
+        return False
+    found = base64.b64encode(md5.digest()).decode()
+    if start == 0 and answer.headers.get("Content-MD5", found) != found:
+        raise CheckpointError("it does not have the MD5 that the server announced")
+    return True
 
 
-def announced(answer, have, known):
-    """Where in the file the answer starts, and the file's length. (None, None) if it does not fit our part."""
+def announced(answer):
+    """Where in the file the answer starts, and the file's length. (None, None) if it does not say so."""
     status, headers = answer.status_code, answer.headers
     if status in (206, 416):  # 206 with "bytes 5-8/9" continues after 5 of 9 bytes; 416 with "bytes */9" is after all 9
         span = re.fullmatch(r"bytes (?:(\d{1,18})-\d+|\*)/([1-9]\d{,17})", headers.get("Content-Range", ""))
-        same_file = known.get("etag") in (None, headers.get("ETag"))
-        return (have, int(span[2])) if same_file and span and int(span[1] or span[2]) == have else (None, None)
+        return (int(span[1] or span[2]), int(span[2])) if span else (None, None)
     if status != 200 or "html" in headers.get("Content-Type", ""):
         raise OSError(f"the server answered {status} {answer.reason} (content type: {headers.get('Content-Type')})")
     if not re.fullmatch(r"[1-9]\d{,17}", headers.get("Content-Length", "")):
         raise OSError("the server does not say how long the file is, or it is empty")
-    known.clear()
-    known.update({key: headers[name] for key, name in (("etag", "ETag"), ("md5", "Content-MD5")) if name in headers})
     return 0, int(headers["Content-Length"])
 
 
-def md5_of(path):
-    """The MD5 of a file in base64, as in HTTP's Content-MD5."""
-    md5 = hashlib.md5(usedforsecurity=False)
-    with open(path, "rb") as f:
-        for piece in iter(lambda: f.read(PIECE), b""):
-            md5.update(piece)
-    return base64.b64encode(md5.digest()).decode()
-
-
 def size_of(path):
-    return path.stat().st_size if path.exists() else 0
+    return path.stat().st_size if path.is_file() else 0

@@ -154,7 +154,7 @@ BLOCK = 4096  # bytes that the server sends and the client receives at a time
 class Handler(http.server.BaseHTTPRequestHandler):
     """Serves CONTENT. server.plan[name] lists what to do wrong: an entry per request, and the last one from then on.
 
-    An entry may have content, etag and status (to send instead), headers (to send in addition, or None to leave one
+    An entry may have content and status (to send instead), headers (to send in addition, or None to leave one
     out), stall and freeze (seconds to wait before and after), hang_up, ranges=False (to ignore Range), drop (hang up
     after so many bytes, rounded up to a BLOCK) and hold (what to wait for).
     """
@@ -167,9 +167,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         time.sleep(wrong.get("stall", 0))
         if wrong.get("hang_up") or "//" in self.path:  # (an address that was put together wrongly)
             return
-        content, etag = wrong.get("content", CONTENT[name]), wrong.get("etag", '"1"')
-        status, start, headers = wrong.get("status", 200), 0, {"ETag": etag}
-        if asked and wrong.get("ranges", True) and self.headers.get("If-Range", etag) == etag and status == 200:
+        content, status, start, headers = wrong.get("content", CONTENT[name]), wrong.get("status", 200), 0, {}
+        if asked and wrong.get("ranges", True) and status == 200:
             start = int(asked[len("bytes=") : -1])
             status, span = (206, f"{start}-{len(content) - 1}") if start < len(content) else (416, "*")
             headers["Content-Range"] = f"bytes {span}/{len(content)}"

@@ -45,11 +45,10 @@ MD5 = base64.b64encode(hashlib.md5(CONTENT[DATA]).digest()).decode()
 @pytest.mark.parametrize(
     "name, plan, asked",
     [
-        (DATA, [HALF, {}], [None, REST]),
+        (DATA, [HALF, {"headers": {"Content-MD5": MD5}}], [None, REST]),  # the MD5 of the file, not of the rest
         (DATA, [HALF | {"freeze": 1}, {}], [None, REST]),
         (DATA, [HALF, {"ranges": False}], [None, REST]),
-        (DATA, [{"content": b"x" * 400_000, "etag": '"0"'} | HALF, {}], [None, REST]),
-        (DATA, [HALF, {"headers": {"ETag": '"2"'}}, {}], [None, REST, None]),
+        (DATA, [HALF, {"status": 416, "headers": {"Content-Range": "bytes */9"}}, {}], [None, REST, None]),
         (DATA, [HALF, {"status": 503}, {}], [None, REST, REST]),
         (DATA, [HALF, {"drop": 0}, {}], [None, REST, REST]),
         (DATA, [{"status": 500, "headers": {"Retry-After": "1"}}, {"status": 429}, {}], [None] * 3),
@@ -57,8 +56,7 @@ MD5 = base64.b64encode(hashlib.md5(CONTENT[DATA]).digest()).decode()
         (DATA, [{"headers": {"Content-MD5": MD5}}], [None]),
         (DATA, [{"drop": 8192}], [None] + [f"bytes={8192 * i}-" for i in range(1, 50)]),
         (META, [{"status": 416, "headers": {"Content-Range": "bytes */0"}}, {}], [None, None]),
-        (META, [{"drop": BLOCK}, {}], [None, "bytes=4096-"]),
-        (META, [{"drop": BLOCK, "headers": {"ETag": None}}, {}], [None, None]),  # could be another file by now
+        (META, [{"drop": BLOCK}, {}], [None, None]),  # it has no checksums, and could be another file by now
     ],
 )
 def test_a_server_that_misbehaves_for_a_while(server, tmp_path, name, plan, asked):
@@ -88,26 +86,19 @@ def test_a_server_that_misbehaves_for_a_while(server, tmp_path, name, plan, aske
         (DATA, {"content": CONTENT[DATA][:-1] + b"x"}, r"'model/wte'.* crc32c"),
     ],
 )
-def test_a_server_that_always_misbehaves_causes_an_error_and_leaves_no_file(server, tmp_path, name, wrong, message):
+def test_a_server_that_always_misbehaves_causes_an_error(server, tmp_path, monkeypatch, name, wrong, message):
     server.plan[name] = [wrong]
+    errors, unlink = [], Path.unlink
+    monkeypatch.setattr(Path, "unlink", lambda *args, **kw: errors.append(sys.exc_info()[0]) or unlink(*args, **kw))
     with pytest.raises((DownloadError, CheckpointError), match=message) as error:
         download_gpt2_files("124M", str(tmp_path), server.url)
     assert "\n" not in str(error.value) and (server.url in str(error.value) or str(tmp_path) in str(error.value))
     assert "restore it" not in str(error.value)  # nothing of it is left
+    assert not any(errors)  # because an error keeps the file mapped, and Windows does not remove such a file
     assert not (tmp_path / name).exists() and len(asked_for(server, name)) <= 2 + 2 * download.RETRIES
     server.plan.clear()
     download_gpt2_files("124M", str(tmp_path), server.url)
     assert complete(tmp_path)
-
-
-def test_a_damaged_file_is_removed_when_its_error_is_gone(server, tmp_path, monkeypatch):
-    """The error keeps the file mapped, and Windows does not remove such a file."""
-    server.plan[DATA] = [{"content": CONTENT[DATA][:-1] + b"x"}]
-    errors, unlink = [], Path.unlink
-    monkeypatch.setattr(Path, "unlink", lambda *args, **kw: errors.append(sys.exc_info()[0]) or unlink(*args, **kw))
-    with pytest.raises(CheckpointError, match="crc32c"):
-        download_gpt2_files("124M", str(tmp_path), server.url)
-    assert errors and set(errors) == {None}
 
 
 @pytest.mark.parametrize("have", [12_345, 409_536])
