@@ -3,8 +3,8 @@
 Tensors are taken one at a time from an iterable, so a checkpoint may be larger than the memory.
 """
 
-import math
 import struct
+from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from checkpoint.crc32c import crc32c, mask
 NUMBER = {dtype: number for number, dtype in DTYPES.items()}
 
 
-def write_bundle(prefix, tensors, block_size=262144):
+def write_bundle(prefix, tensors):
     """Write <prefix>.index and <prefix>.data-00000-of-00001.
 
     Parameters
@@ -22,8 +22,6 @@ def write_bundle(prefix, tensors, block_size=262144):
     prefix : str
     tensors : iterable of (str, ndarray)
         Names and float32 or float16 arrays. The data is written in this order.
-    block_size : int
-        A new block of the index begins after this many bytes. The default is TensorFlow's.
     """
     entries, offset = {}, 0
     with open(f"{prefix}.data-00000-of-00001", "wb") as f:
@@ -32,8 +30,8 @@ def write_bundle(prefix, tensors, block_size=262144):
             f.write(tensor)
             entries[name.encode()] = entry(tensor.dtype, tensor.shape, offset, tensor.nbytes, mask(crc32c(tensor)))
             offset += tensor.nbytes
-    with open(f"{prefix}.index", "wb") as f:
-        f.write(table(blocks([(b"", HEADER), *sorted(entries.items())], block_size)))
+    last, index = max(entries), block([(b"", HEADER), *sorted(entries.items())])
+    Path(f"{prefix}.index").write_bytes(table([(last, index)]))
 
 
 def entry(dtype, shape, offset, size, masked_crc):
@@ -43,20 +41,10 @@ def entry(dtype, shape, offset, size, masked_crc):
     return fields + varint(6 << 3 | 5) + struct.pack("<I", masked_crc)
 
 
-def blocks(items, block_size):
-    """Sorted (key, value) pairs -> a list of (last key, contents), one for each block. Each key is written in full."""
-    result, block, last = [], b"", b""
-    for key, value in items:
-        if len(block) >= block_size:
-            result.append((last, end_block(block)))
-            block = b""
-        block += varint(0) + varint(len(key)) + varint(len(value)) + key + value
-        last = key
-    return [*result, (last, end_block(block))]
-
-
-def end_block(block):
-    return block + struct.pack("<2I", 0, 1)  # one restart point, at 0
+def block(items):
+    """Sorted (key, value) pairs -> the contents of a block. Each key is written in full."""
+    pairs = [varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in items]
+    return b"".join(pairs) + struct.pack("<2I", 0, 1)  # one restart point, at 0
 
 
 def table(data_blocks):
@@ -65,11 +53,15 @@ def table(data_blocks):
     for key, contents in data_blocks:
         handles.append((key, varint(len(file)) + varint(len(contents))))
         file += seal(contents)
-    footer = varint(len(file)) + varint(8)
-    file += seal(end_block(b""))  # the metaindex
-    [(_, index)] = blocks(handles, math.inf)
-    footer += varint(len(file)) + varint(len(index))
-    return file + seal(index) + footer.ljust(40, b"\0") + struct.pack("<Q", MAGIC)
+    return finish(file, block(handles))
+
+
+def finish(file, index):
+    """The data blocks as they are in the file, and the contents of the index block -> a LevelDB table."""
+    handles = varint(len(file)) + varint(8)  # the metaindex, a block without items
+    file += seal(block([]))
+    handles += varint(len(file)) + varint(len(index))
+    return file + seal(index) + handles.ljust(40, b"\0") + struct.pack("<Q", MAGIC)
 
 
 def seal(contents, compression=0):

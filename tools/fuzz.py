@@ -34,7 +34,8 @@ LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-max_len=20000", "-len_control=0
 INDEX_PATH = os.path.join(utils.MODELS_DIR, "draft", INDEX)
 ENTRIES = {name.encode(): writer.entry(*entry) for name, entry in bundle.read_index(INDEX_PATH).items()}
 ITEMS = [(b"", writer.HEADER), *ENTRIES.items()]
-BLOCKS = writer.blocks(ITEMS, 400)
+GROUPS = [ITEMS[i : i + 10] for i in range(0, len(ITEMS), 10)]
+BLOCKS = [(group[-1][0], writer.block(group)) for group in GROUPS]
 
 
 def index_of_a_block(data):
@@ -42,8 +43,8 @@ def index_of_a_block(data):
 
 
 def index_of_an_entry(data):
-    name = min(ENTRIES)
-    return writer.table(writer.blocks([(b"", writer.HEADER), *sorted((ENTRIES | {name: data}).items())], 1 << 18))
+    items = [(b"", writer.HEADER), *sorted((ENTRIES | {min(ENTRIES): data}).items())]
+    return writer.table([(max(ENTRIES), writer.block(items))])
 
 
 KINDS = [  # the name of the file, the function from an input to its content, the first inputs
