@@ -109,19 +109,17 @@ def _read_table(table):
         items += _items(_block(table, offset, size))
         end = offset + size
 
-    if not items or items[0][0] != b"":
+    if not items or items[0][0] != "":
         raise CheckpointError("it has no header")
-    header = _message(items[0][1], "the header", texts=(3,))  # BundleHeaderProto: 1 num_shards, 2 endianness, 3 version
+    # BundleHeaderProto: 1 num_shards, 2 endianness, 3 version
+    header = dict(_fields(items[0][1], "the header", texts=(3,)))
     if header.get(1, 1) != 1 or header.get(2, 0) != 0:
         raise CheckpointError("its tensors are in several data files or big-endian, and neither can be read here")
 
-    entries, last = {}, ""
-    for key, value in items[1:]:
-        name = key.decode("latin-1")  # any bytes are valid in this encoding, and they keep their order
-        if name <= last:
+    for (before, _), (name, _) in pairwise(items):
+        if name <= before:
             raise CheckpointError(f"tensor {name!r} is there twice, or out of order")
-        last = name
-        entries[name] = _entry(name, value)
+    entries = {name: _entry(name, value) for name, value in items[1:]}
     if not entries:
         raise CheckpointError("it has no tensors")
     for (one, a), (other, b) in pairwise(sorted(entries.items(), key=lambda item: item[1].offset)):
@@ -143,7 +141,7 @@ def _block(table, offset, size):
 
 
 def _items(block):
-    """The (key, value) pairs of a block.
+    """The (key, value) pairs of a block, as (str, bytes).
 
     A key is stored as its difference from the key before. Each pair consists of three lengths (the prefix that both
     keys share, the rest of the key, the value), then the rest of the key, then the value. The block ends with restart
@@ -159,7 +157,7 @@ def _items(block):
             raise CheckpointError("an entry reaches outside its block, or its name is too long")
         key = key[:shared] + block[position : position + unshared]
         position += unshared + n_value
-        items.append((key, block[position - n_value : position]))
+        items.append((key.decode("latin-1"), block[position - n_value : position]))  # any bytes are valid Latin-1
     return items
 
 
@@ -184,12 +182,14 @@ def _varints(data, position, count):
     return numbers, position
 
 
-def _fields(message):
-    """The (field number, value) pairs of a protocol buffer. A value is an int, or bytes for a text or a message."""
+def _fields(message, name, texts=()):
+    """The (field number, value) pairs of a protocol buffer. Fields in texts are bytes, and all others are ints."""
     position = 0
     while position < len(message):
         (tag,), position = _varints(message, position, 1)
-        kind = tag & 7
+        field, kind = tag >> 3, tag & 7
+        if (kind == 2) != (field in texts):
+            raise CheckpointError(f"field {field} of {name!r} is of the wrong kind")
         if kind == 0:
             (value,), position = _varints(message, position, 1)
         elif kind == 2:  # a length, then as many bytes
@@ -198,28 +198,19 @@ def _fields(message):
         elif kind == 5:  # four bytes
             value, position = int.from_bytes(message[position : position + 4], "little"), position + 4
         else:
-            raise CheckpointError(f"a field is of the unknown wire type {kind}")
+            raise CheckpointError(f"field {field} of {name!r} is of the unknown wire type {kind}")
         if position > len(message):
-            raise CheckpointError("a field is cut off")
-        yield tag >> 3, value
-
-
-def _message(message, name, texts=()):
-    """A protocol buffer -> {field number: value}. The fields in texts must be bytes, and all others numbers."""
-    fields = dict(_fields(message))
-    for number, value in fields.items():
-        if isinstance(value, bytes) != (number in texts):
-            raise CheckpointError(f"field {number} of {name!r} is of the wrong kind")
-    return fields
+            raise CheckpointError(f"field {field} of {name!r} is cut off")
+        yield field, value
 
 
 def _entry(name, value):
     """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry. 7, slices, is refused."""
-    fields = _message(value, name, texts=(2,))
-    dims = list(_fields(fields.get(2, b"")))  # TensorShapeProto: 2 dim, repeated, each of 1 size, 2 name
-    if len(dims) > MAX_DIMS or any(number != 2 or not isinstance(dim, bytes) for number, dim in dims):
+    fields = dict(_fields(value, name, texts=(2,)))
+    dims = list(_fields(fields.get(2, b""), name, texts=(2,)))  # TensorShapeProto: 2 dim, repeated (1 size, 2 name)
+    if len(dims) > MAX_DIMS or any(field != 2 for field, _ in dims):
         raise CheckpointError(f"the shape of {name!r} cannot be read")
-    shape = tuple(_message(dim, name, texts=(2,)).get(1, 0) for _, dim in dims)
+    shape = tuple(dict(_fields(dim, name, texts=(2,))).get(1, 0) for _, dim in dims)
     if fields.get(1) not in DTYPES:
         raise CheckpointError(f"{name!r} is of type {fields.get(1)}; only DT_FLOAT (1) and DT_HALF (19) can be read")
     if fields.get(3, 0) != 0:
