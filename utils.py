@@ -75,12 +75,10 @@ def load_hparams_and_params(model_dir):
         raise CheckpointError(f"{model_dir} has n_layer = {hparams['n_layer']} but only {len(tensors)} tensors in all")
     shapes = expected_shapes(**hparams)
     found = {name: tensor.shape for name, tensor in tensors.items()}
-    wrong = [f"{name} is missing" for name in shapes if name not in found]
-    wrong += [f"{name!r} is unknown" for name in found if name not in shapes]
-    wrong += [f"{n} is {list(found[n])}, not {list(s)}" for n, s in shapes.items() if found.get(n, s) != s]
-    if wrong:
-        more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise CheckpointError(f"{model_dir}: hparams.json does not fit the tensors: {', '.join(wrong[:3])}{more}")
+    if wrong := sorted({name for name, _ in shapes.items() ^ found.items()}):
+        expected, has = shapes.get(wrong[0], "nothing"), found.get(wrong[0], "nothing")
+        problem = f"{len(wrong)} tensors differ, such as {wrong[0]!r}: expected {expected}, found {has}"
+        raise CheckpointError(f"{model_dir}: hparams.json does not fit the tensors: {problem}")
     return hparams, nest(tensors, hparams["n_layer"])
 
 
@@ -96,8 +94,7 @@ def read_hparams(path):
     hparams = {name: hparams.get(name) for name in HPARAMS}
     for name, value in hparams.items():
         if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
-            shown = str(value)[:20] if isinstance(value, int | float) else type(value).__name__
-            raise CheckpointError(f"{path} has {name} = {shown}; a whole number from 1 to 2^31 - 1 is needed")
+            raise CheckpointError(f"{path} has {name} = {value!r:.20}; a whole number from 1 to 2^31 - 1 is needed")
     if hparams["n_embd"] % hparams["n_head"]:
         raise CheckpointError(f"{path}: n_head = {hparams['n_head']} does not divide n_embd = {hparams['n_embd']}")
     return hparams
