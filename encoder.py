@@ -22,7 +22,6 @@ class VocabularyError(UserError):
     """encoder.json or vocab.bpe is damaged."""
 
 
-@lru_cache
 def bytes_to_unicode():
     """The printable character that stands for each byte in OpenAI's files -> {byte: character}.
 
@@ -128,28 +127,17 @@ def check_vocabulary(vocabulary, merges):
 
 
 def get_encoder(model_size, models_dir):
-    """The `Encoder` of models_dir/model_size. If a file is damaged, VocabularyError names it."""
-    directory, name = Path(models_dir, model_size), "encoder.json"
-    advice = "restore encoder.json and vocab.bpe, or (for OpenAI's models) remove both to download them again"
+    """The `Encoder` of models_dir/model_size. If a file is damaged, VocabularyError says so."""
+    directory = Path(models_dir, model_size)
     try:
-        vocabulary = json.loads((directory / name).read_text(encoding="utf-8"), object_pairs_hook=unique)
-        name = "vocab.bpe"
-        lines = (directory / name).read_text(encoding="utf-8").split("\n")
+        vocabulary = json.loads((directory / "encoder.json").read_text(encoding="utf-8"))
+        lines = (directory / "vocab.bpe").read_text(encoding="utf-8").split("\n")
         merges = [tuple(line.split(" ")) for line in lines[1:] if line]  # the first line is a version
         if bad := [pair for pair in merges if len(pair) != 2]:
             raise VocabularyError(f"vocab.bpe has a line that is not a pair: {' '.join(bad[0])[:40]!r}")
         if lines[-1]:  # a pair that was cut off is often still a pair
             raise VocabularyError(f"vocab.bpe ends within a line, {lines[-1][:40]!r}")
         return Encoder(vocabulary, merges)
-    except VocabularyError as error:
+    except (ValueError, RecursionError) as error:  # our own, or not JSON, not UTF-8, or a number of 5,000 digits
+        advice = "restore encoder.json and vocab.bpe, or (for OpenAI's models) remove both to download them again"
         raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}; {advice}") from None
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or a number of 5,000 digits
-        raise VocabularyError(f"{directory / name} is damaged: {error}; {advice}") from None
-
-
-def unique(pairs):
-    """(key, value) pairs of a JSON object -> dict. A key that occurs twice is an error."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise VocabularyError(f"encoder.json repeats {len(pairs) - len(found)} tokens")
-    return found
