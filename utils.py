@@ -9,7 +9,7 @@ import os
 import numpy as np
 
 from checkpoint.bundle import CheckpointError, load
-from checkpoint.download import DATA, RELEASED, download_gpt2_files, missing_files
+from checkpoint.download import RELEASED, download_gpt2_files, missing_files
 from encoder import get_encoder
 from errors import UserError
 
@@ -54,15 +54,13 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
     model_dir = os.path.join(models_dir, model_size)
     if model_size in RELEASED and missing_files(model_dir):
         download_gpt2_files(model_size, model_dir, models_url)
-    if missing := [name for name in missing_files(model_dir) if name != DATA]:  # (if DATA is missing, `load` says so)
+    if missing := missing_files(model_dir):
         raise CheckpointError(f"{os.path.join(model_dir, missing[0])} is missing or empty; restore it from the project")
     hparams, params = load_hparams_and_params(model_dir)
     encoder = get_encoder(model_size, models_dir)
     if (n := len(encoder.ids)) != hparams["n_vocab"]:
         raise CheckpointError(f"{model_dir} has n_vocab = {hparams['n_vocab']}, but encoder.json has {n} tokens")
-    # There is a token for each byte, one from each pair, and <|endoftext|>. A vocabulary without any pairs is accepted,
-    # because benchmarks/random_checkpoint.py writes one.
-    if (n_pairs := len(encoder.ranks)) and n != 256 + n_pairs + 1:
+    if n != 256 + (n_pairs := len(encoder.ranks)) + 1:  # one token for each byte and each pair, and <|endoftext|>
         raise CheckpointError(f"{model_dir} has {n} tokens, but vocab.bpe has {n_pairs} pairs; restore vocab.bpe")
     return encoder, hparams, params
 

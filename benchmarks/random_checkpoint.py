@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import sys
+from itertools import product
 
 import numpy as np
 from tqdm import tqdm
@@ -50,11 +51,13 @@ def main():
     os.makedirs(args.directory, exist_ok=True)
     if os.path.exists(os.path.join(args.directory, DATA)):
         parser.error(f"{args.directory} has a checkpoint already; name another directory, or remove that checkpoint")
-    tokens = [*bytes_to_unicode().values(), *(f"<{i}>" for i in range(50_000)), "<|endoftext|>"]
+    chars = list(bytes_to_unicode().values())
+    pairs = list(product(chars, chars))[:50_000]
+    tokens = [*chars, *map("".join, pairs), "<|endoftext|>"]
     files = {
         "hparams.json": json.dumps(hparams),
         "encoder.json": json.dumps({token: id for id, token in enumerate(tokens)}),
-        "vocab.bpe": "#version: 0.2\n",
+        "vocab.bpe": "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in pairs),
         "checkpoint": 'model_checkpoint_path: "model.ckpt"\n',
         "model.ckpt.meta": "random weights: no graph",
     }

@@ -65,17 +65,16 @@ def load(prefix, data_path=None):
     ------
     CheckpointError
         If the index is damaged, or if the data file does not have the length that the index describes.
+    OSError
+        If a file cannot be read.
     """
     entries = read_index(prefix + ".index")
     data_path = data_path or prefix + ".data-00000-of-00001"
     expected = max(e.offset + e.size for e in entries.values())
-    try:
-        found = Path(data_path).stat().st_size
-        if found != expected:
-            raise CheckpointError(f"{data_path} has {found:,} bytes, not {expected:,}; {ADVICE}")
-        data = np.asarray(np.memmap(data_path, np.uint8, "r"))
-    except OSError as error:
-        raise CheckpointError(f"cannot read the {expected:,} bytes of {data_path}: {error.strerror}") from None
+    found = Path(data_path).stat().st_size
+    if found != expected:
+        raise CheckpointError(f"{data_path} has {found:,} bytes, not {expected:,}; {ADVICE}")
+    data = np.asarray(np.memmap(data_path, np.uint8, "r"))
     return {name: data[e.offset :][: e.size].view(e.dtype).reshape(e.shape) for name, e in entries.items()}
 
 
@@ -86,8 +85,6 @@ def read_index(path):
     """
     try:
         return _read_table(Path(path).read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}; check folder and permissions") from None
     except CheckpointError as error:
         raise CheckpointError(f"{path} cannot be used: {error}; {ADVICE}") from None
 

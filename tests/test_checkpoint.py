@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,29 +18,26 @@ from checkpoint.writer import HEADER, block, finish, number, seal, table, text, 
 from checkpoint.writer import entry as write_entry
 from utils import load_encoder_hparams_and_params
 
-PREFIX = str(MICRO / "model.ckpt")
 HPARAMS = {"n_vocab": 300, "n_ctx": 64, "n_embd": 48, "n_head": 4, "n_layer": 3}
 
 # ---- crc32c ----
 
 
 def test_crc32c_of_published_vectors():
-    vectors = {b"": 0, b"123456789": 0xE3069283, bytes(32): 0x8A9136AA, b"\xff" * 32: 0x62A8AB43}
-    vectors |= {bytes(range(32)): 0x46DD794E, bytes(range(31, -1, -1)): 0x113FDB5C}  # RFC 3720, appendix B.4
+    vectors = {b"": 0, b"123456789": 0xE3069283, bytes(32): 0x8A9136AA}  # the third is from RFC 3720, appendix B.4
     assert {data: crc32c(data) for data in vectors} == vectors
 
 
 def test_folding_gives_the_checksum_of_the_plain_loop(monkeypatch):
-    fold, folded = crc._fold, []
-    monkeypatch.setattr(crc, "PIECE", 500_000)  # so that less data has several pieces
-    monkeypatch.setattr(crc, "_fold", lambda data: folded.append(len(data)) or fold(data))
     data = np.random.default_rng(0).integers(0, 256, 1_300_000, dtype=np.uint8)
-    for n in (1, 4, 6776, 6777, 6778, 13_070, 13_071, 60_000, 499_999, 500_001, 1_300_000):
-        expected = 0xFFFFFFFF
-        for byte in data[:n].tobytes():
-            expected = crc.TABLE[(expected ^ byte) & 255] ^ (expected >> 8)
-        assert crc32c(data[:n]) == expected ^ 0xFFFFFFFF, n
-        assert (n in folded) == (n > crc.FAR)  # without folding, 6 GB would take ten minutes
+    lengths = (1, 4, 6776, 6777, 6778, 13_070, 13_071, 60_000, 499_999, 500_001, 1_300_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(crc, "FAR", len(data))  # so that nothing is folded
+        expected = [crc32c(data[:n]) for n in lengths]
+    monkeypatch.setattr(crc, "PIECE", 500_000)  # so that less data has several pieces
+    monkeypatch.setattr(crc, "_fold", Mock(wraps=crc._fold))
+    assert [crc32c(data[:n]) for n in lengths] == expected
+    assert crc._fold.call_count == 7  # without folding, 6 GB would take ten minutes
 
 
 # ---- Good checkpoints ----
@@ -57,77 +55,6 @@ def test_reads_what_the_writer_wrote(tmp_path):
     check(tmp_path)
 
 
-# ---- Damaged indexes ----
-
-
-def entry(shape=(2, 3), dtype=1, offset=0, size=None):
-    return write_entry(dtype, shape, offset, 4 * int(np.prod(shape)) if size is None else size, 0)
-
-
-def index_of(*items):
-    """An index of these (key, value) pairs, a block for each, with correct checksums."""
-    return table([(key, block([(key, value)])) for key, value in items])
-
-
-GOOD, HEAD, A, EMPTY = CONTENT[INDEX], (b"", HEADER), (b"a", entry()), block([])
-AT_0 = (b"a", varint(0) + varint(len(EMPTY)))  # says that an empty block is at byte 0
-
-
-@pytest.mark.parametrize(
-    "index, message",
-    [
-        (None, "cannot be read: No such file"),
-        (GOOD[-8:], "its 8 bytes are not a LevelDB table"),
-        (GOOD[:-1] + b"x", "are not a LevelDB table"),
-        (bytes([GOOD[0] ^ 1]) + GOOD[1:], "block at 0 does not match its crc32c"),
-        (finish(seal(EMPTY, compression=1), block([AT_0])), r"block at 0 is compressed \(type 1"),
-        (finish(b"", b"\1\0\0\0"), "shorter than its restart points"),
-        (finish(seal(EMPTY), block([AT_0, AT_0])), "block at 0 overlaps"),
-        (finish(b"", block([(b"a", varint(0) + varint(35))])), "to end at byte 40, outside the file"),
-        (index_of(), "no header"),
-        (index_of(A), "no header"),
-        (index_of((b"", number(1, 2)), A), "several data files"),
-        (index_of((b"", number(1, 1) + number(2, 1)), A), "big-endian"),
-        (index_of(HEAD, A, A), "'a' is there twice"),
-        (index_of(HEAD, (b"b", entry(offset=24)), A), "'a' is there twice, or out of order"),
-        (index_of(HEAD, A, (b"b", entry(offset=23))), "'a' and 'b' overlap"),
-        (index_of(HEAD), "no tensors"),
-        (index_of(HEAD, (b"a" * 257, entry())), "name is too long"),
-        (finish(b"", varint(1) + varint(0) * 2 + EMPTY), "reaches outside its block"),
-        (finish(b"", varint(0) * 2 + varint(1) + EMPTY), "reaches outside its block"),
-        *(
-            (index_of(HEAD, (b"a", value)), message)
-            for value, message in [
-                (entry(dtype=7), "'a' is of type 7"),
-                (entry(dtype=19), "float16.*24 bytes"),
-                (entry(size=23), "23 bytes"),
-                (entry(shape=(0,)), "0 bytes"),
-                (entry(shape=(1,) * 9), "shape of 'a' cannot be read"),
-                (entry() + text(2, number(3, 1)), "shape of 'a' cannot be read"),
-                (entry(shape=(2**62, 2**62), size=24), "24 bytes"),
-                (entry() + number(3, 1), "data file 1"),
-                (entry() + text(7, b""), "field 7 of 'a' is of the wrong kind"),
-                (entry() + number(2, 1), "field 2 of 'a' is of the wrong kind"),
-                (b"\x0b", "wire type 3"),
-                (entry()[:-1], "field 6 of 'a' is cut off"),
-                (entry() + b"\x20", "number is cut off"),
-                (b"\xff" * 10 + b"\1", "more than 10 groups"),
-            ]
-        ),
-    ],
-)
-def test_damage_to_an_index_is_named_in_one_line(tmp_path, index, message):
-    path = tmp_path / INDEX
-    if index is not None:
-        path.write_bytes(index)
-    with pytest.raises(CheckpointError, match=message) as error:
-        read_index(str(path))
-    assert "\n" not in str(error.value) and str(path) in str(error.value)
-
-
-# ---- Model directories ----
-
-
 @pytest.fixture
 def model_dir(tmp_path):
     """The micro model in the place of the bundled target, which is never downloaded."""
@@ -142,47 +69,88 @@ def test_reads_what_tensorflow_wrote_into_the_params_of_picogpt(model_dir, monke
     encoder, hparams, params = load_encoder_hparams_and_params("target", "/nowhere")  # the bundled pair is found anyway
     assert hparams == HPARAMS and encoder.decode(encoder.encode("Once upon a time")) == "Once upon a time"
     assert sorted(params) == ["blocks", "ln_f", "wpe", "wte"] and len(params["blocks"]) == 3
-    tensors, second = load(PREFIX), params["blocks"][1]
-    found = (params["wte"], params["ln_f"]["b"], second["ln_1"]["g"], second["mlp"]["c_fc"]["w"])
-    for array, name in zip(found, ("wte", "ln_f/b", "h1/ln_1/g", "h1/mlp/c_fc/w")):
-        np.testing.assert_array_equal(array, np.squeeze(tensors[f"model/{name}"]))
-        assert array.dtype == np.float32 and not array.flags.writeable and not array.flags.owndata  # a view of the file
-    assert second["mlp"]["c_fc"]["w"].shape == (48, 192)
+    w = params["blocks"][1]["mlp"]["c_fc"]["w"]
+    assert w.shape == (48, 192) and w.dtype == np.float32
+    assert not w.flags.writeable and not w.flags.owndata  # a view of the file
 
 
+# ---- Damaged files ----
+
+
+def entry(shape=(2, 3), dtype=1, offset=0, size=None):
+    return write_entry(dtype, shape, offset, 4 * int(np.prod(shape)) if size is None else size, 0)
+
+
+def index_of(*items):
+    """An index of these (key, value) pairs, a block for each, with correct checksums."""
+    return table([(key, block([(key, value)])) for key, value in items])
+
+
+def index_with(value):
+    """An index whose only tensor, "a", has this value."""
+    return index_of(HEAD, (b"a", value))
+
+
+def hparams(**change):
+    return json.dumps(HPARAMS | change).encode()
+
+
+GOOD, HEAD, A, EMPTY = CONTENT[INDEX], (b"", HEADER), (b"a", entry()), block([])
+AT_0 = (b"a", varint(0) + varint(len(EMPTY)))  # says that an empty block is at byte 0
 NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" * 5000 + "}", "\0")
 
 
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        *((name, content, f"{name} is missing or empty") for name in FILES if name != DATA for content in (None, b"")),
-        (DATA, None, f"the 409,536 bytes of .*{DATA}: (No such file|The system cannot find the file)"),
-        (DATA, b"", f"{DATA} has 0 bytes, not 409,536; restore it, or .for OpenAI's models. remove it"),
-        (DATA, CONTENT[DATA][:-1], f"{DATA} has 409,535 bytes, not 409,536"),
+        *((name, content, f"{name} is missing or empty") for name in FILES for content in (None, b"")),
+        (DATA, CONTENT[DATA][:-1], f"{DATA} has 409,535 bytes, not 409,536; restore it, or .for OpenAI's"),
         (DATA, CONTENT[DATA] + b"x", f"{DATA} has 409,537 bytes, not 409,536"),
         ("encoder.json", CONTENT["encoder.json"][:-1] + b', "more": 300}', "n_vocab = 300, but encoder.json has 301"),
-        (
-            "vocab.bpe",
-            CONTENT["vocab.bpe"].split(b"\n", 1)[1],
-            "300 tokens, but vocab.bpe has 42 pairs; restore vocab.bpe",
-        ),
+        ("vocab.bpe", b"#version: 0.2\n", "300 tokens, but vocab.bpe has 0 pairs; restore vocab.bpe"),
         *(("hparams.json", content.encode(), "hparams.json") for content in NOT_HPARAMS),
-        *(
-            ("hparams.json", json.dumps(HPARAMS | change).encode(), message)
-            for change, message in [
-                ({"n_layer": 10**12}, "n_layer = 1000000000000; a whole number"),
-                ({"n_layer": 2**31 - 1}, "n_layer = 2147483647 but only 40 tensors"),
-                ({"n_layer": 2}, r"12 tensors differ.* 'model/h2/attn/c_attn/b': expected nothing, found \(144,\)"),
-                ({"n_layer": 4}, r"12 tensors differ.* 'model/h3/attn/c_attn/b': expected \(144,\), found nothing"),
-                ({"n_layer": True}, "n_layer = True"),
-                ({"n_layer": 3.0}, "n_layer = 3.0"),
-                ({"n_layer": 0}, "n_layer = 0"),
-                ({"n_vocab": 44}, r"1 tensors differ.* 'model/wte': expected \(44, 48\), found \(300, 48\)"),
-                ({"n_head": 5}, "n_head = 5 does not divide n_embd = 48"),
-                ({"n_ctx": "64" * 99}, "n_ctx = '6464646464646464646; a whole number"),
-            ]
-        ),
+        ("hparams.json", hparams(n_layer=10**12), "n_layer = 1000000000000; a whole number"),
+        ("hparams.json", hparams(n_layer=2**31 - 1), "n_layer = 2147483647 but only 40 tensors"),
+        ("hparams.json", hparams(n_layer=2), r"12 tensors .*h2/attn/c_attn/b': expected nothing, found \(144,\)"),
+        ("hparams.json", hparams(n_layer=4), r"12 tensors .*h3/attn/c_attn/b': expected \(144,\), found nothing"),
+        ("hparams.json", hparams(n_layer=True), "n_layer = True"),
+        ("hparams.json", hparams(n_layer=3.0), "n_layer = 3.0"),
+        ("hparams.json", hparams(n_layer=0), "n_layer = 0"),
+        ("hparams.json", hparams(n_vocab=44), r"1 tensors .*'model/wte': expected \(44, 48\), found \(300, 48\)"),
+        ("hparams.json", hparams(n_head=5), "n_head = 5 does not divide n_embd = 48"),
+        ("hparams.json", hparams(n_ctx="64" * 99), "n_ctx = '6464646464646464646; a whole number"),
+        (INDEX, GOOD[-8:], "its 8 bytes are not a LevelDB table"),
+        (INDEX, GOOD[:-1] + b"x", "are not a LevelDB table"),
+        (INDEX, bytes([GOOD[0] ^ 1]) + GOOD[1:], "block at 0 does not match its crc32c"),
+        (INDEX, finish(seal(EMPTY, compression=1), block([AT_0])), r"block at 0 is compressed \(type 1"),
+        (INDEX, finish(b"", b"\1\0\0\0"), "shorter than its restart points"),
+        (INDEX, finish(seal(EMPTY), block([AT_0, AT_0])), "block at 0 overlaps"),
+        (INDEX, finish(b"", block([(b"a", varint(0) + varint(35))])), "to end at byte 40, outside the file"),
+        (INDEX, index_of(), "no header"),
+        (INDEX, index_of(A), "no header"),
+        (INDEX, index_of((b"", number(1, 2)), A), "several data files"),
+        (INDEX, index_of((b"", number(1, 1) + number(2, 1)), A), "big-endian"),
+        (INDEX, index_of(HEAD, A, A), "'a' is there twice"),
+        (INDEX, index_of(HEAD, (b"b", entry(offset=24)), A), "'a' is there twice, or out of order"),
+        (INDEX, index_of(HEAD, A, (b"b", entry(offset=23))), "'a' and 'b' overlap"),
+        (INDEX, index_of(HEAD), "no tensors"),
+        (INDEX, index_of(HEAD, (b"a" * 257, entry())), "name is too long"),
+        (INDEX, finish(b"", varint(1) + varint(0) * 2 + EMPTY), "reaches outside its block"),
+        (INDEX, finish(b"", varint(0) * 2 + varint(1) + EMPTY), "reaches outside its block"),
+        (INDEX, index_with(entry(dtype=7)), "'a' is of type 7"),
+        (INDEX, index_with(entry(dtype=19)), "float16.*24 bytes"),
+        (INDEX, index_with(entry(size=23)), "23 bytes"),
+        (INDEX, index_with(entry(shape=(0,))), "0 bytes"),
+        (INDEX, index_with(entry(shape=(1,) * 9)), "shape of 'a' cannot be read"),
+        (INDEX, index_with(entry() + text(2, number(3, 1))), "shape of 'a' cannot be read"),
+        (INDEX, index_with(entry(shape=(2**62, 2**62), size=24)), "24 bytes"),
+        (INDEX, index_with(entry() + number(3, 1)), "data file 1"),
+        (INDEX, index_with(entry() + text(7, b"")), "field 7 of 'a' is of the wrong kind"),
+        (INDEX, index_with(entry() + number(2, 1)), "field 2 of 'a' is of the wrong kind"),
+        (INDEX, index_with(b"\x0b"), "wire type 3"),
+        (INDEX, index_with(entry()[:-1]), "field 6 of 'a' is cut off"),
+        (INDEX, index_with(entry() + b"\x20"), "number is cut off"),
+        (INDEX, index_with(b"\xff" * 10 + b"\1"), "more than 10 groups"),
     ],
 )
 def test_what_is_wrong_with_a_directory_is_said_in_one_line(model_dir, name, content, message):
@@ -193,15 +161,9 @@ def test_what_is_wrong_with_a_directory_is_said_in_one_line(model_dir, name, con
     assert "\n" not in str(error.value) and str(model_dir) in str(error.value)
 
 
-def test_a_vocabulary_without_pairs_is_not_damaged(model_dir):
-    (model_dir / "vocab.bpe").write_text("#version: 0.2\n")
-    encoder, _, _ = load_encoder_hparams_and_params("target", str(model_dir.parent))
-    assert len(encoder.encode("two")) == 3
-
-
 def test_python_m_checkpoint_finds_one_wrong_bit_and_names_its_tensor(model_dir):
     data = bytearray(CONTENT[DATA])
-    data[read_index(PREFIX + ".index")["model/h1/ln_2/g"].offset + 5] ^= 16
+    data[read_index(MICRO / INDEX)["model/h1/ln_2/g"].offset + 5] ^= 16
     for content, code, complaint in ((CONTENT[DATA], 0, ""), (data, 2, "'model/h1/ln_2/g'")):
         (model_dir / DATA).write_bytes(content)
         done = subprocess.run([sys.executable, "-m", "checkpoint", model_dir], cwd=ROOT, capture_output=True, text=True)
