@@ -84,18 +84,23 @@ def test_a_server_that_misbehaves_for_a_while(server, tmp_path, name, plan, aske
         (DATA, {"status": 302, "headers": {"Location": "file:///etc/passwd"}}, "file:///etc/passwd"),
         (DATA, {"status": 302, "headers": {"Location": "http://["}}, "cannot download"),
         (DATA, {"content": CONTENT[DATA][:-1] + b"x"}, r"'model/wte'.* crc32c"),
+        (DATA, {"free": 400_000}, "409,536 bytes, and there is room for 400,000"),
+        (DATA, {"fsync": OSError(errno.ENOSPC, "No space left on device")}, "No space left on device"),
     ],
 )
-def test_a_server_that_always_misbehaves_causes_an_error(server, tmp_path, monkeypatch, name, wrong, message):
+def test_an_error_leaves_no_file_and_the_next_download_succeeds(server, tmp_path, monkeypatch, name, wrong, message):
     server.plan[name] = [wrong]
     errors, unlink = [], Path.unlink
-    monkeypatch.setattr(Path, "unlink", lambda *args, **kw: errors.append(sys.exc_info()[0]) or unlink(*args, **kw))
-    with pytest.raises((DownloadError, CheckpointError), match=message) as error:
+    with monkeypatch.context() as patch, pytest.raises((DownloadError, CheckpointError), match=message) as error:
+        patch.setattr(Path, "unlink", lambda *args, **kw: errors.append(sys.exc_info()[0]) or unlink(*args, **kw))
+        patch.setattr(download.os, "fsync", Mock(side_effect=wrong.get("fsync")))
+        patch.setattr(download.shutil, "disk_usage", Mock(return_value=Mock(free=wrong.get("free", 10**9))))
         download_gpt2_files("124M", str(tmp_path), server.url)
     assert "\n" not in str(error.value) and (server.url in str(error.value) or str(tmp_path) in str(error.value))
     assert "restore it" not in str(error.value)  # nothing of it is left
     assert not any(errors)  # because an error keeps the file mapped, and Windows does not remove such a file
     assert not (tmp_path / name).exists() and len(asked_for(server, name)) <= 2 + 2 * download.RETRIES
+    assert "free" not in wrong or not (tmp_path / (DATA + ".part")).exists()  # seen before the first byte
     server.plan.clear()
     download_gpt2_files("124M", str(tmp_path), server.url)
     assert complete(tmp_path)
@@ -111,28 +116,15 @@ def test_an_interrupted_download_of_the_data_is_resumed(server, tmp_path, have, 
     assert complete(tmp_path) and asked_for(server) == [f"bytes={have}-"] and asked_for(server, "vocab.bpe") == [None]
 
 
-def test_a_full_disk_is_an_error_and_leaves_no_file(server, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(download.shutil, "disk_usage", Mock(return_value=Mock(free=100_000)))
-        with pytest.raises(DownloadError, match="409,536 bytes, and there is room for 100,000"):
-            download_gpt2_files("124M", str(tmp_path), server.url)
-    assert not (tmp_path / (DATA + ".part")).exists()  # seen before the first byte
-    monkeypatch.setattr(download.os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-    with pytest.raises(DownloadError, match="No space left on device"):
-        download_gpt2_files("124M", str(tmp_path), server.url)
-    assert not (tmp_path / DATA).exists()
-
-
 @pytest.mark.skipif(download.fcntl is None, reason="no locks on this system")
 @pytest.mark.parametrize("kill", [False, True])
 def test_a_second_process_waits_for_the_first_and_resumes_its_download_if_it_is_killed(server, tmp_path, kill):
-    call = f"download_gpt2_files('124M', {str(tmp_path)!r}, {server.url!r})"
-    code = f"from checkpoint.download import download_gpt2_files; {call}"
+    code = f"from checkpoint import download; download.download_gpt2_files('124M', {str(tmp_path)!r}, {server.url!r})"
     options = dict(args=[sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    hold, part = threading.Event(), tmp_path / (DATA + ".part")
+    hold = threading.Event()
     server.plan[DATA] = [{"hold": hold}, {}]
     first = subprocess.Popen(**options)
-    while not (part.exists() and part.stat().st_size):
+    while not download.size_of(tmp_path / (DATA + ".part")):
         assert first.poll() is None, first.stderr.read()
         time.sleep(0.01)
     second = subprocess.Popen(**options)
