@@ -16,6 +16,7 @@ from checkpoint.crc32c import crc32c
 from checkpoint.download import DATA, FILES, INDEX, check
 from checkpoint.writer import HEADER, block, finish, number, seal, table, text, varint, write_bundle
 from checkpoint.writer import entry as write_entry
+from encoder import VocabularyError
 from utils import load_encoder_hparams_and_params
 
 HPARAMS = {"n_vocab": 300, "n_ctx": 64, "n_embd": 48, "n_head": 4, "n_layer": 3}
@@ -97,6 +98,7 @@ def hparams(**change):
 
 GOOD, HEAD, A, EMPTY = CONTENT[INDEX], (b"", HEADER), (b"a", entry()), block([])
 AT_0 = (b"a", varint(0) + varint(len(EMPTY)))  # says that an empty block is at byte 0
+TOKENS, PAIRS = CONTENT["encoder.json"], CONTENT["vocab.bpe"]
 NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" * 5000 + "}", "\0")
 
 
@@ -106,7 +108,22 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
         *((name, content, f"{name} is missing or empty") for name in FILES for content in (None, b"")),
         (DATA, CONTENT[DATA][:-1], f"{DATA} has 409,535 bytes, not 409,536; restore it, or .for OpenAI's"),
         (DATA, CONTENT[DATA] + b"x", f"{DATA} has 409,537 bytes, not 409,536"),
-        ("encoder.json", CONTENT["encoder.json"][:-1] + b', "more": 300}', "n_vocab = 300, but encoder.json has 301"),
+        ("encoder.json", TOKENS.replace(b'"a"', b'"\\u6f22"'), "token '漢', which has a character that stands for no"),
+        ("encoder.json", b"[1, 2]", "not a JSON object that maps tokens to ids"),
+        ("encoder.json", TOKENS.replace(b"256", b'"256"'), "not a JSON object that maps tokens to ids"),
+        ("encoder.json", TOKENS.replace(b"256", b"255"), "are not 0 to 299, each once"),
+        ("encoder.json", TOKENS.replace(b'"a"', b'"b"'), "are not 0 to 298, each once"),
+        (
+            "encoder.json",
+            TOKENS.replace(b'"a"', b'"\\u6f22"'),
+            "token '漢', which has a character that stands for no byte",
+        ),
+        ("encoder.json", TOKENS.replace(b"256", b"9" * 5000), "limit"),
+        ("encoder.json", TOKENS[:-1] + b', "more": 300}', "n_vocab = 300, but encoder.json has 301"),
+        ("vocab.bpe", PAIRS + b"a c\n", "1 tokens are missing from encoder.json, such as 'ac'"),
+        ("vocab.bpe", PAIRS + b"a b c\n", "not a pair: 'a b c'"),
+        ("vocab.bpe", PAIRS + b"a" * 9999, "not a pair: '" + "a" * 40 + "'"),
+        ("vocab.bpe", PAIRS + b"! !", "ends within a line, '! !'"),
         ("vocab.bpe", b"#version: 0.2\n", "300 tokens, but vocab.bpe has 0 pairs; restore vocab.bpe"),
         *(("hparams.json", content.encode(), "hparams.json") for content in NOT_HPARAMS),
         ("hparams.json", hparams(n_layer=10**12), "n_layer = 1000000000000; a whole number"),
@@ -114,7 +131,6 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
         ("hparams.json", hparams(n_layer=2), r"12 tensors .*h2/attn/c_attn/b': expected nothing, found \(144,\)"),
         ("hparams.json", hparams(n_layer=4), r"12 tensors .*h3/attn/c_attn/b': expected \(144,\), found nothing"),
         ("hparams.json", hparams(n_layer=True), "n_layer = True"),
-        ("hparams.json", hparams(n_layer=3.0), "n_layer = 3.0"),
         ("hparams.json", hparams(n_layer=0), "n_layer = 0"),
         ("hparams.json", hparams(n_vocab=44), r"1 tensors .*'model/wte': expected \(44, 48\), found \(300, 48\)"),
         ("hparams.json", hparams(n_head=5), "n_head = 5 does not divide n_embd = 48"),
@@ -138,7 +154,6 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
         (INDEX, finish(b"", varint(1) + varint(0) * 2 + EMPTY), "reaches outside its block"),
         (INDEX, finish(b"", varint(0) * 2 + varint(1) + EMPTY), "reaches outside its block"),
         (INDEX, index_with(entry(dtype=7)), "'a' is of type 7"),
-        (INDEX, index_with(entry(dtype=19)), "float16.*24 bytes"),
         (INDEX, index_with(entry(size=23)), "23 bytes"),
         (INDEX, index_with(entry(shape=(0,))), "0 bytes"),
         (INDEX, index_with(entry(shape=(1,) * 9)), "shape of 'a' cannot be read"),
@@ -156,7 +171,7 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
 def test_what_is_wrong_with_a_directory_is_said_in_one_line(model_dir, name, content, message):
     path = model_dir / name
     path.unlink() if content is None else path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=message) as error:
+    with pytest.raises((CheckpointError, VocabularyError), match=message) as error:
         load_encoder_hparams_and_params("target", str(model_dir.parent))
     assert "\n" not in str(error.value) and str(model_dir) in str(error.value)
 
