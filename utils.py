@@ -84,12 +84,10 @@ def read_hparams(path):
     """Read and check the five numbers in hparams.json -> dict."""
     try:
         with open(path, "rb") as f:
-            hparams = json.load(f)
-    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of "["
+            found = dict(json.load(f))
+    except (OSError, ValueError, TypeError, RecursionError) as error:  # TypeError: 12; RecursionError: thousands of "["
         raise CheckpointError(f"{path} cannot be read, so restore it: {error}") from None
-    if not isinstance(hparams, dict):
-        raise CheckpointError(f"{path} is not an object with {', '.join(HPARAMS)}")
-    hparams = {name: hparams.get(name) for name in HPARAMS}
+    hparams = {name: found.get(name) for name in HPARAMS}
     for name, value in hparams.items():
         if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
             raise CheckpointError(f"{path} has {name} = {value!r:.20}; a whole number from 1 to 2^31 - 1 is needed")

@@ -1,6 +1,1 @@
-"""Download OpenAI's checkpoints and read them without TensorFlow. (The sampling code does not need to know how.)
-
-    python -m checkpoint models/1558M
-
-compares all numbers of a checkpoint with the checksums in its index.
-"""
+"""Download OpenAI's checkpoints and read them without TensorFlow. `python -m checkpoint DIR` checks their numbers."""
