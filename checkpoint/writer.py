@@ -30,8 +30,7 @@ def write_bundle(prefix, tensors):
             f.write(tensor)
             entries[name.encode()] = entry(tensor.dtype, tensor.shape, offset, tensor.nbytes, mask(crc32c(tensor)))
             offset += tensor.nbytes
-    last, index = max(entries), block([(b"", HEADER), *sorted(entries.items())])
-    Path(f"{prefix}.index").write_bytes(table([(last, index)]))
+    Path(f"{prefix}.index").write_bytes(table([(b"", HEADER), *sorted(entries.items())]))
 
 
 def entry(dtype, shape, offset, size, masked_crc):
@@ -47,10 +46,11 @@ def block(items):
     return b"".join(pairs) + struct.pack("<2I", 0, 1)  # one restart point, at 0
 
 
-def table(data_blocks):
-    """(last key, contents) of the data blocks -> a LevelDB table."""
+def table(items):
+    """Sorted (key, value) pairs -> a LevelDB table. Each pair has a data block of its own."""
     file, handles = b"", []
-    for key, contents in data_blocks:
+    for key, value in items:
+        contents = block([(key, value)])
         handles.append((key, varint(len(file)) + varint(len(contents))))
         file += seal(contents)
     return finish(file, block(handles))

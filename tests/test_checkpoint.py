@@ -82,14 +82,9 @@ def entry(shape=(2, 3), dtype=1, offset=0, size=None):
     return write_entry(dtype, shape, offset, 4 * int(np.prod(shape)) if size is None else size, 0)
 
 
-def index_of(*items):
-    """An index of these (key, value) pairs, a block for each, with correct checksums."""
-    return table([(key, block([(key, value)])) for key, value in items])
-
-
 def index_with(value):
     """An index whose only tensor, "a", has this value."""
-    return index_of(HEAD, (b"a", value))
+    return table([HEAD, (b"a", value)])
 
 
 def hparams(**change):
@@ -142,15 +137,15 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
         (INDEX, finish(b"", b"\1\0\0\0"), "shorter than its restart points"),
         (INDEX, finish(seal(EMPTY), block([AT_0, AT_0])), "block at 0 overlaps"),
         (INDEX, finish(b"", block([(b"a", varint(0) + varint(35))])), "to end at byte 40, outside the file"),
-        (INDEX, index_of(), "no header"),
-        (INDEX, index_of(A), "no header"),
-        (INDEX, index_of((b"", number(1, 2)), A), "several data files"),
-        (INDEX, index_of((b"", number(1, 1) + number(2, 1)), A), "big-endian"),
-        (INDEX, index_of(HEAD, A, A), "'a' is there twice"),
-        (INDEX, index_of(HEAD, (b"b", entry(offset=24)), A), "'a' is there twice, or out of order"),
-        (INDEX, index_of(HEAD, A, (b"b", entry(offset=23))), "'a' and 'b' overlap"),
-        (INDEX, index_of(HEAD), "no tensors"),
-        (INDEX, index_of(HEAD, (b"a" * 257, entry())), "name is too long"),
+        (INDEX, table([]), "no header"),
+        (INDEX, table([A]), "no header"),
+        (INDEX, table([(b"", number(1, 2)), A]), "several data files"),
+        (INDEX, table([(b"", number(1, 1) + number(2, 1)), A]), "big-endian"),
+        (INDEX, table([HEAD, A, A]), "'a' is there twice"),
+        (INDEX, table([HEAD, (b"b", entry(offset=24)), A]), "'a' is there twice, or out of order"),
+        (INDEX, table([HEAD, A, (b"b", entry(offset=23))]), "'a' and 'b' overlap"),
+        (INDEX, table([HEAD]), "no tensors"),
+        (INDEX, table([HEAD, (b"a" * 257, entry())]), "name is too long"),
         (INDEX, finish(b"", varint(1) + varint(0) * 2 + EMPTY), "reaches outside its block"),
         (INDEX, finish(b"", varint(0) * 2 + varint(1) + EMPTY), "reaches outside its block"),
         (INDEX, index_with(entry(dtype=7)), "'a' is of type 7"),

@@ -34,22 +34,20 @@ LIMITS = ["-timeout=10", "-rss_limit_mb=1024", "-max_len=20000", "-len_control=0
 INDEX_PATH = os.path.join(utils.MODELS_DIR, "draft", INDEX)
 ENTRIES = {name.encode(): writer.entry(*entry) for name, entry in bundle.read_index(INDEX_PATH).items()}
 ITEMS = [(b"", writer.HEADER), *ENTRIES.items()]
-GROUPS = [ITEMS[i : i + 10] for i in range(0, len(ITEMS), 10)]
-BLOCKS = [(group[-1][0], writer.block(group)) for group in GROUPS]
 
 
 def index_of_a_block(data):
-    return writer.table([(BLOCKS[0][0], data), *BLOCKS[1:]])
+    handle = writer.varint(0) + writer.varint(len(data))
+    return writer.finish(writer.seal(data), writer.block([(max(ENTRIES), handle)]))
 
 
 def index_of_an_entry(data):
-    items = [(b"", writer.HEADER), *sorted((ENTRIES | {min(ENTRIES): data}).items())]
-    return writer.table([(max(ENTRIES), writer.block(items))])
+    return writer.table([(b"", writer.HEADER), *sorted((ENTRIES | {min(ENTRIES): data}).items())])
 
 
 KINDS = [  # the name of the file, the function from an input to its content, the first inputs
     (INDEX, bytes, [CONTENT[INDEX]]),
-    (INDEX, index_of_a_block, [contents for _, contents in BLOCKS]),
+    (INDEX, index_of_a_block, [writer.block(ITEMS)]),
     (INDEX, index_of_an_entry, list(ENTRIES.values())),
     ("hparams.json", bytes, [CONTENT["hparams.json"]]),
     ("encoder.json", bytes, [CONTENT["encoder.json"]]),
