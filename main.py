@@ -25,6 +25,7 @@ if __name__ == "__main__":  # Ctrl-C may come while NumPy is still being importe
 
 import sys
 from functools import partial
+from pathlib import Path
 
 if sys.version_info < (3, 10):
     sys.exit("main.py: error: Python 3.10 or newer is needed, and this is " + sys.version.split()[0])
@@ -37,9 +38,10 @@ from encoder import EOT
 from errors import UserError
 from pair import load_pair
 from show.figures import best_K_figure, figures
+from show.page import page
+from show.picture import picture
 from show.rounds import Recorder, origins
 from show.terminal import Writer, legend, wants_colour
-from show.trace import write_trace
 from speculative import verify, verify_block
 
 PILOT = 96  # tokens of the pilot run of --K auto
@@ -92,7 +94,12 @@ def run(args):
         found.append(best_K_figure(args.K, speedups))
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
     if args.trace:
-        write_trace(args.trace, pair.encoder, x, plain, fast, rounds, found, args.command)
+        if args.trace.endswith(".html"):
+            content = page(pair.encoder, x, plain, fast, rounds, found, args.command)
+        else:
+            content = picture(pair.encoder, x, rounds)
+        # errors="replace", because a file name on the command line, which the page shows, may not be UTF-8
+        Path(args.trace).write_text(content, encoding="utf-8", errors="replace")
         print(f"trace             written to {args.trace}", flush=True)
 
 
@@ -107,9 +114,7 @@ def decode(args, pair, x, title, options):
     coloured = is_fast and wants_colour(args.color, sys.stdout)
     writer = Writer(pair.encoder, write, coloured)
     rng = np.random.default_rng(args.seed)
-    recorder = Recorder(options["verify"]) if args.trace and is_fast else None
-    if recorder:
-        options = options | {"verify": recorder.verify}
+    recorder = Recorder(rng, options["verify"]) if args.trace and is_fast else None
     head = f"\n{title}\n{'-' * len(title)}\n" + (f"({legend()})\n" if coloured else "")
     if live:
         print(f"{head}Text = ", end="")
@@ -123,7 +128,7 @@ def decode(args, pair, x, title, options):
             writer.add(r.emitted, origins(r))
             bar.update(len(r.emitted))
 
-        done = pair.decode(x, args.n_tokens_to_generate, rng=rng, on_round=on_round, **options)
+        done = pair.decode(x, args.n_tokens_to_generate, rng=recorder or rng, on_round=on_round, **options)
     writer.close()
     time = f"Time = {done.seconds:.2f}s"
     print(f"\n{time}" if live else f"{head}{time}\nText = {''.join(held_back)}", flush=True)

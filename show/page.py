@@ -94,14 +94,20 @@ def alone(encoder, token):
 
 
 def number(x):
+    if x is None:
+        return "–"
     return f"{x:.3f}" if x >= 0.01 or x == 0 else f"{x:.3g}"
+
+
+def bar(share, tick=""):
+    return f'<span class="bar"><b style="width:{100 * share:.0f}%"></b>{tick}</span>'
 
 
 def card(encoder, i, r):
     """A round: what was drafted, what became of it, and what was added."""
     n_accepted = r.origins.count("accepted")
-    head = f"Round {i}: {n_accepted} of {len(r.drafted)} accepted" if r.drafted else f"Round {i}: nothing drafted"
-    parts = [f'<article id="round-{i}" data-round="{i}" tabindex="0"><h3>{head}</h3>\n']
+    head = f"{n_accepted} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
+    parts = [f'<article id="round-{i}" data-round="{i}" tabindex="0"><h3>Round {i}: {head}</h3>\n']
     if looked_at := r.looked_at:
         names = ["drafted", "p", "q", *(["w", "h"] if r.is_block else ["min(1, q/p)"]), "drawn", ""]
         parts.append(f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>\n")
@@ -123,24 +129,18 @@ def card(encoder, i, r):
 
 def drafted_row(encoder, d, in_text):
     """One drafted token: probabilities, a bar for `keep` with a tick at the number that was drawn, and the verdict."""
-    coin, tick = "–", ""
+    coin, tick = number(d.coin), ""
     if d.coin is not None:
-        coin = f"{number(d.coin)} {'<' if d.coin < d.keep else '≥'}"
+        coin += " &lt;" if d.coin < d.keep else " ≥"
         tick = f'<i style="left:{100 * d.coin:.0f}%"></i>'
     verdict = "accepted" if d.kept else "rejected"
-    bar = f'<span class="bar"><b style="width:{100 * d.keep:.0f}%"></b>{tick}</span>'
-    numbers = [number(d.p), number(d.q), *([] if d.w is None else [number(d.w)]), number(d.keep), escape(coin)]
     after = ", after the end" if d.kept and not in_text else ""
-    cells = "".join(f"<td>{cell}</td>" for cell in [alone(encoder, d.token), *numbers, f"{bar} {verdict}{after}"])
-    return f'<tr class="{verdict}">{cells}</tr>\n'
+    cells = [alone(encoder, d.token), *map(number, d.probabilities), coin, f"{bar(d.keep, tick)} {verdict}{after}"]
+    return f'<tr class="{verdict}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
 
 
 def tops(encoder, top):
-    return "".join(
-        f'<p>{alone(encoder, token)}<span class="bar"><b style="width:{100 * probability:.0f}%"></b></span>'
-        f"{number(probability)}</p>"
-        for token, probability in top
-    )
+    return "".join(f"<p>{alone(encoder, token)}{bar(share)}{number(share)}</p>" for token, share in top)
 
 
 def timeline(plain, fast):
@@ -158,11 +158,10 @@ def timeline(plain, fast):
         begin, steps = 0.0, iter(run.steps)
         for k, lasted, seconds in zip(run.n_drafted, run.lasted, run.passes):
             now, boxes = begin, box("rest", begin, lasted)
-            for _ in range(k):
-                step = next(steps)
-                boxes += box("draft", now, step)
-                now += step
-            yield boxes + box("target", now, seconds)
+            for kind, taken in [*(("draft", next(steps)) for _ in range(k)), ("target", seconds)]:
+                boxes += box(kind, now, taken)
+                now += taken
+            yield boxes
             begin += lasted
 
     groups = (f'<g data-round="{i}">{boxes}</g>' for i, boxes in enumerate(rounds(fast), start=1))

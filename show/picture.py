@@ -38,35 +38,35 @@ def typical_round(rounds):
     return max(rounds, key=lambda r: len(r.emitted))
 
 
-def picture(encoder, ids, r):
-    """The picture of the round r, a show.rounds.Seen, as a str. ids is the text before the round."""
-    n_seen, keep = len(r.looked_at), "h" if r.is_block else "min(1, q / p)"
-    rows = [("p, of the draft", lambda d: number(d.p)), ("q, of the target", lambda d: number(d.q))]
-    rows += [("w", lambda d: number(d.w))] if r.is_block else []
-    rows += [(keep, lambda d: number(d.keep)), ("number drawn", lambda d: "–" if d.coin is None else number(d.coin))]
-    names = ["drafted", *(name for name, _ in rows), f"drawn < {keep}?", "emitted"]
+def picture(encoder, prompt, rounds):
+    """The picture of a typical round, as a str. The arguments are those of `show.page.page`."""
+    r = typical_round(rounds)
+    ids = [*prompt, *(token for earlier in rounds[: rounds.index(r)] for token in earlier.emitted)]
     before = ("… " if len(ids) > 14 else "") + shown(encoder.decode(ids[-14:]).lstrip(), {ord("\n"): "⏎"})
+    keep = "h" if r.is_block else "min(1, q / p)"
+    names = ["drafted", "p, of the draft", "q, of the target", *["w"] * r.is_block, keep, "number drawn"]
+    names += [f"drawn < {keep}?", "emitted"]
     parts = [text(10, 24, "text so far", "soft"), text(LEFT, 24, before)]
     parts += [text(10, 62 + 24 * i, escape(name), "soft") for i, name in enumerate(names)]
     below = 62 + 24 * (len(names) - 2)  # the row of bars; the emitted tokens are in the row after it
     for i, d in enumerate(r.drafted):
         x = LEFT + WIDTH * i
         parts.append(box(encoder, x, 62, d.token, "accepted" if d.kept else "rejected"))
-        if i < n_seen:
-            parts += [text(x, 86 + 24 * j, value(d)) for j, (_, value) in enumerate(rows)]
-            parts.append(f'<rect class="bar" x="{x}" y="{below - 11}" width="100" height="10"/>')
-            kind, width = "keep" if d.kept else "short", f"{100 * d.keep:.0f}"
-            parts.append(f'<rect class="{kind}" x="{x}" y="{below - 11}" width="{width}" height="10"/>')
+        if i < len(r.looked_at):
+            parts += [text(x, 86 + 24 * j, number(value)) for j, value in enumerate([*d.probabilities, d.coin])]
+            for kind, width in ("bar", 100), ("keep" if d.kept else "short", 100 * d.keep):
+                parts.append(f'<rect class="{kind}" x="{x}" y="{below - 11}" width="{width:.0f}" height="10"/>')
             if d.coin is not None:
                 tick = round(x + 100 * d.coin)
                 parts.append(f'<line class="tick" x1="{tick}" x2="{tick}" y1="{below - 15}" y2="{below + 3}"/>')
         else:
             parts.append(text(x, 86, "not looked at", "soft"))
     for i, (token, origin) in enumerate(zip(r.emitted, r.origins)):
-        parts.append(box(encoder, LEFT + WIDTH * i, below + 24, token, origin))
-    if r.origins[-1] != "accepted":
-        why = "a draw from the residual" if r.origins[-1] == "residual" else "a draw from the target"
-        parts.append(text(LEFT + WIDTH * (len(r.emitted) - 1), below + 48, why, "soft"))
+        x = LEFT + WIDTH * i
+        parts.append(box(encoder, x, below + 24, token, origin))
+        if origin != "accepted":
+            source = "residual" if origin == "residual" else "target"
+            parts.append(text(x, below + 48, f"a draw from the {source}", "soft"))
     return svg(LEFT + max(WIDTH * (len(r.drafted) + 1) + 60, 9 * len(unescape(before))), below + 60, parts)
 
 

@@ -1,6 +1,7 @@
 """The coloured text, the page and the picture of a run show exactly what happened in it."""
 
 import functools
+import itertools
 import re
 import sys
 import xml.etree.ElementTree as xml
@@ -20,7 +21,6 @@ from show.page import number, page, shown
 from show.picture import picture, typical_round
 from show.rounds import Recorder, Seen, most_probable, origins
 from show.terminal import COLOURS, RESET, Writer, wants_colour
-from show.trace import write_trace
 from speculative import block_probabilities, max_fn, verify, verify_block
 from utils import MODELS_DIR
 
@@ -32,14 +32,14 @@ PROMPT = ENCODER.encode("Once upon a time")
 def decoded(K=4, N=40, rule=verify, temperature=1.0, **options):
     """A plain run, a speculative run, the rounds as `Round`s, and what the recorder made of them."""
     pair, rounds = Pair(bundled("draft"), bundled("target"), temperature=temperature), []
-    recorder = Recorder(rule)
+    recorder = Recorder(np.random.default_rng(0), rule)
 
     def on_round(r):
         rounds.append(r)
         recorder(r)
 
     plain = pair.decode(PROMPT, N, rng=np.random.default_rng(0))
-    fast = pair.decode(PROMPT, N, K, np.random.default_rng(0), verify=recorder.verify, on_round=on_round, **options)
+    fast = pair.decode(PROMPT, N, K, recorder, verify=rule, on_round=on_round, **options)
     return plain, fast, rounds, recorder.rounds
 
 
@@ -58,21 +58,20 @@ def uncoloured(text):
     return re.sub("|".join(map(re.escape, [RESET, *COLOURS.values()])), "", text)
 
 
-def test_a_recorder_refuses_a_rule_that_it_does_not_know():
-    with pytest.raises(ValueError, match="knows only"):
-        Recorder(max_fn)
-
-
 def text_of(element):
     return "".join(element.itertext())
 
 
 PLAIN, FAST, _, SEEN = decoded(N=8)
+# A token in the middle of a round. If it is the eos, tokens after it were accepted, but are not in the text.
+EOS = next(r.emitted[0] for r in decoded(temperature=0.0)[3] if r.origins.count("accepted") > 2)
 RUNS = [
     dict(),
     dict(rule=verify_block),
     dict(temperature=0.0),
-    dict(K=16, rule=verify_block, schedule="heuristic"),
+    dict(temperature=0.0, eos=EOS),
+    dict(K=16, N=200, rule=verify),
+    dict(K=16, N=200, rule=verify_block, schedule="heuristic"),
     dict(schedule="target-confidence"),
     dict(K=0),
     dict(N=1),
@@ -83,10 +82,15 @@ RUNS = [
 @pytest.mark.parametrize("options", RUNS)
 def test_the_page_shows_every_token_and_every_round_once(options):
     plain, fast, rounds, seen = decoded(**options)
-    tree = parsed(page_of(plain, fast, seen))
+    html = page_of(plain, fast, seen)
+    assert not re.search(r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html)  # from elsewhere
+    assert len(html.encode()) < 1_000_000 and html.count("<script>") == html.count("<style>") == 1
+    assert html.count("The text ends with this token.") == ("eos" in options)
+    assert html.count(", after the end") == sum(d.kept for r in seen for d in r.drafted) - fast.n_accepted.sum()
+    tree = parsed(html)
     header = text_of(tree.find(".//header"))
     assert "p is the probability" in header
-    assert ("Block verification" in header) == (options.get("rule") is verify_block and fast.n_drafted.any())
+    assert ("Block verification" in header) == (options.get("rule") is verify_block)
     links = tree.findall(".//a[@data-round]")
     assert "".join(text_of(a) for a in links) == ENCODER.decode(fast.ids[len(PROMPT) :])
     assert [a.get("class") for a in links] == [origin for r in rounds for origin in origins(r)]
@@ -117,20 +121,24 @@ def test_the_page_shows_every_token_and_every_round_once(options):
         assert text_of(article.find("h3")).endswith(f": {head}")
         for bars, top in zip(article.findall("./div/div"), r.top.values(), strict=True):
             assert [p.find("span").tail for p in bars.findall("p")] == [number(probability) for _, probability in top]
+        drawing = [e.get("class", "") for e in xml.fromstring(picture(ENCODER, PROMPT, [r])).iter()]
+        boxes = [*("accepted" if d.kept else "rejected" for d in r.drafted), *r.origins]
+        assert [kind for kind in drawing if kind.startswith("box ")] == [f"box {kind}" for kind in boxes]
+        assert drawing.count("bar") == len([d for d in r.drafted if d.kept or d.coin is not None])
 
 
-@pytest.mark.parametrize("rule", [verify, verify_block])
-def test_the_recorder_finds_the_verdicts_that_verify_came_to(rule):
+@pytest.mark.parametrize("options", [run for run in RUNS if run.get("N") == 200])
+def test_the_recorder_finds_the_verdicts_that_verify_came_to(options):
     """It works them out again from the random numbers and the rows, so the page shows the numbers that decided."""
-    _, _, rounds, seen = decoded(K=16, N=200, rule=rule)
+    _, _, rounds, seen = decoded(**options)
     assert {origin for r in seen for origin in r.origins} == {"accepted", "residual", "extra"}
-    for r, s in zip(rounds, seen):
+    for r, s in zip(rounds, seen, strict=True):
         assert sum(d.kept for d in s.drafted) == r.n_accepted and s.emitted == r.emitted.tolist()
         assert bool(s.top) == ("residual" in s.origins)
         for i, d in enumerate(s.drafted):
             assert (d.p, d.q) == (r.p[i, d.token], r.q[i, d.token])
-        w = block_probabilities(r.drafted, r.p, r.q)[0] if rule is verify_block else np.ones(len(r.q))
-        assert [d.w for d in s.drafted] == (w[1:] if rule is verify_block else [None] * len(s.drafted))
+        w = block_probabilities(r.drafted, r.p, r.q)[0] if s.is_block else np.ones(len(r.q))
+        assert [d.w for d in s.drafted] == (w[1:] if s.is_block else [None] * len(s.drafted))
         if s.top:
             assert s.emitted[-1] in np.flatnonzero(r.q[r.n_accepted])
             for name, row in ("p", r.p[r.n_accepted]), ("q", r.q[r.n_accepted]):
@@ -146,10 +154,17 @@ def test_the_most_probable_tokens_are_possible_and_ties_go_to_the_lower_ids():
 
 def test_the_typical_round_accepted_two_tokens_and_rejected_one():
     one, two, three, extra = (
-        Seen([], ["accepted"] * n + [last], list(range(n + 1)), {})
+        Seen(False, [], ["accepted"] * n + [last], list(range(n + 1)), {})
         for n, last in ((1, "residual"), (2, "residual"), (3, "residual"), (4, "extra"))
     )
     assert typical_round([extra, one, two, three]) is two and typical_round([one, extra]) is extra
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def values(plain, fast, temperature=1.0):
+    return {name: value for name, value, _ in figures(plain, fast, "draft", "target", 4, "fixed", temperature)}
 
 
 @pytest.mark.parametrize(
@@ -157,57 +172,23 @@ def test_the_typical_round_accepted_two_tokens_and_rejected_one():
 )
 def test_the_same_text_is_a_claim_about_ids(shift, temperature, verdict):
     """Because two sequences of ids may have the same text."""
-    fast = FAST._replace(ids=PLAIN.ids + shift)
-    found = {name: value for name, value, _ in figures(PLAIN, fast, "draft", "target", 4, "fixed", temperature)}
-    assert found["same text"].startswith(verdict) and (temperature == 0) == ("two samples" not in found["same text"])
+    found = values(PLAIN, FAST._replace(ids=PLAIN.ids + shift), temperature)["same text"]
+    assert found.startswith(verdict) and (temperature == 0) == ("two samples" not in found)
 
 
 def test_the_figures_are_those_of_the_runs():
-    found = {name: value for name, value, _ in figures(PLAIN, FAST, "draft", "target", 4, "fixed", 1.0)}
-    draft, target = (100 * calls.sum() / FAST.seconds for calls in (FAST.steps, FAST.passes))
-    assert found["time"] == f"{draft:.0f} % draft, {target:.0f} % target, {100 - draft - target:.0f} % the rest"
-    assert found["tokens per second"] == f"{8 / PLAIN.seconds:.1f} autoregressive, {8 / FAST.seconds:.1f} speculative"
-    assert found["speedup"].startswith(f"{PLAIN.seconds / FAST.seconds:.2f}, ")
     plain, fast, _, _ = decoded()
-    found = {name: value for name, value, _ in figures(plain, fast, "draft", "target", 4, "fixed", 1.0)}
+    found = values(plain, fast)
+    draft, target = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
+    assert found["time"] == f"{draft:.0f} % draft, {target:.0f} % target, {100 - draft - target:.0f} % the rest"
+    assert found["tokens per second"] == f"{40 / plain.seconds:.1f} autoregressive, {40 / fast.seconds:.1f} speculative"
     numbers = [float(x) for x in re.findall(r"\d+\.\d+", found["speedup"])]
-    speedup, *rest = predicted([plain], [fast])
-    assert numbers == pytest.approx([plain.seconds / fast.seconds, speedup, *rest], abs=0.006)
-    found = {name: value for name, value, _ in figures(plain, FAST, "draft", "target", 4, "fixed", 1.0)}
-    assert "; the texts have 40 and 8 tokens" in found["speedup"]
-
-
-def test_a_K_that_was_not_timed_has_no_predicted_speedup():
+    assert numbers == pytest.approx([plain.seconds / fast.seconds, *predicted([plain], [fast])], abs=0.006)
+    assert "; the texts have 40 and 8 tokens" in values(plain, FAST)["speedup"]
     assert best_K_figure(2, np.array([1, 0, 1.5]))[1].endswith(": 1.00, ?, 1.50")
 
 
-def test_a_text_that_ends_within_a_round():
-    _, _, _, seen = decoded(temperature=0.0)
-    eos = next(r.emitted[0] for r in seen if r.origins.count("accepted") > 2)
-    plain, fast, _, seen = decoded(temperature=0.0, eos=eos)
-    assert fast.ids[-1] == eos and seen[-1].origins == ["accepted"]
-    html = page_of(plain, fast, seen)
-    assert "The text ends with this token." in html
-    drawing = xml.fromstring(picture(ENCODER, PROMPT, seen[-1]))
-    kept = [d.kept for d in seen[-1].drafted]
-    drafted = [e.get("class") for e in drawing.iter() if e.get("class", "").startswith("box ")][: len(kept)]
-    assert drafted == ["box accepted" if k else "box rejected" for k in kept]
-    assert html.count(" accepted, after the end") == sum(kept) - 1 > 0
-
-
-@pytest.mark.parametrize("rule", [verify, verify_block])
-def test_a_run_of_200_tokens_makes_less_than_1_MB(rule):
-    plain, fast, _, seen = decoded(K=16, N=200, rule=rule)
-    assert len(page_of(plain, fast, seen).encode()) < 1_000_000
-
-
-def test_nothing_on_the_page_comes_from_elsewhere():
-    html = page_of(PLAIN, FAST, SEEN)
-    assert not re.search(r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html)
-    assert html.count("<script>") == html.count("<style>") == 1
-
-
-@given(text=st.text(st.characters(exclude_categories=["Cs"])))
+@given(text=texts)
 def test_any_prompt_is_shown_and_not_run(text):
     prompt = text + "<script>alert(1)</script>&amp;"
     html = page_of(PLAIN, FAST, SEEN, ENCODER.encode(prompt), f"main.py --prompt {prompt}")
@@ -219,28 +200,19 @@ def test_any_prompt_is_shown_and_not_run(text):
         assert displayed == prompt
 
 
-@given(text=st.text(st.characters(exclude_categories=["Cs"])), cuts=st.lists(st.sampled_from(sorted(COLOURS))))
-def test_text_without_colour_is_the_text(text, cuts):
+@given(text=texts, half=st.booleans(), cuts=st.lists(st.sampled_from(sorted(COLOURS)), min_size=1))
+def test_text_without_colour_is_the_text(text, half, cuts):
     """Also where a token ends in the middle of a character: nothing is written until the character is whole."""
-    ids, pieces, coloured = ENCODER.encode(text), [], []
-    origins_of = [cuts[i % len(cuts)] if cuts else None for i in range(len(ids))]
+    ids, pieces, coloured = ENCODER.encode(text) + ENCODER.encode("é")[:half], [], []
     for parts, colour in (pieces, False), (coloured, True):
         writer = Writer(ENCODER, parts.append, colour)
-        for token, origin in zip(ids, origins_of):
+        for token, origin in zip(ids, itertools.cycle(cuts)):
             writer.add([token], [origin])
+        assert uncoloured("".join(parts)) == uncoloured(text)
         writer.close()
-    assert "".join(pieces) == text and "\ufffd" not in set(pieces) - set(text)
+    assert "".join(pieces) == text + "\ufffd" * half
     assert all(piece.endswith(RESET) for piece in coloured if piece.startswith("\x1b[3"))
-    assert uncoloured("".join(coloured)) == uncoloured(text)
-
-
-def test_bytes_that_are_no_character():
-    half, pieces = ENCODER.encode("é")[:1], []
-    writer = Writer(ENCODER, pieces.append, False)
-    writer.add(half)
-    assert ENCODER.bytes_of(half) == b"\xc3" and pieces == []
-    writer.close()
-    assert pieces == ["\ufffd"]
+    assert uncoloured("".join(coloured)) == uncoloured("".join(pieces))
 
 
 @pytest.mark.parametrize(
@@ -259,44 +231,29 @@ def test_when_there_is_colour(choice, is_terminal, environment, coloured):
     assert wants_colour(choice, Mock(isatty=lambda: is_terminal), environment) == coloured
 
 
-@pytest.mark.parametrize("options", RUNS[:5])
-def test_a_picture_of_one_round_has_a_box_for_each_token(options):
-    r = typical_round(decoded(**options)[3])
-    drawing = xml.fromstring(picture(ENCODER, PROMPT, r))
-    boxes = [e for e in drawing.iter() if e.get("class", "").startswith("box ")]
-    assert len(boxes) == len(r.drafted) + len(r.emitted)
-    seen = [d for d in r.drafted if d.kept or d.coin is not None]
-    assert sum(e.get("class") == "bar" for e in drawing.iter()) == len(seen)
-
-
-def test_the_picture_shows_the_text_before_its_round(tmp_path):
-    plain, fast, _, seen = decoded()
-    write_trace(str(tmp_path / "t.svg"), ENCODER, PROMPT, plain, fast, seen, [], "")
+def test_the_picture_shows_the_text_before_its_round():
+    _, _, _, seen = decoded()
     i = seen.index(typical_round(seen))
     before = [*PROMPT, *(token for r in seen[:i] for token in r.emitted)]
-    drawn = (tmp_path / "t.svg").read_text(encoding="utf-8")
-    assert i > 0 and drawn == picture(ENCODER, before, seen[i]) and ">… " in drawn
-    write_trace(str(tmp_path / "t.svg"), ENCODER, PROMPT, plain, fast, seen[i:], [], "")
-    drawn = (tmp_path / "t.svg").read_text(encoding="utf-8")
-    assert drawn == picture(ENCODER, PROMPT, seen[i]) and ">Once upon a time<" in drawn
+    drawn = picture(ENCODER, PROMPT, seen)
+    assert i > 0 and drawn == picture(ENCODER, before, [seen[i]]) and ">… " in drawn
+    assert ">Once upon a time<" in picture(ENCODER, PROMPT, seen[i:])
 
 
 def test_a_token_of_quotes_is_shown_whole():
     """An escaped quote has 6 letters. To cut the token after it was escaped would leave half of one."""
     encoder = Mock(decode=lambda ids: '""""' if len(ids) == 1 else "")
-    drawing = xml.fromstring(picture(encoder, [], typical_round(SEEN)))
+    drawing = xml.fromstring(picture(encoder, [], SEEN))
     assert '""""' in [e.text for e in drawing.iter()]
 
 
 def test_trace_and_colour_on_the_command_line(tmp_path):
     arguments = ("--n_tokens_to_generate", 12, "--temperature", 1)
-    plain = run(*arguments, cwd=tmp_path)
     odd = "\udcff" if sys.platform == "linux" else ""  # a byte that is not UTF-8; not every system has such file names
-    for name, head in (f"{odd}t.html", "<!DOCTYPE html>"), ("t.svg", "<svg"):
-        result = run(*arguments, "--color", "always", "--trace", name, cwd=tmp_path)
-        assert result.returncode == 0 and (tmp_path / name).read_text(encoding="utf-8").startswith(head)
-        assert result.stdout.endswith(".svg\n" if name == "t.svg" else ".html\n") and "written to" in result.stdout
-        assert COLOURS["accepted"] in result.stdout and "drafted and accepted" in result.stdout
-        assert "\x1b" not in result.stdout.split("Speculative Decode")[0]
-        texts = [uncoloured(each.stdout).split("Text = ")[2].split("\n\n")[0] for each in (result, plain)]
-        assert texts[0] == texts[1]
+    trace = tmp_path / f"{odd}t.html"
+    plain, coloured = run(*arguments).stdout, run(*arguments, "--color", "always", "--trace", trace).stdout
+    assert trace.read_text(encoding="utf-8").startswith("<!DOCTYPE html>") and "written to" in coloured
+    assert COLOURS["accepted"] in coloured and "drafted and accepted" in coloured
+    assert "\x1b" not in coloured.split("Speculative Decode")[0]
+    one, other = (uncoloured(output).split("Text = ")[2].split("\n\n")[0] for output in (plain, coloured))
+    assert one == other
