@@ -7,13 +7,16 @@ import shutil
 import signal
 import subprocess
 import sys
-from unittest.mock import Mock
+from unittest.mock import Mock, call, patch
 
+import numpy as np
 import pytest
 from support import ROOT, run, write_model
 
 import main
 from checkpoint.download import FILES
+from pair import Pair
+from speculative import verify_block
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +44,6 @@ def test_the_bundled_pair_from_any_directory(tmp_path):
     plain, fast = texts_of(result)
     assert plain == fast and len(plain) > 300
     assert plain.startswith("Once upon a time there was a king who had three sons, and they were all very happy.")
-    assert 'target "target", draft "draft"' in result.stdout and re.search(r"same text +yes\n", result.stdout)
-    for figure in "tokens per second", "speedup", "acceptance rate", "tokens per round":
-        assert float(re.search(rf"{figure} +([\d.]+)", result.stdout)[1]) > 0
     assert re.search(r"matrix kernel +(groups of|single) rows", result.stdout)
     assert os.listdir(tmp_path) == []
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,69 +51,49 @@ def test_the_bundled_pair_from_any_directory(tmp_path):
         assert re.search(rf"^{figure}.*\n", result.stdout, re.MULTILINE)[0] in readme
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "--draft ngram --draft_corpus corpus.txt --schedule draft-confidence",
-        "--draft online --repetition_penalty 1.3 --schedule heuristic",
-        "--draft lookup --schedule draft-confidence --verify block",
-        "--draft early-exit:1 --schedule target-confidence --threshold 0.1",
-        "--schedule adaptive --K 6 --eos --bit_identical",
-    ],
-)
-def test_each_draft_and_schedule(models_dir, options):
-    arguments = ("--models_dir", models_dir, "--prompt", "A time", "--n_tokens_to_generate", 40, *options.split())
-    result = run(*arguments, cwd=models_dir)
-    plain, fast = texts_of(result)
-    assert plain == fast and re.search(r"same text +yes\n", result.stdout)
-    assert re.search(r"speedup +[\d.]+, ([\d.]+ predicted|no prediction)", result.stdout)
-    assert re.search(r"time +\d+ % draft, \d+ % target, -?\d+ % the rest", result.stdout)
+@pytest.mark.parametrize("draft", ["online", "lookup", "early-exit:1"])
+def test_each_draft(draft):
+    plain, fast = texts_of(run("--draft", draft, "--schedule", "adaptive", "--n_tokens_to_generate", 40))
+    assert plain == fast
 
 
-def test_every_option_reaches_the_pair(models_dir, monkeypatch):
+def test_every_option_reaches_the_pair(models_dir):
     """The texts do not show this: at temperature 0 they are the same with any schedule and any rule."""
-    load, decoded = main.load_pair, []
-
-    def watched(*args, **settings):
-        pair = load(*args, **settings)
-        decode = pair.decode
-        pair.decode = lambda x, N, **options: decoded.append(options) or decode(x, N, **options)
-        loading = dict(draft="model", corpus=None, models_dir=str(models_dir), models_url=None, bit_identical=True)
-        assert settings == loading | dict(temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.2)
-        return pair
-
-    monkeypatch.setattr(main, "load_pair", watched)
-    main.main(
-        f"--models_dir {models_dir} --prompt A --n_tokens_to_generate 9 --K 3 --temperature 0.7 --top_k 5 --top_p 0.9 "
-        "--repetition_penalty 1.2 --bit_identical --eos --schedule target-confidence --threshold 0.3 "
-        "--verify block".split()
-    )
-    wanted = dict(K=3, schedule="target-confidence", threshold=0.3, verify=main.verify_block)
+    corpus = str(models_dir / "corpus.txt")
+    with (
+        patch.object(main, "load_pair", wraps=main.load_pair) as load,
+        patch.object(Pair, "decode", side_effect=Pair.decode, autospec=True) as decode,
+        patch("numpy.random.default_rng", wraps=np.random.default_rng) as default_rng,
+    ):
+        main.main(
+            f"--models_dir {models_dir} --prompt A --n_tokens_to_generate 9 --K 3 --temperature 0.7 --top_k 5 "
+            "--top_p 0.9 --repetition_penalty 1.2 --bit_identical --eos --schedule target-confidence --threshold 0.3 "
+            f"--verify block --draft ngram --draft_corpus {corpus} --seed 7".split()
+        )
+    loading = dict(draft="ngram", corpus=corpus, models_dir=str(models_dir), models_url=None, bit_identical=True)
+    sampling = dict(temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.2)
+    assert load.call_args.kwargs == loading | sampling
+    decoded = [each.kwargs for each in decode.call_args_list]
+    wanted = dict(K=3, schedule="target-confidence", threshold=0.3, verify=verify_block)
     obeyed = [options.items() >= wanted.items() for options in decoded]
     assert obeyed == [False, True, False, True]  # two warm-ups, then two runs
     assert decoded[2]["eos"] == decoded[3]["eos"] == 256
+    assert default_rng.call_args_list.count(call(7)) == 4
 
 
 def test_K_auto_takes_the_best_K_and_says_so():
     output = run("--K", "auto").stdout
     found = re.search(r"best K +(\d); roughly .* \(\?: timed less than twice\): 1\.00(, \d\.\d\d){8}\n", output)
     assert f"with K = {found[1]}, fixed" in output
-    output = run("--K", "auto", "--n_tokens_to_generate", 2).stdout
-    assert "pilot run was too short; 2 was used" in output and "with K = 2, fixed" in output
-
-
-def test_sampling_differs_with_the_seed_only():
-    args = ("--temperature", 1, "--n_tokens_to_generate", 20, "--prompt", "The", "--top_p", 0.9, "--verify", "block")
-    one, again, other = (texts_of(run(*args, "--seed", seed))[1] for seed in (1, 1, 2))
-    assert one == again != other
 
 
 def test_a_text_that_ends_at_once(tmp_path):
     for size in "draft", "target":
         write_model(tmp_path / size, n_layer=1, ends=True)
-    result = run("--models_dir", tmp_path, "--prompt", "A", "--n_tokens_to_generate", 60, "--eos", "--K", "auto")
-    assert texts_of(result) == ("A<|endoftext|>", "A<|endoftext|>") and "pilot run was too short" in result.stdout
-    assert "no prediction" in result.stdout and "acceptance rate   0.25 of 4 drafted tokens" in result.stdout
+    result = run("--models_dir", tmp_path, "--prompt", "A", "--n_tokens_to_generate", 3, "--eos", "--K", "auto")
+    assert texts_of(result) == ("A<|endoftext|>", "A<|endoftext|>")
+    assert "pilot run was too short; 3 was used" in result.stdout and "with K = 3, fixed" in result.stdout
+    assert "no prediction" in result.stdout and "acceptance rate   0.50 of 2 drafted tokens" in result.stdout
 
 
 def test_a_terminal_that_cannot_show_all_characters():
@@ -134,8 +114,7 @@ def test_edge_lengths_and_an_empty_prompt(models_dir):
 
 
 def test_released_models_are_downloaded_and_decoded(server, tmp_path):
-    args = ("--prompt", "Alan Turing theorized", "--n_tokens_to_generate", 40, "--target_model_size", "1558M", "--K", 4,
-            "--temperature", 0, "--seed", 123, "--models_dir", tmp_path)  # fmt: skip
+    args = "--prompt", "Alan", "--n_tokens_to_generate", 40, "--target_model_size", "1558M", "--models_dir", tmp_path
     result = run(*args, GPT2_MODELS_URL=server.url)
     plain, fast = texts_of(result)
     assert plain == fast and 'target "1558M", draft "124M"' in result.stdout
@@ -168,17 +147,14 @@ def complaints(capsys, *args):
         (["--temperature", -0.1], "--temperature: '-0.1' is not a number from 0 up"),
         (["--temperature", "inf"], "--temperature: 'inf' is not a number from 0 up"),
         (["--top_p", 0], "--top_p: '0' is not a number above 0 and at most 1"),
-        (["--top_p", "nan"], "--top_p: 'nan' is not"),
         (["--repetition_penalty", 1e-300], "--repetition_penalty: '1e-300' is not a number from 0.01 to 100"),
         (["--target_model_size", ""], "unknown model size ''; there are"),
         (["--draft_model_size", ""], "unknown model size ''; there are"),
-        (["--draft_model_size", "bigram"], "unknown model size 'bigram'; there are"),
         (["--n_tokens_to_generate", 512, "--prompt", "A"], "the prompt has 1 tokens and 512 more are wanted"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
         (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
         (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
-        (["--draft", "parrot"], "'parrot' is not one of model, unigram"),
         (["--draft", "early-exit:" + 5000 * "1"], "11' is not one of model, unigram"),
         (["--draft", "early-exit:L"], "'early-exit:L' is not one of model, unigram"),
         (["--draft", "early-exit:0"], "early exit after 0 layers was asked for; choose 1 to 6"),
@@ -215,17 +191,13 @@ def test_a_value_that_older_versions_of_argparse_lose(monkeypatch, capsys):
     assert "argument --prompt: found no value" in line
 
 
-def test_a_programming_error_shows_its_traceback(monkeypatch):
-    """Readers edit this code, and one line would not tell them where they went wrong."""
-    monkeypatch.setattr(main, "load_pair", Mock(side_effect=ValueError("operands could not be broadcast together")))
-    with pytest.raises(ValueError, match="broadcast"):
-        main.main([])
-
-
-def test_too_little_memory(monkeypatch, capsys):
-    monkeypatch.setattr(main, "load_pair", Mock(side_effect=MemoryError))
+def test_errors_while_the_models_are_loaded(monkeypatch, capsys):
+    """A programming error shows its traceback. Readers edit this code, and one line would not tell them enough."""
+    monkeypatch.setattr(main, "load_pair", Mock(side_effect=[MemoryError, ValueError("cannot be broadcast")]))
     [line] = complaints(capsys)
     assert "1558M needs 8 GB" in line
+    with pytest.raises(ValueError, match="broadcast"):
+        main.main([])
 
 
 def test_the_reader_of_the_output_goes_away():
@@ -255,17 +227,14 @@ def test_a_download_that_cannot_begin(tmp_path, capsys, monkeypatch, url):
 
 
 def test_vocabularies_that_do_not_fit(models_dir, tmp_path, capsys):
+    shutil.copytree(models_dir, tmp_path, dirs_exist_ok=True)
+    counts = "--draft", "bigram", "--draft_corpus", tmp_path / "corpus.txt"
     no_end = "vocabulary of target has no token <|endoftext|>"
-    for size in "draft", "target":
-        shutil.copytree(models_dir / size, tmp_path / size)
-    for size, problem in ("draft", "have different vocabularies"), ("target", no_end):
+    for size, options, problem in ("draft", (), "have different vocabularies"), ("target", counts, no_end):
         path = tmp_path / size / "encoder.json"
         path.write_text(path.read_text().replace("<|endoftext|>", "aa"))
-        [line] = complaints(capsys, "--models_dir", tmp_path)
+        [line] = complaints(capsys, "--models_dir", tmp_path, *options)
         assert problem in line
-    options = "--draft", "bigram", "--draft_corpus", models_dir / "corpus.txt"
-    [line] = complaints(capsys, "--models_dir", tmp_path, *options)
-    assert no_end in line
 
 
 def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
@@ -277,26 +246,17 @@ def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
     assert trace.read_text() == "older"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such setting")
-@pytest.mark.parametrize(("handler", "code"), [(signal.default_int_handler, 130), (signal.SIG_IGN, 0)])
-def test_ctrl_c_ends_the_program_unless_it_was_ignored_at_the_start(handler, code):
-    """A shell ignores it for the background jobs of a script."""
-    with subprocess.Popen(
-        [sys.executable, "main.py", "--n_tokens_to_generate", "300"], cwd=ROOT, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, handler),
-    ) as process:  # fmt: skip
-        process.stdout.read(1)  # the first of the two texts
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate()
-    assert process.returncode == code and (b"Interrupted." in errors) == (code == 130) and b"Traceback" not in errors
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
-def test_ctrl_c_while_numpy_is_imported(tmp_path):
-    """A numpy that interrupts the process stands in for the real one."""
-    (tmp_path / "numpy.py").write_text("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)")
+@pytest.mark.parametrize(
+    ("handler", "end"), [(signal.default_int_handler, (130, b"\nInterrupted.\n")), (signal.SIG_IGN, (0, b""))]
+)
+def test_ctrl_c_ends_the_program_unless_it_was_ignored_at_the_start(tmp_path, handler, end):
+    """A shell ignores it for the background jobs of a script. It comes early here, from a stand-in for numpy."""
+    (tmp_path / "numpy.py").write_text(
+        "import os, signal, sys, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(0.1); sys.exit()"
+    )
     done = subprocess.run(
         [sys.executable, "main.py"], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, handler),
     )  # fmt: skip
-    assert done.returncode == 130 and done.stderr == b"\nInterrupted.\n"
+    assert (done.returncode, done.stderr) == end
