@@ -135,7 +135,8 @@ def drafted_row(encoder, d, in_text):
         tick = f'<i style="left:{100 * d.coin:.0f}%"></i>'
     verdict = "accepted" if d.kept else "rejected"
     after = ", after the end" if d.kept and not in_text else ""
-    cells = [alone(encoder, d.token), *map(number, d.probabilities), coin, f"{bar(d.keep, tick)} {verdict}{after}"]
+    numbers = map(number, [*d.probabilities, d.keep])
+    cells = [alone(encoder, d.token), *numbers, coin, f"{bar(d.keep, tick)} {verdict}{after}"]
     return f'<tr class="{verdict}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
 
 

@@ -53,7 +53,8 @@ def picture(encoder, prompt, rounds):
         x = LEFT + WIDTH * i
         parts.append(box(encoder, x, 62, d.token, "accepted" if d.kept else "rejected"))
         if i < len(r.looked_at):
-            parts += [text(x, 86 + 24 * j, number(value)) for j, value in enumerate([*d.probabilities, d.coin])]
+            numbers = [*d.probabilities, d.keep, d.coin]
+            parts += [text(x, 86 + 24 * j, number(value)) for j, value in enumerate(numbers)]
             for kind, width in ("bar", 100), ("keep" if d.kept else "short", 100 * d.keep):
                 parts.append(f'<rect class="{kind}" x="{x}" y="{below - 11}" width="{width:.0f}" height="10"/>')
             if d.coin is not None:

@@ -13,17 +13,10 @@ class Drafted(NamedTuple):
     """A drafted token, and what became of it."""
 
     token: int
-    p: float  # the draft's probability of the token
-    q: float  # the target's
-    w: float | None  # block verification: see speculative.block_probabilities
+    probabilities: list  # p and q of the token, and w of block verification: see speculative.block_probabilities
     keep: float  # what the random number is compared with: min(1, q/p), or h of block verification
     coin: float | None  # the random number that was compared with `keep`, or None if there was no such number
     kept: bool  # (tokens that were kept after an eos are not in the text)
-
-    @property
-    def probabilities(self):
-        """p, q, w (only for block verification) and keep."""
-        return [x for x in (self.p, self.q, self.w, self.keep) if x is not None]
 
 
 class Seen(NamedTuple):
@@ -81,10 +74,10 @@ class Recorder:
             keep = [1.0, *(acceptance(p[token], q[token]) for token, p, q in zip(r.drafted, r.p, r.q))]
             coins = dict(enumerate(self.coins, start=1))  # one for each token from the left, up to a rejection
         n_kept = max((i for i, coin in coins.items() if coin < keep[i]), default=0)  # (an eos may cut off some of them)
-        drafted = [
-            Drafted(int(token), r.p[i - 1, token], r.q[i - 1, token], w and w[i], keep[i], coins.get(i), i <= n_kept)
-            for i, token in enumerate(r.drafted, start=1)
-        ]
+        drafted = []
+        for i, token in enumerate(r.drafted.tolist(), start=1):
+            probabilities = [r.p[i - 1, token], r.q[i - 1, token], *([w[i]] if w else [])]
+            drafted.append(Drafted(token, probabilities, keep[i], coins.get(i), i <= n_kept))
         top, where_from = {}, origins(r)
         if "residual" in where_from:
             p, q = r.p[n_kept], r.q[n_kept]

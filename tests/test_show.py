@@ -113,7 +113,7 @@ def test_the_page_shows_every_token_and_every_round_once(options):
         assert [text_of(e) for e in drafted] == [unescape(shown(ENCODER.decode([d.token]))) for d in r.drafted]
         assert r.drafted or "nothing was rejected" not in text_of(article)
         for tr, d in zip(article.findall(".//table/tr")[1:], r.looked_at, strict=True):
-            numbers = [number(x) for x in (d.p, d.q, d.w, d.keep) if x is not None]
+            numbers = [number(x) for x in [*d.probabilities, d.keep]]
             coin = "–" if d.coin is None else f"{number(d.coin)} {'<' if d.kept else '≥'}"
             assert [text_of(td) for td in tr.findall("td")[1:-1]] == [*numbers, coin]
             assert tr.find(".//b[@style]").get("style") == f"width:{100 * d.keep:.0f}%"
@@ -135,16 +135,14 @@ def test_the_recorder_finds_the_verdicts_that_verify_came_to(options):
     for r, s in zip(rounds, seen, strict=True):
         assert sum(d.kept for d in s.drafted) == r.n_accepted and s.emitted == r.emitted.tolist()
         assert bool(s.top) == ("residual" in s.origins)
+        w = block_probabilities(r.drafted, r.p, r.q)[0] if s.is_block else []
         for i, d in enumerate(s.drafted):
-            assert (d.p, d.q) == (r.p[i, d.token], r.q[i, d.token])
-        w = block_probabilities(r.drafted, r.p, r.q)[0] if s.is_block else np.ones(len(r.q))
-        assert [d.w for d in s.drafted] == (w[1:] if s.is_block else [None] * len(s.drafted))
+            assert d.probabilities == [r.p[i, d.token], r.q[i, d.token], *w[i + 1 : i + 2]]
         if s.top:
             assert s.emitted[-1] in np.flatnonzero(r.q[r.n_accepted])
-            for name, row in ("p", r.p[r.n_accepted]), ("q", r.q[r.n_accepted]):
+            p, q, goal = r.p[r.n_accepted], r.q[r.n_accepted], w[r.n_accepted] if w else 1.0
+            for name, row in ("p", p), ("q", q), ("residual", max_fn(goal * q - p)):
                 assert s.top[name][0] == (row.argmax(), row.max()) and len(s.top[name]) == 5
-            row = max_fn(w[r.n_accepted] * r.q[r.n_accepted] - r.p[r.n_accepted])
-            assert s.top["residual"][0] == (row.argmax(), row.max())
 
 
 def test_the_most_probable_tokens_are_possible_and_ties_go_to_the_lower_ids():
@@ -215,20 +213,14 @@ def test_text_without_colour_is_the_text(text, half, cuts):
     assert uncoloured("".join(coloured)) == uncoloured("".join(pieces))
 
 
-@pytest.mark.parametrize(
-    ("choice", "is_terminal", "environment", "coloured"),
-    [
-        ("auto", True, {}, True),
-        ("auto", False, {}, False),
-        ("auto", True, {"NO_COLOR": "1"}, False),
-        ("auto", True, {"NO_COLOR": ""}, True),
-        ("auto", True, {"TERM": "dumb"}, False),
-        ("always", False, {"NO_COLOR": "1", "TERM": "dumb"}, True),
-        ("never", True, {}, False),
-    ],
-)
-def test_when_there_is_colour(choice, is_terminal, environment, coloured):
-    assert wants_colour(choice, Mock(isatty=lambda: is_terminal), environment) == coloured
+def test_when_there_is_colour():
+    terminal, file = Mock(isatty=lambda: True), Mock(isatty=lambda: False)
+    assert wants_colour("auto", terminal, {}) and wants_colour("auto", terminal, {"NO_COLOR": ""})
+    assert not wants_colour("auto", file, {})
+    for environment in {"NO_COLOR": "1"}, {"TERM": "dumb"}:
+        assert not wants_colour("auto", terminal, environment)
+        assert wants_colour("always", file, environment)
+    assert not wants_colour("never", terminal, {})
 
 
 def test_the_picture_shows_the_text_before_its_round():
