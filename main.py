@@ -76,22 +76,21 @@ def run(args):
         fail(f"the prompt has {len(x)} tokens and {n - len(x)} more are wanted; these models hold {pair.n_ctx} in all")
     eos = pair.encoder.ids[EOT] if args.eos else None
     shared = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}
-    speedups = None
+    best_K = []  # the figure that --K auto adds
     if args.K == "auto":
         n_pilot, rng = min(args.n_tokens_to_generate, PILOT), np.random.default_rng(args.seed)
         with tqdm(total=2 * n_pilot, desc="Pilot runs", unit="token", leave=False, disable=None) as bar:
             args.K, speedups = pair.best_K(x, n_pilot, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **shared)
         if not speedups[1:].any():
             args.K = min(DEFAULT_K, args.n_tokens_to_generate)  # the pilot run was too short to tell
+        best_K = [best_K_figure(args.K, speedups)]
     speculative = shared | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}
     for options in shared, speculative:  # a warm-up, because the first use of the weights is slow
         pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
     plain, _ = decode(args, pair, x, "Autoregressive Decode", shared)
     fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)
     draft = args.draft_model_size if args.draft == "model" else args.draft
-    found = figures(plain, fast, draft, args.target_model_size, args.K, args.schedule, args.temperature)
-    if speedups is not None:
-        found.append(best_K_figure(args.K, speedups))
+    found = figures(plain, fast, draft, args.target_model_size, args.K, args.schedule, args.temperature) + best_K
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
     if args.trace:
         if args.trace.endswith(".html"):

@@ -188,18 +188,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def write_model(directory, n_layer, ends=False):
-    """Write the files of a random model over bytes. With ends=True, it predicts nothing but <|endoftext|>."""
-    hparams = dict(n_vocab=257, n_ctx=64, n_embd=16, n_head=2, n_layer=n_layer)
-    rng = np.random.default_rng(n_layer)
+def write_pair(models_dir):
+    """Write the files of a draft and a target over bytes. They predict nothing but <|endoftext|>."""
+    hparams = dict(n_vocab=257, n_ctx=64, n_embd=16, n_head=2, n_layer=1)
+    rng = np.random.default_rng(0)
     tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}
-    if ends:
-        tensors["model/ln_f/b"] = 100 * tensors["model/wte"][-1]
-    directory.mkdir(parents=True)
-    write_bundle(str(directory / "model.ckpt"), tensors.items())
+    tensors["model/ln_f/b"] = 100 * tensors["model/wte"][-1]
     files = {"hparams.json": json.dumps(hparams).encode(), "checkpoint": b"1", "model.ckpt.meta": b"1"}
-    for name, content in (files | vocabulary(257)).items():
-        (directory / name).write_bytes(content)
+    for directory in models_dir / "draft", models_dir / "target":
+        directory.mkdir()
+        write_bundle(str(directory / "model.ckpt"), tensors.items())
+        for name, content in (files | vocabulary(257)).items():
+            (directory / name).write_bytes(content)
 
 
 # ---- main.py ----

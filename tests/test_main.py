@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,23 +10,12 @@ from unittest.mock import Mock, call, patch
 
 import numpy as np
 import pytest
-from support import ROOT, run, write_model
+from support import ROOT, run, write_pair
 
 import main
 from checkpoint.download import FILES
 from pair import Pair
 from speculative import verify_block
-
-
-@pytest.fixture(scope="module")
-def models_dir(tmp_path_factory):
-    """A random pair, and a text to fit n-grams on."""
-    directory = tmp_path_factory.mktemp("models")
-    for size, n_layer in ("draft", 1), ("target", 2):
-        write_model(directory / size, n_layer)
-    corpus = "Once upon a time.\n<|endoftext|>\nA king had three sons.\n"
-    (directory / "corpus.txt").write_text(corpus, encoding="utf-8")
-    return directory
 
 
 def texts_of(result):
@@ -57,27 +45,26 @@ def test_each_draft(draft):
     assert plain == fast
 
 
-def test_every_option_reaches_the_pair(models_dir):
+def test_every_option_reaches_the_pair(tmp_path):
     """The texts do not show this: at temperature 0 they are the same with any schedule and any rule."""
-    corpus = str(models_dir / "corpus.txt")
+    options = """
+        --draft ngram --prompt A --n_tokens_to_generate 9 --K 3 --seed 7 --temperature 0.7 --top_k 5 --top_p 0.9
+        --repetition_penalty 1.2 --bit_identical --eos --schedule target-confidence --threshold 0.3 --verify block
+    """
     with (
         patch.object(main, "load_pair", wraps=main.load_pair) as load,
         patch.object(Pair, "decode", side_effect=Pair.decode, autospec=True) as decode,
         patch("numpy.random.default_rng", wraps=np.random.default_rng) as default_rng,
     ):
-        main.main(
-            f"--models_dir {models_dir} --prompt A --n_tokens_to_generate 9 --K 3 --temperature 0.7 --top_k 5 "
-            "--top_p 0.9 --repetition_penalty 1.2 --bit_identical --eos --schedule target-confidence --threshold 0.3 "
-            f"--verify block --draft ngram --draft_corpus {corpus} --seed 7".split()
-        )
-    loading = dict(draft="ngram", corpus=corpus, models_dir=str(models_dir), models_url=None, bit_identical=True)
+        main.main([*options.split(), "--models_dir", str(tmp_path), "--draft_corpus", __file__])
+    loading = dict(draft="ngram", corpus=__file__, models_dir=str(tmp_path), models_url=None, bit_identical=True)
     sampling = dict(temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.2)
     assert load.call_args.kwargs == loading | sampling
     decoded = [each.kwargs for each in decode.call_args_list]
     wanted = dict(K=3, schedule="target-confidence", threshold=0.3, verify=verify_block)
     obeyed = [options.items() >= wanted.items() for options in decoded]
     assert obeyed == [False, True, False, True]  # two warm-ups, then two runs
-    assert decoded[2]["eos"] == decoded[3]["eos"] == 256
+    assert decoded[2]["eos"] == decoded[3]["eos"] == 2047
     assert default_rng.call_args_list.count(call(7)) == 4
 
 
@@ -88,8 +75,7 @@ def test_K_auto_takes_the_best_K_and_says_so():
 
 
 def test_a_text_that_ends_at_once(tmp_path):
-    for size in "draft", "target":
-        write_model(tmp_path / size, n_layer=1, ends=True)
+    write_pair(tmp_path)
     result = run("--models_dir", tmp_path, "--prompt", "A", "--n_tokens_to_generate", 3, "--eos", "--K", "auto")
     assert texts_of(result) == ("A<|endoftext|>", "A<|endoftext|>")
     assert "pilot run was too short; 3 was used" in result.stdout and "with K = 3, fixed" in result.stdout
@@ -101,7 +87,7 @@ def test_a_terminal_that_cannot_show_all_characters():
     assert texts_of(result)[0].startswith("Caf?")
 
 
-def test_edge_lengths_and_an_empty_prompt(models_dir):
+def test_edge_lengths_and_an_empty_prompt():
     assert not texts_of(run("--prompt", "", "--n_tokens_to_generate", 8))[0].startswith("<|endoftext|>")
     nothing = run("--n_tokens_to_generate", 0, "--prompt", "A king")
     assert texts_of(nothing) == ("A king", "A king") and "nothing was decoded" in nothing.stdout
@@ -109,7 +95,7 @@ def test_edge_lengths_and_an_empty_prompt(models_dir):
     plain, fast = texts_of(one)  # one token is never drafted, so both loops draw it with the same random number
     assert plain == fast != "A king" and "with K = 1, fixed" in one.stdout
     assert "acceptance rate   nothing was drafted" in one.stdout
-    all_of_n_ctx = run("--models_dir", models_dir, "--n_tokens_to_generate", 63, "--prompt", "A", "--temperature", 1)
+    all_of_n_ctx = run("--n_tokens_to_generate", 8, "--prompt", " the" * 504, "--temperature", 1)
     assert all_of_n_ctx.returncode == 0, all_of_n_ctx.stderr
 
 
@@ -150,7 +136,7 @@ def complaints(capsys, *args):
         (["--repetition_penalty", 1e-300], "--repetition_penalty: '1e-300' is not a number from 0.01 to 100"),
         (["--target_model_size", ""], "unknown model size ''; there are"),
         (["--draft_model_size", ""], "unknown model size ''; there are"),
-        (["--n_tokens_to_generate", 512, "--prompt", "A"], "the prompt has 1 tokens and 512 more are wanted"),
+        (["--n_tokens_to_generate", 9, "--prompt", " the" * 504], "the prompt has 504 tokens and 9 more are wanted"),
         (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html or .svg file"),
         (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
@@ -226,10 +212,12 @@ def test_a_download_that_cannot_begin(tmp_path, capsys, monkeypatch, url):
     assert [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".part"] == []
 
 
-def test_vocabularies_that_do_not_fit(models_dir, tmp_path, capsys):
-    shutil.copytree(models_dir, tmp_path, dirs_exist_ok=True)
-    counts = "--draft", "bigram", "--draft_corpus", tmp_path / "corpus.txt"
-    no_end = "vocabulary of target has no token <|endoftext|>"
+def test_vocabularies_that_do_not_fit(tmp_path, capsys):
+    write_pair(tmp_path)
+    counts, no_end = (
+        ("--draft", "bigram", "--draft_corpus", __file__),
+        "vocabulary of target has no token <|endoftext|>",
+    )
     for size, options, problem in ("draft", (), "have different vocabularies"), ("target", counts, no_end):
         path = tmp_path / size / "encoder.json"
         path.write_text(path.read_text().replace("<|endoftext|>", "aa"))
