@@ -25,9 +25,9 @@ RULES = {  # by whether it is block verification
 def page(encoder, prompt, plain, fast, rounds, figures, command):
     """The page as a text.
 
-    prompt holds ids. plain and fast are `pair.Run`s without and with speculation. rounds are the rounds of fast,
-    each a `show.rounds.Seen`. figures is as `show.figures.figures` returns it. command is the command line, which
-    stands below the title.
+    prompt holds ids. plain and fast are `pair.Run`s without and with speculation. rounds are the rounds of fast, at
+    least one, each a `show.rounds.Seen`. figures is as `show.figures.figures` returns it. command is the command line,
+    which stands below the title.
     """
     rows = "".join(f"<dt>{name}</dt><dd><b>{escape(value)}</b> {meaning}</dd>\n" for name, value, meaning in figures)
     legend = " ".join(f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items())
@@ -47,7 +47,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, command):
 <p>In each round, the draft guesses some tokens, and one pass of the target checks all of them.
 Point at a token, or use Tab, ← or →, to select its round.</p>
 <p>p is the probability that the draft gives a token, and q the probability that the target gives it.
-{RULES[any(r.is_block for r in rounds)]}</p>
+{RULES[rounds[0].is_block]}</p>
 </header>
 <section class="time" aria-label="Time line">
 {timeline(plain, fast)}
@@ -146,7 +146,7 @@ def tops(encoder, top):
 
 def timeline(plain, fast):
     """Both loops, to one scale of time: each pass is a box as wide as the time that it took."""
-    longest = max(plain.seconds, fast.seconds, 1e-9)
+    longest = max(plain.seconds, fast.seconds)
 
     def strip(name, boxes):
         return f'<svg viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label="{name}">{boxes}</svg>\n'

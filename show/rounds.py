@@ -6,8 +6,6 @@ import numpy as np
 
 from speculative import acceptance, block_probabilities, residual, verify_block
 
-TOP = 5  # how many of the most probable tokens are kept of a distribution
-
 
 class Drafted(NamedTuple):
     """A drafted token, and what became of it."""
@@ -88,6 +86,6 @@ class Recorder:
 
 
 def most_probable(row):
-    """The TOP most probable tokens of a row, [(token, probability), ...], without those that are impossible."""
-    order = np.argsort(-row, kind="stable")[:TOP]
+    """The 5 most probable tokens of a row, [(token, probability), ...], without those that are impossible."""
+    order = np.argsort(-row, kind="stable")[:5]
     return [(int(token), float(row[token])) for token in order if row[token] > 0]

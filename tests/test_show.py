@@ -75,7 +75,6 @@ RUNS = [
     dict(schedule="target-confidence"),
     dict(K=0),
     dict(N=1),
-    dict(N=0),
 ]
 
 
@@ -101,7 +100,7 @@ def test_the_page_shows_every_token_and_every_round_once(options):
     assert [f"round-{g.get('data-round')}" for g in tree.findall(".//svg/g")] == [a.get("id") for a in articles]
     for svg, lasted in zip(tree.findall(".//svg"), (plain.lasted, fast.lasted)):
         ends = [float(e.get("x")) + float(e.get("width")) for e in svg.findall(".//rect[@class='rest']")]
-        np.testing.assert_allclose(ends, 1000 * np.cumsum(lasted) / max(plain.seconds, fast.seconds, 1e-9), atol=0.02)
+        np.testing.assert_allclose(ends, 1000 * np.cumsum(lasted) / max(plain.seconds, fast.seconds), atol=0.02)
     assert len(tree.findall(".//rect[@class='draft']")) == fast.n_drafted.sum()
     for g in tree.findall(".//svg/g"):
         rest, *passes = ([float(e.get(name)) for name in ("x", "width")] for e in g.findall("rect"))
