@@ -41,8 +41,7 @@ sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. Use operators such as `<` for it, because functions
-such as `np.less` and `np.log` raise a TypeError. (So write `rng.random() < a`, and not
-`np.log(rng.random()) < np.log(a)`.) But `np.searchsorted` can look up one such number at a time.
+such as `np.less` and `np.log` raise a TypeError. But `np.searchsorted` can look up one such number at a time.
 
 In the example above, the limit 1e-12 is for rows in float64. In float32, the last bits of a network's rows may depend
 on which positions a call computes. So even an exact sampler may be about 1e-7 away, and the limit must be larger.
@@ -64,8 +63,7 @@ import numpy as np
 
 MAX_CHOICES = 1_000  # the most choices along one path; a loop without end gets there within seconds
 MAX_BRANCHES = 1_000_000  # the most branches of one choice
-NUMPY = np.generic | np.ndarray  # the types of NumPy's numbers and arrays
-NUMPYS_OWN = np.random.default_rng(0)  # gives NumPy's types and NumPy's errors
+NUMPYS_OWN = np.random.default_rng(0)  # raises NumPy's errors
 
 
 class TooManyPaths(RuntimeError):
@@ -102,18 +100,16 @@ def output_distribution(function, max_paths=1_000_000):
         If function made the same choices as in an earlier run, and then drew differently, or stopped drawing. Then it
         depends on more than rng.
     """
-    rng, outputs, n_paths = EveryBranch(), {}, 0
-    while True:
+    rng, outputs = EveryBranch(), {}
+    for _ in range(max_paths):
         output = tuple(np.ravel(function(rng)).tolist())
         # the probability of this path; a branch is (probability, outcome), and index is that of the branch taken
         mass = math.prod(branches[index][0] for branches, index in rng.script)
         outputs[output] = outputs.get(output, 0.0) + mass
         rng.covered += mass
-        n_paths += 1
         if not rng.next_path():
             return outputs
-        if n_paths == max_paths:
-            raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", rng.covered)
+    raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", rng.covered)
 
 
 def total_variation(a, b):
@@ -128,8 +124,7 @@ def total_variation(a, b):
     -------
     float
         Half the sum of |a(output) - b(output)|, from 0 (equal) to 1 (no output in common). The event with the largest
-        difference consists of all outputs to which a gives more than b. They make up one half of the sum. The outputs
-        to which b gives more make up the other half, because the probabilities of a and of b both sum to 1.
+        difference consists of all outputs to which a gives more than b, and these make up one half of the sum.
     """
     outputs = {*a, *b}
     if len({isinstance(output, tuple) for output in outputs}) > 1:
@@ -188,18 +183,16 @@ class EveryBranch:
         if not replace and size is not None and np.prod(size) > 1:
             raise AttributeError("choice(replace=False) of several items cannot be enumerated; draw them one by one")
         items = range(n) if np.ndim(a) == 0 else np.asarray(a)
-        p = np.full(n, 1 / n) if p is None else np.asarray(p, dtype=np.float64)
+        p = np.ones(n) if p is None else np.asarray(p, dtype=np.float64)
         branches = [(mass, i) for i, mass in enumerate((p / p.sum()).tolist())]
         return self._several(size, lambda: items[self.take_branch(branches)])
 
-    def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
+    def integers(self, low, high=None, size=None, *, endpoint=False):
         """An integer from low to high - 1, or from 0 to low - 1 without high. With endpoint, the bound itself too."""
         low, high = (0, low) if high is None else (low, high)
         if np.ndim(low) or np.ndim(high):
             raise AttributeError("integers with several bounds cannot be enumerated; draw them one by one")
-        like = NUMPYS_OWN.integers(low, high, size, dtype, endpoint)
-        drawn = low + self.choice(high + bool(endpoint) - low, size)
-        return type(like)(drawn) if size is None else np.array(drawn, like.dtype)
+        return np.int64(low) + self.choice(high + bool(endpoint) - low, size)
 
     def multinomial(self, n, pvals, size=None):
         """The number of times that each outcome occurs in n draws."""
@@ -207,15 +200,15 @@ class EveryBranch:
 
     def random(self, size=None):
         """A number that is uniform in [0, 1). It can be shifted, scaled and compared with plain numbers."""
-        return self._several(size, lambda: Uniform(self, is_numpy=size is not None))
+        zero = 0.0 if size is None else np.float64(0)  # a single number is a float, and one of an array is a np.float64
+        return self._several(size, lambda: Uniform(self, zero))
 
     def uniform(self, low=0.0, high=1.0, size=None):
         """A number that is uniform in [low, high). It can be shifted, scaled and compared with plain numbers."""
         like = NUMPYS_OWN.uniform(low, high, size)
-        width = np.subtract(high, low, dtype=np.float64)
         if isinstance(like, float):
-            return float(low) + float(width) * self.random()
-        return low + width * self.random(like.shape)
+            return float(low) + (float(high) - float(low)) * self.random()
+        return low + np.subtract(high, low, dtype=np.float64) * self.random(like.shape)
 
     def __getattr__(self, name):
         raise AttributeError(
@@ -244,24 +237,19 @@ class Uniform:
 
     __array_ufunc__ = None  # so that NumPy leaves `np.float64(2) * u` to this class
 
-    def __init__(self, rng, shift=0.0, scale=1.0, state=None, is_numpy=False):
+    def __init__(self, rng, shift=0.0, scale=1.0, state=None):
         self.rng, self.shift, self.scale = rng, shift, scale
         self.state = [0.0, 1.0] if state is None else state  # [lower, upper], shared by all numbers with the same u
-        self.is_numpy = is_numpy  # whether NumPy's generator would give a NumPy number here, and not a float
-
-    def gives_numpy(self, other):
-        """Whether NumPy's generator would give a NumPy number if this number is combined with another."""
-        return self.is_numpy or isinstance(other, NUMPY)
 
     def is_below(self, a):
         """Whether this number is below a. The probability that it equals a is 0, so `<=` gives the same as `<`."""
-        if np.ndim(a):
-            return each(self.is_below, a, dtype=bool)
         if isinstance(a, Uniform):
             raise TypeError(
                 "two random numbers were compared with each other; compare each with plain numbers only, and give "
                 "np.searchsorted one at a time"
             )
+        if np.ndim(a):
+            return each(self.is_below, a, dtype=bool)
         cut = (float(a) - self.shift) / self.scale
         if math.isnan(cut):
             raise ValueError("a random number was compared with NaN; check the probabilities for 0 / 0")
@@ -271,33 +259,31 @@ class Uniform:
         u_is_below = self.rng.take_branch([(probability, True), (1 - probability, False)])
         self.state[:] = (lower, cut) if u_is_below else (cut, upper)
         below = u_is_below == (self.scale > 0)  # with a negative scale, a smaller u makes this number larger
-        # As in NumPy, a NumPy number gives a np.bool_. A caller may write ~ before it, and ~True is -2.
-        return np.bool_(below) if self.gives_numpy(a) else below
+        # The type is that of any comparison with a: bool, or np.bool_. A caller may write ~ before it, and ~True is -2.
+        return type(self.shift < a)(below)
 
-    def is_above(self, a):
-        below = self.is_below(a)
-        return not below if isinstance(below, bool) else ~below
+    __le__ = is_below
+
+    def __ge__(self, a):
+        return self.is_below(a) ^ True  # (`not` has another type, and needs a single number)
 
     def __lt__(self, a):
-        return a is not self and self.is_below(a)  # (np.searchsorted compares it with itself, too)
+        return a is not self and self <= a  # (np.searchsorted compares it with itself, too)
 
     def __gt__(self, a):
-        return a is not self and self.is_above(a)
-
-    __le__, __ge__ = is_below, is_above
+        return a is not self and self >= a
 
     def __add__(self, number):
-        if isinstance(number, np.ndarray) and number.ndim:
+        if np.ndim(number):
             return each(self.__add__, number)
-        return Uniform(self.rng, self.shift + float(number), self.scale, self.state, self.gives_numpy(number))
+        return Uniform(self.rng, self.shift + number, self.scale, self.state)
 
     def __mul__(self, number):
-        if isinstance(number, np.ndarray) and number.ndim:
+        if np.ndim(number):
             return each(self.__mul__, number)
         if not math.isfinite(float(number)) or float(number) == 0:
             raise ValueError(f"a random number was multiplied by {number}; use a finite number other than 0")
-        number, is_numpy = float(number), self.gives_numpy(number)
-        return Uniform(self.rng, self.shift * number, self.scale * number, self.state, is_numpy)
+        return Uniform(self.rng, self.shift * number, self.scale * number, self.state)
 
     __radd__, __rmul__ = __add__, __mul__
 
