@@ -86,17 +86,14 @@ def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
 
 def product_of_conditionals(x, model, N, eos=None):
     """The distribution of N decoded tokens by definition: q(x_1 | x) q(x_2 | x, x_1) ..., as {ids: probability}."""
-    ways = {tuple(map(int, x)): 1.0}
-    for i in range(N):
-        longer = {}
-        for ids, mass in ways.items():
-            if i > 0 and ids[-1] == eos:
-                longer[ids] = mass
-            else:
-                row = model(np.array(ids))[-1].tolist()
-                longer |= {(*ids, token): mass * q for token, q in enumerate(row) if q > 0}
-        ways = longer
-    return ways
+    if N == 0:
+        return {tuple(x): 1.0}
+    found = {}
+    for token, q in enumerate(model(np.array(x))[-1].tolist()):
+        if q > 0:
+            rest = product_of_conditionals([*x, token], model, 0 if token == eos else N - 1, eos)
+            found |= {ids: q * mass for ids, mass in rest.items()}
+    return found
 
 
 def assert_lossless(drawn, N, K, eos=None, **options):
