@@ -250,7 +250,7 @@ class Uniform:
             )
         if np.ndim(a):
             return each(self.is_below, a, dtype=bool)
-        cut = (float(a) - self.shift) / self.scale
+        cut = (float(a) - float(self.shift)) / float(self.scale)
         if math.isnan(cut):
             raise ValueError("a random number was compared with NaN; check the probabilities for 0 / 0")
         lower, upper = self.state

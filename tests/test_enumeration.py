@@ -77,7 +77,8 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
 )  # fmt: skip
 def test_the_distribution_is_the_one_computed_by_hand(draw, expected):
     outputs = output_distribution(draw)
-    assert outputs == pytest.approx(expected, abs=1e-15) and all(type(x) is int for output in outputs for x in output)
+    assert outputs == pytest.approx(expected, abs=1e-15) and {type(mass) for mass in outputs.values()} == {float}
+    assert all(type(x) is int for output in outputs for x in output)
 
 
 def test_total_variation():
