@@ -243,11 +243,6 @@ class Uniform:
 
     def is_below(self, a):
         """Whether this number is below a. The probability that it equals a is 0, so `<=` gives the same as `<`."""
-        if isinstance(a, Uniform):
-            raise TypeError(
-                "two random numbers were compared with each other; compare each with plain numbers only, and give "
-                "np.searchsorted one at a time"
-            )
         if np.ndim(a):
             return each(self.is_below, a, dtype=bool)
         cut = (float(a) - float(self.shift)) / float(self.scale)
@@ -300,7 +295,10 @@ class Uniform:
         return self * (1 / number)
 
     def has_no_value(self, *_):
-        raise TypeError("a random number was used as a value, but it stands for all values; only compare it")
+        raise TypeError(
+            "a random number was used as a value, but it stands for all values; compare each random number with plain "
+            "numbers only, and give np.searchsorted one at a time"
+        )
 
     __eq__ = __ne__ = __bool__ = __float__ = __int__ = __hash__ = __rtruediv__ = __pow__ = has_no_value
 

@@ -34,9 +34,8 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # After a rejection, `verify` has looked at as many positions as it emitted tokens. If it accepted all k tokens, it
-    # emitted k + 1, and the slice takes the k betas that exist. Positions after an eos do not count, even if `verify`
-    # looked at them. `verify_block` looks at all k, but the same ones count.
+    # `verify` has looked at as many positions as it emitted tokens, but at most k. Positions after an eos do not count,
+    # even if `verify` looked at them. `verify_block` looks at all k, but the same ones count.
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 
@@ -88,9 +87,7 @@ def improvement(alpha, K, c, v=1.0, r=0.0):
 
 
 def with_prompt(speedup, N, prompt_plain, prompt_fast):
-    """The speedup of a whole run. Both loops must read the prompt, and speculation does not make that faster.
-
-    This is the argument of Amdahl 1967.
+    """The speedup of a whole run. Both loops must read the prompt, which does not get faster (Amdahl's law, 1967).
 
     Parameters
     ----------
@@ -137,11 +134,10 @@ def operations(alpha, K, c_hat):
 
 
 def speedup(share, K, t_draft, t_target):
-    """The speedup by the formula of J. Mody's blog post: share * (K+1) * t_target / (K * t_draft + t_target).
+    """The speedup by J. Mody's blog post (https://jaykmody.com/blog/speculative-sampling/).
 
-    See https://jaykmody.com/blog/speculative-sampling/. share is the r of the blog post, which is not the r above. It
-    is the mean number of tokens per round divided by K + 1, the most that is possible: expected_tokens(alpha, K) /
-    (K + 1). So the result is `improvement` with c = t_draft / t_target and v = 1.
+    share is the r of the blog post, which is not the r above. It is the mean number of tokens per round divided by
+    K + 1, the most that is possible. So the result is `improvement` with c = t_draft / t_target and v = 1.
     """
     share, K = np.asarray(share), np.asarray(K)
     return share * (K + 1) * t_target / (K * t_draft + t_target)
