@@ -63,7 +63,7 @@ import numpy as np
 
 MAX_CHOICES = 1_000  # the most choices along one path; a loop without end gets there within seconds
 MAX_BRANCHES = 1_000_000  # the most branches of one choice
-NUMPYS_OWN = np.random.default_rng(0)  # raises NumPy's errors
+NUMPYS_OWN = np.random.default_rng(0)  # raises NumPy's errors, and shows its shapes
 
 
 class TooManyPaths(RuntimeError):
