@@ -276,16 +276,12 @@ def predicted(plain, fast):
     in_models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
     r = (joined(fast, "lasted").sum() - in_models) / len(ks) / plain_step
     tokens = theory.tokens_by_position(betas, max(ks))
-    # `read` is the extra cost of reading a prompt in the plain loop, and `read_fast` the same in the speculative loop,
-    # both in plain steps. The extra cost is that of the first call, minus that of an ordinary one: c for the draft, and
-    # for the target the v of the same number of tokens.
-    read = np.mean([run.passes[0] / plain_step - v[0] for run in plain])
-    read_fast = np.mean([run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast])
-    read_fast += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps)) / len(fast)
-    # Each run reads its prompt once. So if the plain texts are shorter (by an eos), `read` counts for more per token.
-    n_plain, n_fast = (np.mean([run.n_new for run in runs]) for runs in (plain, fast))
-    speedup = tokens[ks].sum() / (ks * c + v[ks] + r).sum()
-    speedup = theory.with_prompt(speedup, n_fast, read * n_fast / n_plain, read_fast)
+    # `read` is the extra cost of the first calls, which read the prompts. (With the same number of tokens and without a
+    # prompt, a pass of the target would cost v, and a step of the draft c.)
+    read = sum(run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast)
+    read += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
+    per_token = (ks * c + v[ks] + r).sum() / tokens[ks].sum() + read / sum(run.n_new for run in fast)
+    speedup = joined(plain, "lasted").mean() / plain_step / per_token  # each round of the plain loop adds one token
     return speedup, np.concatenate(betas).mean(), c, v[np.bincount(ks[ks > 0]).argmax()], r
 
 

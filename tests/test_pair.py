@@ -5,15 +5,18 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support import bundled, random_gpt2
 
 import pair
 import theory
 from pair import Pair, Run, load_pair, predicted
+from sampling import sampler
 
 
 def test_a_run_records_what_happened():
-    both, rounds, x = Pair(bundled("draft"), bundled("target"), temperature=1), [], np.array([5, 6, 7])
+    both, rounds, x = Pair(bundled("draft"), bundled("target"), temperature=1, top_k=9), [], np.array([5, 6, 7])
     run = both.decode(x, 30, K=3, rng=np.random.default_rng(0), on_round=rounds.append)
     assert run.n_new == 30 and run.ids[:3].tolist() == x.tolist()
     assert run.n_drafted.tolist() == [len(r.drafted) for r in rounds]
@@ -23,6 +26,7 @@ def test_a_run_records_what_happened():
     assert run.tokens_per_round == 30 / len(rounds)
     assert len(run.passes) == len(rounds) and len(run.steps) == run.n_drafted.sum()
     assert 0 < run.steps.sum() + run.passes.sum() < run.seconds
+    assert all(np.count_nonzero(row) == 9 for r in rounds for row in (*r.p, *r.q))
     plain = both.decode(x, 30, rng=np.random.default_rng(0))
     assert plain.n_new == 30 and plain.n_drafted.tolist() == [0] * 30 and len(plain.steps) == plain.acceptance_rate == 0
 
@@ -46,30 +50,21 @@ def test_each_run_reads_the_prompt_again(n_computed):
         assert n_computed[:3] == [200, 1, 202]  # two steps of the draft, and a pass of the target
 
 
-def test_at_temperature_0_confidence_is_the_probability_at_temperature_1():
-    both, sure = Pair(bundled("draft"), bundled("target")), []
-
-    def on_round(r):
-        sure.append(both.target.rows()[len(r.emitted) - 1, r.emitted[-1]] >= 0.5)
-
-    run = both.decode([5, 6, 7], 40, K=4, schedule="target-confidence", on_round=on_round)
-    assert (run.n_drafted[1:-1] > 0).tolist() == sure[:-2] and {*sure} == {True, False}
-    run = both.decode([5, 6, 7], 40, K=4, schedule="draft-confidence")
-    assert (run.n_drafted[:-1] == 1).any() and run.n_drafted.max() > 1
-
-
-def test_at_other_temperatures_confidence_is_the_probability_that_was_sampled_with():
-    both, rounds = Pair(bundled("draft"), bundled("target"), temperature=0.5, top_k=9), []
-    options = dict(K=4, rng=np.random.default_rng(0), on_round=rounds.append)
-    run = both.decode([5, 6, 7], 40, schedule="target-confidence", threshold=0.3, **options)
-    sure = [r.q[len(r.emitted) - 1, r.emitted[-1]] >= 0.3 for r in rounds]
-    assert (run.n_drafted[1:-1] > 0).tolist() == sure[:-2]
-    rounds.clear()
-    both.decode([5, 6, 7], 40, schedule="draft-confidence", threshold=0.7, **options)
+@pytest.mark.parametrize("temperature", [0, 0.5])
+def test_confidence_is_the_probability_at_the_temperature_or_at_1_instead_of_0(temperature):
+    both, x, rounds = Pair(bundled("draft"), bundled("target"), temperature=temperature), np.array([5, 6, 7]), []
+    draft, target = (sampler(bundled(name), temperature or 1) for name in ("draft", "target"))
+    options = dict(K=4, rng=np.random.default_rng(0))
+    run = both.decode(x, 40, schedule="target-confidence", threshold=0.4, **options)
+    ends = np.cumsum(run.n_accepted + 1)  # the new tokens after each round
+    sure = target(run.ids[:-1], 40)[np.arange(40), run.ids[3:]] >= 0.4
+    assert (run.n_drafted[1:-1] > 0).tolist() == sure[ends[:-2] - 1].tolist() and 0 < sure.mean() < 1
+    both.decode(x, 40, schedule="draft-confidence", threshold=0.6, on_round=rounds.append, **options)
     for r in rounds[:-2]:
-        sure = [row[token] >= 0.7 for row, token in zip(r.p, r.drafted)]
-        assert all(sure[:-1]) and (len(sure) == 4 or not sure[-1])
-    assert all(np.count_nonzero(row) == 9 for r in rounds for row in (*r.p, *r.q))
+        k = len(r.drafted)
+        sure = draft(np.append(x, r.drafted[:-1]), k)[np.arange(k), r.drafted] >= 0.6
+        assert sure[:-1].all() and (k == 4 or not sure[-1])
+        x = np.append(x, r.emitted)
 
 
 def test_the_smaller_context_is_that_of_the_pair():
@@ -116,67 +111,53 @@ def test_costs_are_kept_from_run_to_run(monkeypatch):
 # The predicted speedup
 
 
-def run_with(passes, steps=(), drafted=(), betas=(), rest=0.0):
+def run_with(passes, steps=(), drafted=(), betas=(), rest=0.0, n_new=0):
     """A run with these seconds of each pass and of each step, in which each round took `rest` seconds more."""
     passes, steps = np.array(passes), np.array(steps)
     lasted = np.full(len(passes), (passes.sum() + steps.sum()) / max(len(passes), 1) + rest)
-    return Run(None, 100, np.array(drafted, dtype=int), None, list(map(np.array, betas)), lasted, steps, passes)
+    n_new, drafted = n_new or len(passes), np.array(drafted, dtype=int)
+    return Run(None, n_new, drafted, None, list(map(np.array, betas)), lasted, steps, passes)
 
 
 PLAIN = run_with([2.0] * 7)
 
 
-def test_the_prediction_is_the_formula():
-    """Without drawing and accepting, and if reading the prompt takes no longer than a step."""
+@given(seed=st.integers(0, 2**32), K=st.integers(1, 5))
+def test_the_prediction_is_what_was_measured_if_no_chance_is_left(seed, K):
+    """If each beta is 0 or 1, and each round drafts K tokens, the means of tokens and of times add up to the sums."""
+    rng = np.random.default_rng(seed)
 
+    def random_run(n_rounds, k):
+        accepted = rng.integers(k + 1, size=n_rounds)
+        betas = [([1] * n + [0])[:k] for n in accepted]
+        times = rng.random(n_rounds), rng.random(n_rounds * k)
+        return run_with(*times, [k] * n_rounds, betas, rng.random(), n_rounds + accepted.sum())
+
+    plain, fast = ([random_run(n, k) for n in rng.integers(6, 20, size=3)] for k in (0, K))
+    per_token = [sum(run.seconds for run in runs) / sum(run.n_new for run in runs) for runs in (plain, fast)]
+    assert predicted(plain, fast)[0] == pytest.approx(per_token[0] / per_token[1])
+
+
+def test_the_costs_of_a_prediction():
+    plain = run_with([12.0] + [2.0] * 6, rest=0.5)
+    fast = run_with([18.0] + [3.0] * 6, [5.5] + [0.5] * 27, [4] * 7, [[0.7] * 4] * 7, rest=1.0)
+    assert predicted([plain], [fast])[1:] == pytest.approx((0.7, 0.5 / 2.5, 3.0 / 2.5, 1.0 / 2.5))
+    rare = run_with([2.5] * 7 + [9.0], [0.5] * 18, [2] * 7 + [4], [[0.7] * 2] * 8)
+    assert predicted([PLAIN], [rare])[3] == 2.5 / 2  # v is that of the usual k, which is 2
+
+
+def test_the_prediction_for_rounds_that_draft_different_numbers_of_tokens():
     def formula(*ks):
         # c = 0.5 / 2, and v = 2 / 2, 2.5 / 2 and 3 / 2 for k = 0, 2 and 4
         return theory.expected_tokens(0.7, ks).sum() / sum(k * 0.25 + 1 + k / 8 for k in ks)
 
-    fast = run_with([3.0] * 7, [0.5] * 28, [4] * 7, [[0.7] * 4] * 7)
-    assert predicted([PLAIN], [fast]) == pytest.approx((theory.improvement(0.7, 4, 0.25, 1.5), 0.7, 0.25, 1.5, 0))
-    other = run_with([2.5, 9.0] + [3.0] * 6, [0.5] * 26, [2, 0] + [4] * 6, [[0.7] * 4] * 7)
     # k = 0 costs as much as in the plain run, whatever it took here, and k = 2 lies between 0 and 4
-    assert predicted([PLAIN], [other])[0] == pytest.approx(formula(2, 0, *[4] * 6))
-    assert predicted([PLAIN] * 2, [fast, other])[0] == pytest.approx(formula(2, 0, *[4] * 13))
-    rare = run_with([2.5] * 7 + [9.0], [0.5] * 18, [2] * 7 + [4], [[0.7] * 2] * 8)
-    assert predicted([PLAIN], [rare])[3] == 2.5 / 2  # v is that of the usual k, which is 2
+    fast = run_with([2.5, 9.0] + [3.0] * 6, [0.5] * 26, [2, 0] + [4] * 6, [[0.7] * 4] * 7)
+    assert predicted([PLAIN], [fast])[0] == pytest.approx(formula(2, 0, *[4] * 6))
     pairs = run_with([2.5] * 8, [0.5] * 16, [2] * 8, [[0.7] * 2] * 8)
-    assert predicted([PLAIN] * 2, [fast, pairs])[0] == pytest.approx(formula(*[2] * 8, *[4] * 7))
     idle = run_with([2.0] * 8, drafted=[0] * 8)  # does not call the draft
-    assert predicted([PLAIN] * 2, [fast, idle])[0] == pytest.approx(formula(*[0] * 8, *[4] * 7))
-    # The draft needs 5 seconds to read the prompt in one of two runs, and is not called in the other.
-    slow = fast._replace(steps=np.append(5.5, fast.steps[1:]), lasted=fast.lasted + 5 / 7)
-    expected = theory.with_prompt(formula(*[0] * 8, *[4] * 7), 100, 0, 5 / 2 / 2)
-    assert predicted([PLAIN], [slow, idle])[0] == pytest.approx(expected)
-
-
-def test_the_prediction_covers_the_rest_and_the_prompt():
-    plain = run_with([12.0] + [2.0] * 6, rest=0.5)
-    fast = run_with([18.0] + [3.0] * 6, [5.5] + [0.5] * 27, [4] * 7, [[0.7] * 4] * 7, rest=1.0)
-    found = predicted([plain], [fast])
-    assert found[2:] == pytest.approx((0.5 / 2.5, 3.0 / 2.5, 1.0 / 2.5))
-    speedup = theory.improvement(0.7, 4, *found[2:])
-    assert found[0] == pytest.approx(theory.with_prompt(speedup, 100, 10 / 2.5, (5 + 15) / 2.5))
-    assert predicted([plain] * 3, [fast] * 2) == pytest.approx(found)
-    # With other numbers of tokens, as after an eos, it is still the ratio of the tokens per second.
-    shorter = predicted([plain], [fast._replace(n_new=50)])[0]
-    assert shorter == pytest.approx((1 + 10 / 2.5 / 100) / (1 / speedup + (5 + 15) / 2.5 / 50))
-
-
-def test_the_prediction_is_from_all_runs():
-    plain = [run_with([2.0] * 7), run_with([4.0] * 7, rest=1.0)]
-    fast = [
-        run_with([5.0] * 7, [0.5] * 28, [4] * 7, [[0.7] * 4] * 7),
-        run_with([7.0] * 7, [1.5] * 28, [4] * 7, [[0.5] * 4] * 7, rest=2.0),
-    ]
-    alpha, c, v, r = 0.6, 1.0 / 3.5, 6.0 / 3.5, 1.0 / 3.5  # a plain step takes 3 s for the pass, and 0.5 s for the rest
-    assert predicted(plain, fast) == pytest.approx((theory.improvement(alpha, 4, c, v, r), alpha, c, v, r))
-
-
-def test_the_prediction_takes_alpha_by_position():
-    fast = run_with([2.0] * 7, [1.0] * 14, [2] * 7, [[0.9, 0.2], [0.9], [0.9, 0.4]])
-    assert predicted([PLAIN], [fast])[:2] == pytest.approx(((1 + 0.9 + 0.9 * 0.3) / (2 * 0.5 + 1), 3.3 / 5))
+    expected = formula(2, 0, *[4] * 6, *[2] * 8, *[0] * 8)
+    assert predicted([PLAIN] * 2, [fast, pairs, idle])[0] == pytest.approx(expected)
 
 
 def test_best_K_tries_every_K_and_takes_the_best():
