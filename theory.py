@@ -86,23 +86,6 @@ def improvement(alpha, K, c, v=1.0, r=0.0):
     return expected_tokens(alpha, K) / (np.asarray(K) * c + v + r)
 
 
-def with_prompt(speedup, N, prompt_plain, prompt_fast):
-    """The speedup of a whole run. Both loops must read the prompt, which does not get faster (Amdahl's law, 1967).
-
-    Parameters
-    ----------
-    speedup : float
-        The speedup without the prompt.
-    N : int
-        How many tokens are decoded.
-    prompt_plain, prompt_fast : float
-        prompt_plain is how much more the first plain step costs than a later one, because it reads the prompt. (The
-        unit is plain steps.) prompt_fast is the same for the first round. It is usually larger, because the draft reads
-        the prompt too.
-    """
-    return (N + prompt_plain) / (N / speedup + prompt_fast)
-
-
 def optimal_K(alpha, c, v=1.0, K_max=32, r=0.0):
     """The K from 0 to K_max with the largest speedup, section 3.5. (If several are equal, rounding decides.)
 
