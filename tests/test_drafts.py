@@ -1,7 +1,9 @@
 """Drafts without a network are lossless. N-gram rows are those counted by hand, lookup finds what a search finds."""
 
+import contextlib
 import io
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,19 +39,15 @@ def by_hand(text, n_vocab, order, ids, least=1):
 
 @both_verifiers
 @pytest.mark.parametrize(
-    "draft",
-    [
-        lambda text, n_vocab: ngram(text % n_vocab, n_vocab, 3),
-        lambda text, n_vocab: lambda ids: online(ids, n_vocab),
-        lambda text, n_vocab: lambda ids: lookup(ids, n_vocab),
-    ],
+    "row",
+    [ngram([2, 0, 1, 0, 1, 1, 0], 3, 3), partial(online, n_vocab=3), partial(lookup, n_vocab=3)],
     ids=["trigram", "online", "lookup"],
 )
-@given(drawn=models(sizes=[3, 2]), text=texts, temperature=st.sampled_from([1, 0.5, 0]), stops=st.booleans())
-def test_lossless(verifier, draft, drawn, text, temperature, stops):
+@given(drawn=models(sizes=[3]), temperature=st.sampled_from([1, 0.5, 0]), stops=st.booleans())
+def test_lossless(verifier, row, drawn, temperature, stops):
     _, target, x = drawn
-    model = sampler(AsNetwork(draft(text, target.rows.shape[1])), temperature)
-    assert_lossless((model, target, x), 3, 2, verify=verifier, stop=draft_confidence(1.0) if stops else None)
+    draft = sampler(AsNetwork(row), temperature)
+    assert_lossless((draft, target, x), 3, 2, verify=verifier, stop=draft_confidence(1.0) if stops else None)
 
 
 # n-grams
@@ -82,38 +80,30 @@ def test_a_saved_model_loads_as_it_was(tmp_path_factory, text, ids):
 
 
 def test_a_damaged_file_of_n_grams_is_an_error(tmp_path):
-    path, npy = tmp_path / "ngrams.npz", io.BytesIO()
-    ngram([0, 1, 2], 3, 3).save(path)
-    with pytest.raises(UserError, match="no 4-grams"):
-        NGram.load(path, 4)
-    np.save(npy, np.zeros(3))
+    path, array, outside = tmp_path / "ngrams.npz", io.BytesIO(), io.BytesIO()
+    with pytest.raises(FileNotFoundError):
+        NGram.load(path, 1)
+    ngram([0, 1, 2], 3, 1).save(path)
+    with pytest.raises(UserError, match="no 2-grams"):
+        NGram.load(path, 2)
+    np.save(array, np.zeros(3))
+    np.savez(outside, n_vocab=3, steps_1=[5], counts_1=[1])  # token 5 of 3
     whole = path.read_bytes()
-    encrypted = bytearray(whole)
-    encrypted[whole.index(b"PK\x01\x02") + 8] |= 1  # a flag of the first file in the archive
-    elsewhere = whole[:-3] + b"\xff" + whole[-2:]  # the archive's table of contents would begin outside the file
-    empty, outside = io.BytesIO(), io.BytesIO()  # archives whose arrays make no sense
-    np.savez(empty, n_vocab=0, steps_1=[0], counts_1=[1])
-    np.savez(outside, n_vocab=3, steps_1=[5], counts_1=[1])
-    archives = (file.getvalue() for file in (npy, empty, outside))
-    for damaged in (b"", b"PK", whole[:-9], encrypted, elsewhere, *archives):
+    for damaged in b"", b"PK", whole[:-9], array.getvalue(), outside.getvalue():
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"ngrams\.npz is damaged"):
             NGram.load(path, 1)
-    with pytest.raises(FileNotFoundError):
-        NGram.load(path.with_name("nowhere.npz"), 1)
+    for i in range(len(whole)):  # a wrong byte often makes no difference
+        path.write_bytes(whole[:i] + bytes([whole[i] ^ 255]) + whole[i + 1 :])
+        with contextlib.suppress(UserError):
+            NGram.load(path, 1)
 
 
 @pytest.mark.parametrize(
     ("ids", "n_vocab", "order", "message"),
-    [
-        ([], 5, 2, "empty"),
-        ([1, 2], 50257, 5, "2 \\*\\* 63"),
-        ([1, 2], np.int64(8), 21, "2 \\*\\* 63"),
-        ([1, 2], 5, 0, "order = 0"),
-        ([1, 5], 5, 2, "ids from 1 to 5"),
-        ([-1, 2], 5, 2, "ids from -1 to 2"),
-    ],
-)
+    [([], 5, 2, "empty"), ([1, 5], 5, 2, "ids from 1 to 5"), ([-1, 2], 5, 2, "ids from -1 to 2"),
+     ([1], 5, 0, "order = 0"), ([1], 50257, 5, r"2 \*\* 63"), ([1], np.int64(8), 21, r"2 \*\* 63")],
+)  # fmt: skip
 def test_a_text_that_cannot_be_fitted_is_an_error(ids, n_vocab, order, message):
     with pytest.raises(UserError, match=message):
         ngram(ids, n_vocab, order)
@@ -172,13 +162,9 @@ def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
         make_draft("bigram", target, encoder, path)
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("bigram", "n-grams fit only the bundled models"),
-        ("early-exit:x", "unknown draft 'early-exit:x'; there are uni"),
-    ],
-)
-def test_a_draft_that_cannot_be_made(name, problem):
-    with pytest.raises(UserError, match=problem):
-        make_draft(name, SimpleNamespace(n_vocab=7), None)
+def test_a_draft_that_cannot_be_made():
+    target = SimpleNamespace(n_vocab=7)
+    with pytest.raises(UserError, match="n-grams fit only the bundled models"):
+        make_draft("bigram", target, None)
+    with pytest.raises(UserError, match="unknown draft 'early-exit:x'; there are uni"):
+        make_draft("early-exit:x", target, None)
