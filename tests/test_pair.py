@@ -65,6 +65,8 @@ def test_confidence_is_the_probability_at_the_temperature_or_at_1_instead_of_0(t
         sure = draft(np.append(x, r.drafted[:-1]), k)[np.arange(k), r.drafted] >= 0.6
         assert sure[:-1].all() and (k == 4 or not sure[-1])
         x = np.append(x, r.emitted)
+    both.target(x, 5)
+    np.testing.assert_allclose(both.target.rows(), sampler(bundled("target"))(x, 5), atol=1e-6)
 
 
 def test_the_smaller_context_is_that_of_the_pair():

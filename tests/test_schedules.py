@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Table, assert_lossless, both_verifiers, models
+from support import assert_lossless, both_verifiers, models
 
 import schedules
 import theory
-from sampling import sampler
-from schedules import SCHEDULES, KeepsLogits, adaptive, draft_confidence, heuristic, make_schedule, target_confidence
+from schedules import SCHEDULES, adaptive, heuristic, make_schedule, target_confidence
 from speculative import Round
 
 
@@ -48,28 +47,12 @@ def test_target_confidence_drafts_while_the_target_is_sure():
 
 
 def test_draft_confidence_stops_after_an_unsure_token():
-    _, default = make_schedule("draft-confidence", 4, None)
-    assert default(np.array([0.39, 0.61]), 0) and not default(np.array([0.4, 0.6]), 0)
-    _, stop = make_schedule("draft-confidence", 4, None, threshold=0.8)
-    assert stop(np.array([0.7, 0.3]), 0)
-    _, stop = make_schedule("draft-confidence", 4, None, threshold=0, sure=0.8)  # sure comes before the threshold
-    assert stop(np.array([0.7, 0.3]), 0)
-    _, stop = make_schedule("draft-confidence", 4, None, threshold=0)
-    assert not stop(np.array([0.1, 0.9]), 0)
-
-
-def test_confidence_in_the_logits_is_their_probability_at_temperature_1():
-    network = KeepsLogits(Table(np.log([[0.7, 0.3]])))
-    q = sampler(network, temperature=0)([0, 0], 2)
-    assert q.tolist() == [[1, 0], [1, 0]]
-    np.testing.assert_allclose(network.rows(), [[0.7, 0.3]] * 2)
-    last = Round(np.array([0]), q[:1], q, np.array([0, 0]), 1)
-    assert target_confidence(3, 0.8)(last) == 3
-    assert target_confidence(3, 0.8, network.rows)(last) == 0
-    assert target_confidence(3, 0.7 - 1e-9, network.rows)(last) == 3
-    assert draft_confidence(0.8, network.rows)(q[-1], 0)
-    assert not draft_confidence(0.6, network.rows)(q[-1], 0)
-    assert not draft_confidence(0.8)(q[-1], 0)
+    """tests/test_pair.py tests both kinds of confidence with the rows of networks."""
+    default, zero = {}, {"threshold": 0}
+    for options, least in (default, 0.4), ({"threshold": 0.8}, 0.8), (zero, 0), (zero | {"sure": 0.8}, 0.8):
+        _, stop = make_schedule("draft-confidence", 4, None, **options)
+        probabilities = 0.1, 0.39, 0.4, 0.79, 0.8
+        assert [stop(np.array([p, 1 - p]), 0) for p in probabilities] == [p < least for p in probabilities]
 
 
 # Numbers of tokens that adapt
@@ -96,20 +79,14 @@ def best(c, *alphas):
     return [theory.optimal_K(alpha, c, K_max=6) for alpha in alphas]
 
 
-@pytest.mark.parametrize("c", [0.01, 0.1, 0.3, 0.6])
+@pytest.mark.parametrize("c", [0.01, 0.1, 0.35, 0.6])
 def test_adaptive_takes_the_best_K_for_the_mean_of_beta(c):
     """It begins as if 16 positions with a mean of 0.7 had been verified."""
-    half, sure = round_of(16, 16, q=(0.0, 1.0), token=1), round_of(16, 16)  # beta = 0.5 and 1, at 16 positions
-    schedule = adaptive(6, linear(c), memory=48)
-    assert decisions(schedule, half, sure) == best(c, 0.7, (11.2 + 8) / 32, (11.2 + 8 + 16) / 48)
+    half = round_of(16, 5, q=(0.0, 1.0), token=1)  # beta = 0.5, at 6 positions: the others were not verified
+    sure = round_of(16, 16)  # beta = 1, at 16 positions
+    schedule = adaptive(6, linear(c), memory=38)
+    assert decisions(schedule, half, sure) == best(c, 0.7, (11.2 + 3) / 22, (11.2 + 3 + 16) / 38)
     assert decisions(schedule, sure) == best(c, 0.7, 27.2 / 32)  # None makes it forget
-
-
-def test_adaptive_counts_verified_positions_only():
-    p, q = np.array([[1, 0]] * 16), np.array([[1.0, 0]] * 8 + [[0, 1.0]] * 9)  # beta = 1 eight times, then 0
-    last = Round(np.zeros(16, int), p, q, np.array([0] * 8 + [1]), 8)  # the ninth token was rejected
-    found = decisions(adaptive(6, linear(0.35)), last)
-    assert found == best(0.35, 0.7, (11.2 + 8) / 25) != best(0.35, 0.7, (11.2 + 8) / 32)
 
 
 def test_adaptive_forgets_old_rounds():
