@@ -25,7 +25,7 @@ def lookup(ids, n_vocab, longest=3):
 
     Leviathan et al. 2023 have the idea in section 3.6. A copy of the last `longest` tokens is best, then a shorter one.
     If there are several, the latest is taken. The row has a single 1, at the token that followed the copy. Without a
-    copy the row is uniform, because it must sum to 1, and nothing speaks for any token.
+    copy, the row is uniform.
 
     Parameters
     ----------
@@ -54,8 +54,7 @@ class AsNetwork:
     row : callable
         Returns the row after ids, float64 [n_vocab].
     sure : float
-        `pair.Pair` stops drafting after a token with a probability below this. For `lookup` it is 1, so drafting stops
-        after a token that was not copied.
+        `pair.Pair` stops drafting after a token with a probability below this.
     """
 
     n_ctx = math.inf  # it takes texts of any length
@@ -74,7 +73,7 @@ class AsNetwork:
 
 
 def make_draft(name, target, encoder, corpus=None):
-    """Make a draft for a target.
+    """Make a draft for a target -> a network.
 
     Parameters
     ----------
@@ -86,10 +85,6 @@ def make_draft(name, target, encoder, corpus=None):
     corpus : str, optional
         A text file to count the n-grams in. Without it, they come from TABLES, which only fits the bundled models.
 
-    Returns
-    -------
-    callable: a network
-
     Raises
     ------
     UserError or OSError
@@ -99,7 +94,7 @@ def make_draft(name, target, encoder, corpus=None):
     if early_exit := re.fullmatch("early-exit:([0-9]+)", name):
         return target.first_layers(int(early_exit[1]))
     if name == "lookup":
-        return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)
+        return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)  # stops after a token that was not copied
     if name == "online":
         return AsNetwork(lambda ids: online(ids, n_vocab))
     if name not in ORDERS:

@@ -3,9 +3,8 @@
 `ngram` counts n-grams in a given text and returns an `NGram`. A call of the `NGram` with ids, an int array [n_ids],
 returns the row after them, float64 [n_vocab]. `online` returns such a row too, but counts in these ids alone.
 
-The *context* is the last few tokens of the ids. The *order* is the largest n. With order 3, there are contexts of 0, 1
-and 2 tokens. If a token often followed the context in the text, it usually gets a high probability. Long contexts
-predict better but are rare, so `blend` combines the counts after contexts of all lengths.
+The *context* is the last few tokens of the ids. The *order* is the largest n, so contexts have up to order - 1 tokens.
+Long contexts predict better but are rare, so `blend` combines the counts after contexts of all lengths.
 """
 
 import numpy as np
@@ -19,7 +18,7 @@ def blend(p, tokens, counts):
     """Refine the row p with the counts of a longer context: interpolated absolute discounting (Ney et al. 1994).
 
     DISCOUNT is taken off each count, and the probability that this frees is distributed like p. So a token that never
-    followed the longer context keeps some probability.
+    followed the longer context keeps some probability. p itself is not changed.
 
     Parameters
     ----------
@@ -27,10 +26,6 @@ def blend(p, tokens, counts):
         The row for the shorter context, which is the context without its first token.
     tokens, counts : int [m]
         The tokens that followed the context, and how often each of them did.
-
-    Returns
-    -------
-    float64 [n_vocab], the row after the context
     """
     total = counts.sum()
     p = p * (DISCOUNT * len(counts) / total)

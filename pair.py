@@ -77,7 +77,7 @@ class Run(NamedTuple):
 class Pair:
     """A draft and a target that decode together.
 
-    Threads must not share a Pair. Each thread needs a Pair of its own, made of copies of the networks (`copy.copy`).
+    Each thread needs a Pair of its own, made of copies of the networks (`copy.copy`).
 
     Parameters
     ----------
@@ -87,8 +87,8 @@ class Pair:
     encoder : encoder.Encoder, optional
         Kept for the caller, as `pair.encoder`.
     temperature, settings
-        Passed to `sampling.sampler` for both networks. The settings are top_k, top_p and repetition_penalty. (The
-        default temperature is 0 here, so that both loops decode the same text. That of `sampler` is 1.)
+        As in `sampling.sampler`, for both networks. The settings are top_k, top_p and repetition_penalty. (The default
+        temperature is 0 here, so that both loops decode the same text.)
 
     Attributes
     ----------
@@ -105,9 +105,7 @@ class Pair:
         self.draft, self.target = KeepsLogits(draft), KeepsLogits(target)
         self.draft_model = sampler(self.draft, temperature, **settings)
         self.target_model = sampler(self.target, temperature, **settings)
-        # times[k]: the sorted seconds of the rounds that drafted k tokens, without the first round of each run. (A step
-        # of the plain loop is a round with k = 0.)
-        self.times = defaultdict(list)
+        self.times = defaultdict(list)  # times[k]: the sorted seconds of the rounds that drafted k tokens, see `costs`
         self.n_ctx = min(draft.n_ctx, target.n_ctx)
 
     def decode(
@@ -119,17 +117,14 @@ class Pair:
         ----------
         x : int [n_prompt]
         N : int
-            len(x) + N should be at most n_ctx. (The error for a longer text comes only when the loop gets there.)
+            len(x) + N should be at most n_ctx. (A longer text is an error only when the loop gets there.)
         K : int, optional
             How many tokens to draft per round, at most. Without K, the target decodes alone, and schedule, threshold
             and verify are not used.
-        schedule : str or callable
-            One of schedules.SCHEDULES, or a schedule of your own, as in `speculative.speculative_sampling`. (For a stop
-            of your own, call `speculative_sampling`.)
-        threshold : float, optional
-            For the schedules that have a threshold.
+        schedule, threshold
+            As in `schedules.make_schedule`.
         rng, verify, eos, on_round
-            As in `speculative.speculative_sampling`.
+            As in `speculative.speculative_sampling`. (For a stop of your own, call that function.)
 
         Returns
         -------
@@ -170,19 +165,18 @@ class Pair:
         return Run(ids, len(ids) - len(x), n_drafted, n_accepted, betas, *times)
 
     def costs(self, K):
-        """The costs that `schedules.adaptive` asks for: of rounds with 0 ... K drafted tokens, from all runs so far.
+        """The costs of rounds with 0 ... K drafted tokens, from all runs so far, for `schedules.adaptive`.
 
-        The first round of each run is left out, because the target reads the prompt in it. (If it drafts nothing, the
-        draft reads the prompt in a later round. This round is kept, but it hardly changes a median.) A k counts as
-        timed once two of the kept rounds have drafted k tokens, because the first such round is often slow.
+        The first round of each run is left out, because the target reads the prompt in it. A k counts as timed once two
+        rounds have drafted k tokens, because the first one is often slow.
 
-        - Until k = 0 is timed, every other k costs infinitely much, even if it was timed. So 0 is tried first.
-        - Until k = 1 is timed, it is taken to cost as much as k = 0, and a larger k that was not timed costs infinitely
-          much. So 1 is usually tried next.
-        - A k that was timed costs the median of its times, because in a few rounds the machine may have done something
-          else. (The median of an even number of times is here the smaller of the two in the middle.)
-        - The cost of any other k is estimated: cost(k - 1) + cost(1) - cost(0), and at least cost(k - 1). The estimate
-          is more often too low than too high. So a k that was not timed seems cheap, and the schedule soon tries it.
+        - A k that was timed costs the median of its times, because a few rounds may have been disturbed. (The median of
+          an even number of times is here the smaller of the two in the middle.)
+        - Until k = 0 is timed, every other k costs infinitely much. So 0 is tried first.
+        - Until k = 1 is timed, it costs as much as k = 0, and a larger k that was not timed costs infinitely much. So 1
+          is usually tried next.
+        - Any other k costs cost(k - 1) + cost(1) - cost(0), and at least cost(k - 1). This is more often too low than
+          too high. So a k that was not timed seems cheap, and the schedule soon tries it.
 
         Returns
         -------
@@ -201,16 +195,14 @@ class Pair:
         """Estimate the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         A plain run of N tokens comes first, to time plain steps. (In the pilot run, a round that drafts nothing takes
-        longer than a plain step.) Each K is tried in a few rounds only, so each estimate is too high or too low by
-        chance, and the largest one is usually too high. If a draft often stops before K tokens, as --draft lookup does,
-        the estimates are too low, because a short round counts with its few tokens, but at the cost of a full one. For
-        block verification at temperatures above 0, they are too low for the reason that `predicted` gives.
+        longer than a plain step.) Each K is tried in a few rounds only, so the largest estimate is usually too high. If
+        a draft often stops early, as --draft lookup does, the estimates are too low, because a short round counts with
+        its few tokens, but at the cost of a full one. For block verification, see `predicted`.
 
         Parameters
         ----------
         x, N
-            The prompt and how many tokens to decode, as in `decode`. main.py takes N = 96 for K_max = 8. With a much
-            smaller N, the estimates say little.
+            As in `decode`. main.py takes N = 96 for K_max = 8. With a much smaller N, the estimates say little.
         K_max : int
             The largest K that is tried.
         options
@@ -221,8 +213,8 @@ class Pair:
         K : int
             The one with the largest estimated speedup. (It is 0 if no K above 0 was timed.)
         speedups : float64 [K_max+1]
-            The tokens per round that the betas of the pilot run predict, divided by the cost of a round (see `costs`),
-            for each K from 0 to K_max. 0 for a K that was timed less than twice.
+            For each K from 0 to K_max, the tokens per round that the betas of the pilot run predict, divided by the
+            cost of a round (see `costs`). 0 for a K that was timed less than twice.
         """
         ks = itertools.cycle(range(K_max + 1))
         self.decode(x, N, **options)
@@ -240,16 +232,15 @@ def joined(runs, name, first=0):
 def predicted(plain, fast):
     """The speedup by theory.py, from what was measured.
 
-    The theory is about `verify` with a fixed K. If the number of drafted tokens varies, as with other schedules or with
-    --draft lookup, the prediction is less exact. For block verification at temperatures above 0, it is often too low,
-    because that rule accepts more tokens. For short texts that end with an eos, it is too high. The eos cuts off the
-    last round, but the prediction counts all its tokens.
+    The theory is about `verify` with a fixed K. If the number of drafted tokens varies, the prediction is less exact.
+    For block verification at temperatures above 0, it is often too low, because that rule accepts more tokens. For
+    short texts that end with an eos, it is too high, because it counts the tokens that the eos cuts off.
 
     Parameters
     ----------
     plain, fast : lists of Run
         Without and with speculation, for the same pair and the same prompts. Each has decoded at least one token. The
-        lists may differ in length, for example if the plain loop was measured more often.
+        lists may differ in length.
 
     Returns
     -------
@@ -262,8 +253,8 @@ def predicted(plain, fast):
     # The first call of each run reads a prompt, so it does not show how long a step takes.
     steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "n_drafted"))
     # Below are means, and not medians as in `costs`, because the measured speedup has the slow rounds in it too.
-    # The seconds of each pass that checked k tokens. For k = 0, these are the passes of the plain loop, because in the
-    # speculative loop such a pass comes after passes of other kinds, and takes longer.
+    # timed[k] has the seconds of the passes that checked k tokens. For k = 0, these are passes of the plain loop,
+    # because in the speculative loop such a pass comes after passes of other kinds, and takes longer.
     timed = {k: passes[checked == k] for k in np.unique(checked)} | {0: joined(plain, "passes", first=1)}
     known = sorted(timed)
     if min(map(len, (steps, timed[0], checked[checked > 0]))) < ENOUGH:
@@ -289,7 +280,7 @@ def load_pair(
     draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, models_url=None, bit_identical=False,
     **settings,
 ):  # fmt: skip
-    """Load a target and a draft for it.
+    """Load a target and a draft for it -> Pair.
 
     Parameters
     ----------
@@ -297,16 +288,8 @@ def load_pair(
         As in `utils.load_encoder_hparams_and_params`.
     draft : str
         "model" for the model of draft_size, or a name of a draft in `drafts.make_draft`.
-    corpus
-        As in `drafts.make_draft`.
-    bit_identical : bool
-        As in gpt2.GPT2.
-    settings
-        As in `Pair`.
-
-    Returns
-    -------
-    Pair
+    corpus, bit_identical, settings
+        As in `drafts.make_draft`, gpt2.GPT2 and `Pair`.
 
     Raises
     ------

@@ -2,13 +2,12 @@
 
 A *schedule* chooses k_max, the largest number of tokens to draft, before a round. It may use everything that happened
 in earlier rounds: emitted tokens, rejected tokens, rows, even how long a round took. The output keeps the target's
-distribution, because k_max is fixed before the round draws anything, and the round draws fresh random numbers. Given
-the text so far, the next tokens have the target's distribution, whatever was rejected before and whatever k_max is.
-k_max only limits how many tokens this round can add.
+distribution, because k_max is fixed before the round draws fresh random numbers. Given the text so far, the next tokens
+have the target's distribution, whatever was rejected before. k_max only limits how many tokens this round can add.
 
-A *stop* ends the drafting of a round early, after fewer than k_max tokens. It may look at the token that was just
-drafted, because that token is proposed like the others, whatever the stop decides. The tokens after it are never drawn,
-so stopping cannot favour any of them.
+A *stop* ends the drafting of a round early. It may look at the token that was just drafted, because that token is
+proposed like the others, whatever the stop decides. The tokens after it are never drawn, so stopping cannot favour any
+of them.
 
 One thing is forbidden: to look at a drafted token and then withdraw it before the check. `speculative.propose` has an
 example of what goes wrong.
@@ -21,9 +20,8 @@ from sampling import logits_to_probs
 
 # The names for --schedule. "fixed" drafts K tokens, if no stop ends a round. "draft-confidence" is a stop.
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-# `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7 (see theory.py). If this guess counted as
-# only 4 positions, a few early rejections could make 0 tokens seem best. A round without drafted tokens verifies
-# nothing, so the wrong alpha would hardly be corrected.
+# `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7 (see theory.py). With fewer positions, a
+# few early rejections could make 0 tokens seem best, and a round without drafted tokens hardly corrects alpha.
 PRIOR, N_PRIOR = 0.7, 16
 EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
 
@@ -44,17 +42,12 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     draft_rows, target_rows : callable, optional
         The argument rows of `draft_confidence` and `target_confidence`.
     sure : float
-        If this is above 0, drafting stops after a token whose probability is below it, with every schedule.
-        "draft-confidence" then uses `sure` instead of the threshold.
+        If this is above 0, then with every schedule, drafting stops after a token whose probability is below it. (It
+        replaces the threshold of "draft-confidence".)
 
     Returns
     -------
     schedule, stop : callable or None
-
-    Raises
-    ------
-    ValueError
-        If the name is not one of SCHEDULES.
     """
     options = {} if threshold is None else {"threshold": threshold}
     schedule = stop = None
@@ -78,14 +71,13 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
 def target_confidence(K, threshold=0.5, rows=None):
     """A schedule: draft K tokens if the target is sure of the last token, and none otherwise.
 
-    The target is sure if the last token had at least the probability `threshold` in the target's row. The first
-    round drafts nothing, because no token was emitted before it.
+    The target is sure if the last token had at least the probability `threshold` in the target's row. The first round
+    has no last token, so it drafts nothing.
 
     Parameters
     ----------
     K : int
     threshold : float
-        0 always drafts, except in the first round. A threshold above 1 never drafts.
     rows : callable, optional
         `rows() -> [n_rows, n_vocab]`, to be used instead of the rows that the target sampled from. Temperature 0 needs
         this, because there every sampled token has probability 1. See `KeepsLogits.rows`.
@@ -131,9 +123,8 @@ class KeepsLogits:
 def heuristic(K):
     """A schedule: two tokens more than in the last round if it accepted all drafted tokens, otherwise one fewer.
 
-    It asks for K tokens in the first round, and for 1 to K later (0 if K is 0). It counts from the number of tokens
-    that the last round drafted, even if a stop ended that round early. Hugging Face's Transformers has a similar rule.
-    It has no limit K, and counts from the number that was planned.
+    It asks for K tokens in the first round, and for 1 to K later (0 if K is 0). Hugging Face's Transformers has a
+    similar rule. It has no limit K, and counts from the number that was planned, not from the number that was drafted.
     """
 
     def schedule(last):
@@ -149,8 +140,7 @@ def adaptive(K, costs, memory=32):
     """A schedule: draft the number of tokens that is best for the measured alpha and costs, like `theory.optimal_K`.
 
     Leviathan et al. 2023 suggest this as future work in section 3.5. alpha is the average of beta = sum min(p, q) over
-    the verified positions. At temperatures above 0, beta says more than whether the token was accepted, so the average
-    settles sooner.
+    the verified positions. It settles sooner than an average of accepted tokens.
 
     Parameters
     ----------
