@@ -16,18 +16,18 @@ of its columns, and multiply a few rows at a time by each tile:
 The two kernels need different groups and tiles of different widths.
 
 The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. For x86, OpenBLAS has one only for CPUs
-with AVX-512. OpenBLAS uses it if a product has at most 10^6 multiplications. The groups are these:
+with AVX-512, and uses it if a product has at most 10^6 multiplications. The groups are these:
 
     1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
     2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer than 4.
     13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
 
-A tile has `depth` rows and `width` columns of w, and the tiles are laid out one after the other in memory. On each
-core, one call of np.matmul then runs over many tiles. Usually, `depth` is the number of rows of w. But if w has more
-than DEPTH rows, it is first cut into equal *chunks* of rows. The results of the chunks are added up, always in the same
-order. For groups of rows, `width` is 64. Then 10^6 multiplications allow groups of 12 up to a depth of 1,302, and
-groups of 10 up to 1,562. If a tile is too deep for its group, the rows are multiplied in groups of 6 instead. Groups of
-6 and 12 are stored column by column, because the kernel is faster then.
+A tile has `depth` rows and `width` columns of w. The tiles lie one after the other in memory, and on each core, one
+call of np.matmul runs over many tiles. Usually, `depth` is the number of rows of w. But if w has more than DEPTH rows,
+it is first cut into equal *chunks* of rows. The results of the chunks are added up, always in the same order. For
+groups of rows, `width` is 64. Then 10^6 multiplications allow groups of 12 up to a depth of 1,302, and groups of 10 up
+to 1,562. If a tile is too deep for its group, the rows are multiplied in groups of 6 instead. Groups of 6 and 12 are
+stored column by column, because the kernel is faster then.
 
 gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
 cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
@@ -36,10 +36,10 @@ threads do not share larger products here, although they start faster than ours.
 
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
-of rows. gemv computes each row alone. In the small-matrix kernel, the bits of a row can only depend on its group: on
-the group's size and memory order, and on the place of the row in the group. Each number of the result is a sum.
-Wherever we looked, this kernel adds up the terms in the same order in groups of 2, 4, ... and 12. Before the first
-product, `matrix_kernel` compares these bits, and the times of both kernels.
+of rows. gemv computes each row alone. In the small-matrix kernel, the bits of a row could depend on the size and memory
+order of its group, and on its place there. But wherever we looked, the kernel adds up the terms of a number in the same
+order in groups of 2, 4, ... and 12. Before the first product, `matrix_kernel` compares these bits, and the times of
+both kernels.
 """
 
 import math
@@ -67,16 +67,15 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
 
     def multiply(some):  # a slice of the tiles
-        # order="C" makes NumPy multiply all groups by one tile before it takes the next tile. Without it, NumPy may
-        # take many tiles for one group first. Then each tile would be read from memory again for the next group.
+        # order="C" makes NumPy multiply all groups by one tile before it takes the next tile. Otherwise it may take
+        # many tiles for one group first, and read each tile from memory again for the next group.
         if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width] -> [n_some, n_groups, group, width]
             np.matmul(x[0], w[some], out=by_tile[some], order="C")
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # The work of a tile is its bytes, times the number of groups. Only the first group reads the tile from memory, but
-    # each group counts in full. (attention.py counts later groups as a quarter. We tried that here. Then fewer products
-    # were shared, and five single rows took longer.)
+    # The work of a tile is its bytes, times the number of groups, although only the first group reads it from memory.
+    # (If later groups counted as a quarter, as in attention.py, five single rows would take longer.)
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]  # without padding
     out += b
@@ -107,14 +106,14 @@ def arranged(x):  # [..., group, depth] -> the same
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is cut into tiles.
 
-    All matrices share one array. On Linux, NumPy asks the system for huge pages if an array has 4 MB or more. (np.zeros
-    does so since NumPy 2.2.) Such a page has 2 MB instead of 4 KB, so the CPU has fewer addresses to look up. In one
-    array, smaller matrices get huge pages too, which makes small models up to 20 % faster.
+    All matrices share one array, because on Linux, NumPy asks the system for huge pages if an array has 4 MB or more.
+    (np.zeros does so since NumPy 2.2.) Such a page has 2 MB instead of 4 KB, so the CPU has fewer addresses to look up.
+    This makes small models up to 20 % faster.
     """
-    # Allocate 30 MB and free them at once, for a side effect: from now on glibc, the C library of most Linux systems,
-    # keeps up to 60 MB of freed memory for later arrays. Without this line, glibc might give back the same memory
-    # in every layer of a long prompt, and ask for it again page by page, which takes up to a fifth of the time. (The
-    # array is never written, so the system never gives memory for it.)
+    # Allocate 30 MB and free them at once. Because of that, glibc, the C library of most Linux systems, keeps up to
+    # 60 MB of freed memory for later arrays from now on. Otherwise it might give back the same memory in every layer of
+    # a long prompt, and ask for it again page by page, which takes up to a fifth of the time. (The array is never
+    # written, so it takes no memory.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 

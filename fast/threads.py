@@ -89,9 +89,8 @@ def bytes_worth_waking():
     """
     if n_cores() == 1:
         return math.inf
-    # 42 MB, like the layers of the bundled target. A core's own cache does not hold that much, so each tile is read
-    # from outside this cache, as in a real pass. (The test uses gemv, whatever kernel the model uses. The other kernel
-    # reads about as fast.)
+    # 42 MB, like the layers of the bundled target. This is more than a core's own cache holds, so each tile is read
+    # from outside it, as in a real pass. (gemv is tried, whatever kernel the model uses. Both read about as fast.)
     x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
 
     def alone(part):
@@ -104,8 +103,7 @@ def bytes_worth_waking():
         return timeit.timeit(lambda: work(part), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        # Each part is used twice, for more measurements. `shared` gets another part, b, because a is in the cache
-        # once `alone` has read it.
+        # Each part is used twice. `shared` gets another part, b, because a is in the cache once `alone` has read it.
         parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
         times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)

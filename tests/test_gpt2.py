@@ -104,20 +104,16 @@ def test_an_interrupted_call_does_not_change_later_results(micro, monkeypatch, a
 # ---- Errors ----
 
 
-@pytest.mark.parametrize(
-    ("ids", "n_rows", "message"),
-    [
-        ([], 1, r"n_rows=1 and len\(ids\)=0, but"),
-        ([0] * 65, 1, r"n_rows=1 and len\(ids\)=65, but"),
-        ([0] * 3, 0, r"n_rows=0 and len\(ids\)=3, but"),
-        ([0] * 3, 4, r"n_rows=4 and len\(ids\)=3, but"),
-        ([1, -1, 2], 1, "ids from -1.*from 0 to 299"),
-        ([1, 300, 2], 1, "ids from 1 to 300.*from 0 to 299"),
-    ],
-)
-def test_bad_arguments(micro, ids, n_rows, message):
-    with pytest.raises(ValueError, match=message):
-        micro(ids, n_rows)
+@pytest.mark.parametrize(("n", "n_rows"), [(0, 1), (65, 1), (3, 0), (3, 4)])
+def test_bad_numbers_of_positions(micro, n, n_rows):
+    with pytest.raises(ValueError, match=rf"n_rows={n_rows} and len\(ids\)={n}, but"):
+        micro([0] * n, n_rows)
+
+
+@pytest.mark.parametrize(("id", "message"), [(-1, "ids from -1 to 2"), (300, "ids from 1 to 300")])
+def test_bad_ids(micro, id, message):
+    with pytest.raises(ValueError, match=f"{message}.*from 0 to 299"):
+        micro([1, id, 2])
 
 
 def micro_with(name, index, value):
