@@ -50,19 +50,16 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     schedule, stop : callable or None
     """
     options = {} if threshold is None else {"threshold": threshold}
-    schedule = stop = None
-    if callable(name):
-        schedule = name
-    elif name == "target-confidence":
-        schedule = target_confidence(K, **options, rows=target_rows)
-    elif name == "draft-confidence":
-        stop = draft_confidence(**options, rows=draft_rows)
-    elif name == "heuristic":
-        schedule = heuristic(K)
-    elif name == "adaptive":
-        schedule = adaptive(K, costs)
-    elif name != "fixed":
+    by_name = {
+        "fixed": (None, None),
+        "target-confidence": (target_confidence(K, **options, rows=target_rows), None),
+        "draft-confidence": (None, draft_confidence(**options, rows=draft_rows)),
+        "heuristic": (heuristic(K), None),
+        "adaptive": (adaptive(K, costs), None),
+    }
+    if not callable(name) and name not in by_name:
         raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
+    schedule, stop = (name, None) if callable(name) else by_name[name]
     if sure > 0:
         stop = draft_confidence(sure, draft_rows)
     return schedule, stop
