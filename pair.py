@@ -172,7 +172,7 @@ class Pair:
 
         - A k that was timed costs the median of its times, because a few rounds may have been disturbed. (The median of
           an even number of times is here the smaller of the two in the middle.)
-        - Until k = 0 is timed, every other k costs infinitely much. So 0 is tried first.
+        - Until k = 0 is timed, every other k costs infinitely much, even if it was timed. So 0 is tried first.
         - Until k = 1 is timed, it costs as much as k = 0, and a larger k that was not timed costs infinitely much. So 1
           is usually tried next.
         - Any other k costs cost(k - 1) + cost(1) - cost(0), and at least cost(k - 1). This is more often too low than

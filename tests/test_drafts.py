@@ -59,7 +59,7 @@ def prefixes(ids):
 
 @example(order=3, text=np.array([0, 1, 2]), ids=np.array([1]), least=1, n_vocab=4)  # a context that is too long for ids
 @given(order=orders, text=texts, ids=texts, least=st.integers(1, 3), n_vocab=st.sampled_from([3, 4]))
-def test_ngram_rows_are_those_counted_by_hand(order, text, ids, least, n_vocab):
+def test_rows_are_those_counted_by_hand(order, text, ids, least, n_vocab):
     model = ngram(text, n_vocab, order, least)  # token 3 of a vocabulary of 4 occurs nowhere
     model(ids)[:] = 0  # a caller may change what it gets
     rows = np.array([model(prefix) for prefix in prefixes(ids)])
@@ -67,6 +67,8 @@ def test_ngram_rows_are_those_counted_by_hand(order, text, ids, least, n_vocab):
     np.testing.assert_allclose(rows.sum(axis=-1), 1, atol=1e-12)
     expected = [by_hand(text, n_vocab, order, prefix, least) for prefix in prefixes(ids)]
     np.testing.assert_allclose(rows, expected, atol=1e-12)
+    for prefix in prefixes(ids):  # `online` counts in the ids alone
+        np.testing.assert_allclose(online(prefix, 4, order), by_hand(prefix, 4, order, prefix), atol=1e-12)
 
 
 @settings(max_examples=10)
@@ -112,12 +114,6 @@ def test_a_text_that_cannot_be_fitted_is_an_error(ids, n_vocab, order, message):
 def test_the_largest_n_gram():
     row = np.exp(AsNetwork(ngram([50256] * 6, np.uint16(50257), 4))([50256] * 3)[0])  # (uint16 can overflow)
     assert row[50256] == pytest.approx(0.9, abs=0.1)
-
-
-@given(order=orders, ids=texts)
-def test_online_rows_are_those_counted_by_hand_in_the_ids_alone(order, ids):
-    for prefix in prefixes(ids):
-        np.testing.assert_allclose(online(prefix, 4, order), by_hand(prefix, 4, order, prefix), atol=1e-12)
 
 
 # Prompt lookup
