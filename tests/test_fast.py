@@ -87,9 +87,7 @@ def test_the_masks_of_long_prompts_are_not_kept():
      *((range(13), places, 0.4, SINGLE) for places in (slice(1, None, 2), slice(4, None), slice(8, None))),
      *(((size,), slice(None), 0.4, SINGLE) for size in range(2, 13, 2))],
 )  # fmt: skip
-def test_the_small_matrix_kernel_must_be_fast_and_its_bits_must_not_depend_on_the_group(
-    monkeypatch, sizes, places, seconds, expected
-):
+def test_the_small_matrix_kernel_needs_speed_and_the_same_bits(monkeypatch, sizes, places, seconds, expected):
     """Groups of 6 take `seconds`, and single rows take 1. In groups of a size in `sizes`, rows at `places` differ."""
 
     def matmul(rows, tile):
