@@ -15,6 +15,9 @@ may be just below 1, because v is only a pass, and a plain step is a pass and th
 the models are large. The paper also assumes that the betas of different positions are independent and have the same
 distribution.
 
+All of this is about rounds. Both loops also read the prompt, which speculation does not make faster, so the speedup of
+a whole run is a little smaller (Amdahl 1967). `predicted` in pair.py adds that cost.
+
 Where a formula takes a number, it also takes an array, and arrays are broadcast. There are three exceptions: K_max and
 the K of `tokens_by_position` are single numbers, and an array v of `optimal_K` has one entry for each K.
 """

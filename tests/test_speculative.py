@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_lossless, both_verifiers, models, pairs, product_of_conditionals
+from support import EXACT, Table, assert_lossless, both_verifiers, bundled, models, pairs, product_of_conditionals
 
 from enumeration import output_distribution
 from sampling import sampler
@@ -130,6 +130,12 @@ def test_lossless_with_any_schedule_any_stop_and_eos(verifier, stop, drawn, N, K
     _, rounds = decode(drawn, N, K, seed=0, **options)
     assert asked_with[0] is None  # the later calls get each round but the last
     assert all(a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True))
+
+
+@both_verifiers
+def test_lossless_with_the_bundled_pair(verifier):
+    draft, target = (sampler(bundled(name), temperature=0.7, top_k=2, top_p=0.9) for name in ("draft", "target"))
+    assert_lossless((draft, target, [5, 6, 7]), 3, 2, verify=verifier)
 
 
 @both_verifiers
