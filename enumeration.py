@@ -35,16 +35,16 @@ sampling:
     slow = output_distribution(lambda rng: my_sampling(prompt, target, rng))
     assert total_variation(fast, slow) < 1e-12
 
-Use a vocabulary of 2 to 4 tokens, because with V tokens and n draws there are up to about V^n paths. Let the rows
-depend on the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, to find a
+The limit 1e-12 is for rows in float64. In float32, the last bits of a network's rows may depend on which positions a
+call computes. So even an exact sampler may be about 1e-7 away, and the limit must be larger.
+
+Use a vocabulary of 2 to 4 tokens, because the number of paths grows fast: n choices among V tokens have V^n outcomes,
+and each check of a drafted token is one more choice between two. Let the rows depend on the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, to find a
 sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. Use operators such as `<` for it, because functions
 such as `np.less` and `np.log` raise a TypeError. But `np.searchsorted` can look up one such number at a time.
-
-In the example above, the limit 1e-12 is for rows in float64. In float32, the last bits of a network's rows may depend
-on which positions a call computes. So even an exact sampler may be about 1e-7 away, and the limit must be larger.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
 many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,

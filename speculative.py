@@ -208,11 +208,11 @@ def speculative_sampling(
 def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
-    Let r1, r2, ... be the ratios q/p of the drafted tokens. `verify` keeps the first i of these tokens with probability
-    min(1, r1) * ... * min(1, ri). So it cuts off each ratio at 1, and then multiplies. Block verification multiplies by
-    the ratios as they are, one after the other, and cuts off only the running product at 1. So a ratio above 1 can make
-    up for a ratio below 1 that came before it. A token that the target likes too little may be kept because of the
-    tokens after it.
+    Let r1, r2, ... be the ratios q/p of the drafted tokens. `verify` keeps at least the first i of these tokens with
+    probability min(1, r1) * ... * min(1, ri). So it cuts off each ratio at 1, and then multiplies. Block verification
+    multiplies by one ratio after the other. After each factor, it cuts off the product so far at 1. So a ratio above 1
+    can make up for a ratio below 1 that came before it. A token that the target likes too little may be kept because of
+    the tokens after it.
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
@@ -227,9 +227,8 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised. (`residual` would return w q
-    # if w q - p had no positive entry. Only rounding can cause that, and only for i = 0, where w is 1. For i > 0, a
-    # random number was below h[i], so h[i] > 0, and then w q exceeds p somewhere.)
+    # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised. (Only rounding can leave no
+    # positive entry: for i = 0, w is 1, as in `verify`, and for i > 0, h[i] was above 0, so w q exceeds p somewhere.)
     row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -241,10 +240,11 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is the running product of `verify_block`: w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
-        of the next drafted token. w[i] is also a goal. Fix the first i drafted tokens. The round should keep all of
-        them (and perhaps more) with probability w[i], averaged over what is drafted later.
+        of the next drafted token. w[i] is also a goal: the round should keep the first i drafted tokens, and
+        perhaps more, with probability w[i], averaged over what is drafted later. Then w[i] q plays the part that q
+        plays in `verify`.
     h : list of k + 1 floats
-        If `verify_block` has refused to keep more than i tokens, it keeps i with probability h[i]. This is surplus /
+        If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. This is surplus /
         (surplus + 1 - w[i]), where surplus is sum max(w[i] q - p, 0) over the rows q[i] and p[i]. (It is 0 if surplus
         is 0.) h[k] is w[k], and h[0] is not used.
 

@@ -9,11 +9,13 @@ swap p and q, and write gamma for K. Theorems, equations and sections are number
     v       the cost of the target's pass over K + 1 positions
     r       the cost of the rest of a round: drawing tokens and accepting them
 
-The unit of cost is a plain step, which adds one token without speculation. The paper assumes that v is 1 and r is 0. v
-is 1 if a pass only waits for the weights to be read, as on a GPU. On a CPU, v usually grows with K. (For a small K, v
-may be just below 1, because v is only a pass, and a plain step is a pass and the drawing of a token.) r is almost 0 if
-the models are large. The paper also assumes that the betas of different positions are independent and have the same
-distribution.
+The unit of cost is a plain step, which adds one token without speculation. The paper makes three assumptions:
+
+- Checking K tokens takes as long as computing one, so v = 1. This is right if a pass only waits for the weights to be
+  read, as on a GPU. On a CPU, v usually grows with K. (For a small K, v may be just below 1, because v is only a pass,
+  and a plain step is a pass and the drawing of a token.)
+- The rest takes no time, so r = 0. This is almost right if the models are large.
+- The betas of different positions are independent and have the same distribution. `tokens_by_position` says more.
 
 All of this is about rounds. Both loops also read the prompt, which speculation does not make faster, so the speedup of
 a whole run is a little smaller (Amdahl 1967). `predicted` in pair.py adds that cost.
@@ -37,8 +39,8 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # `verify` has looked at as many positions as it emitted tokens, but at most k. Positions after an eos do not count,
-    # even if `verify` looked at them. `verify_block` looks at all k, but the same ones count.
+    # These are as many positions as tokens were emitted, but at most k. With `verify_block` too, only the accepted
+    # positions and the one after them count. Positions after an eos do not count.
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 

@@ -10,19 +10,28 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3 = sum max(q - p, 0)
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
-    step 6   a round emits 1 to K + 1 tokens. Let plain sampling add tokens after it, until there are K + 1. Look at one
-             of these K + 1 places, and fix the tokens at the places before it. There are two cases. If the round has
-             drafted and accepted all of the fixed tokens, the token here is drafted and checked with random numbers of
-             its own. So by steps 1 to 5 it is a draw from q. (If nothing more was drafted, it is drawn from q.)
-             If not, the round ended before this place, and the token here is a plain sample. So it is a draw from q in
-             both cases, and the K + 1 tokens have the target's distribution.
-    step 7   begin with N tokens from plain sampling. By step 6, we may replace the first K + 1 of them by a round,
-             filled up to K + 1 tokens by plain sampling. The distribution stays the same. Now the text is a round,
-             followed by plain samples only. Replace the K + 1 tokens after the emitted ones by a second round in the
-             same way. (If fewer are left, the round drafts fewer. K may even depend on all that happened in earlier
-             rounds, because the tokens after them are plain samples in any case.) Each round emits at least one token.
-             So after at most N rounds, all N tokens come from rounds. (Test 7a is about plain sampling, and test 7b
-             about rounds.)
+
+Steps 6 and 7 lead from one token to a whole text. From here on, q is the target's row after the text so far.
+
+Step 6. A round emits 1 to K + 1 tokens. Let plain sampling add tokens after it, until there are K + 1. Then each of
+these K + 1 tokens is a draw from q, whatever the tokens before it are. To see this, look at one place, and fix the
+tokens at the places before it. There are two cases:
+
+- The round has drafted and accepted all of the fixed tokens. Then the token at this place is drafted and checked with
+  random numbers of its own. So by steps 1 to 5 it is a draw from q. (If nothing more was drafted, it is drawn from q.)
+- The round ended before this place. Then the token at this place is a plain sample, which is a draw from q.
+
+Step 7. Begin with N plain samples. Replace the first K + 1 of them by a round, filled up to K + 1 tokens by plain
+sampling. By step 6, the distribution stays the same. Now the text is a round, followed by plain samples only. Replace
+the K + 1 tokens after the emitted ones by a second round in the same way, and so on. For example, let N be 5 and K be
+2. P is a plain sample, and R is a token of a round. The rounds emit two tokens, one token, and two tokens:
+
+    PPPPP  ->  RRPPP  ->  RRRPP  ->  RRRRR
+
+Each round emits at least one token, so after at most N rounds, all N tokens come from rounds. If fewer than K + 1 tokens
+are left, the round drafts fewer. K may even depend on all that happened in earlier rounds, because the tokens after
+them are plain samples in any case. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about
+rounds. If there is an eos, both samplers end the text after the first one, so the distributions stay equal.)
 
 (These seven steps are not the four steps of a round.)
 
