@@ -39,8 +39,8 @@ The limit 1e-12 is for rows in float64. In float32, the last bits of a network's
 call computes. So even an exact sampler may be about 1e-7 away, and the limit must be larger.
 
 Use a vocabulary of 2 to 4 tokens, because the number of paths grows fast: n choices among V tokens have V^n outcomes,
-and each check of a drafted token is one more choice between two. Let the rows depend on the text so far, or else a row from the wrong position goes unnoticed. Include probabilities of 0, to find a
-sampler that divides 0 by 0.
+and each check of a drafted token is one more choice between two. Let the rows depend on the text so far, or else a row
+from the wrong position goes unnoticed. Include probabilities of 0, to find a sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
 number can be compared with plain numbers, also elementwise. Use operators such as `<` for it, because functions

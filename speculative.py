@@ -244,9 +244,9 @@ def block_probabilities(drafted, p, q):
         perhaps more, with probability w[i], averaged over what is drafted later. Then w[i] q plays the part that q
         plays in `verify`.
     h : list of k + 1 floats
-        If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. This is surplus /
-        (surplus + 1 - w[i]), where surplus is sum max(w[i] q - p, 0) over the rows q[i] and p[i]. (It is 0 if surplus
-        is 0.) h[k] is w[k], and h[0] is not used.
+        If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. This is
+        surplus / (surplus + 1 - w[i]), where surplus is sum max(w[i] q - p, 0) over the rows q[i] and p[i]. (It is 0 if
+        surplus is 0.) h[k] is w[k], and h[0] is not used.
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
     """

@@ -28,10 +28,10 @@ the K + 1 tokens after the emitted ones by a second round in the same way, and s
 
     PPPPP  ->  RRPPP  ->  RRRPP  ->  RRRRR
 
-Each round emits at least one token, so after at most N rounds, all N tokens come from rounds. If fewer than K + 1 tokens
-are left, the round drafts fewer. K may even depend on all that happened in earlier rounds, because the tokens after
-them are plain samples in any case. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about
-rounds. If there is an eos, both samplers end the text after the first one, so the distributions stay equal.)
+Each round emits at least one token, so after at most N rounds, all N tokens come from rounds. If fewer than K + 1
+tokens are left, the round drafts fewer. K may even depend on all that happened in earlier rounds, because the tokens
+after them are plain samples in any case. So every schedule is exact. (Test 7a is about plain sampling, and test 7b
+about rounds. If there is an eos, both samplers end the text after the first one, so the distributions stay equal.)
 
 (These seven steps are not the four steps of a round.)
 
