@@ -254,8 +254,8 @@ class Uniform:
         u_is_below = self.rng.take_branch([(probability, True), (1 - probability, False)])
         self.state[:] = (lower, cut) if u_is_below else (cut, upper)
         below = u_is_below == (self.scale > 0)  # with a negative scale, a smaller u makes this number larger
-        # The type is that of any comparison with a: bool, or np.bool_. A caller may write ~ before it, and ~True is -2.
-        return type(self.shift < a)(below)
+        # As in NumPy, a NumPy number gives a np.bool_. A caller may write ~ before it, and ~True is -2.
+        return np.bool_(below) if isinstance(self.shift < a, np.bool_) else below
 
     __le__ = is_below
 

@@ -20,6 +20,18 @@ QUARTER_AND_HALF = {(1, 1): 0.125, (1, 0): 0.125, (0, 1): 0.375, (0, 0): 0.375}
 TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
 
 
+class Tensor:
+    """A single number of another library, such as PyTorch. A comparison with it gives such a number too."""
+
+    ndim = 0
+
+    def __float__(self):
+        return 0.25
+
+    def __gt__(self, number):
+        return self
+
+
 @pytest.mark.parametrize(
     "draw, expected",
     [
@@ -47,6 +59,7 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(~(np.float64(2) * rng.random() >= 0.5)), QUARTER),
         (lambda rng: int(~(rng.random() - np.float64(1) >= -0.75)), QUARTER),
         (lambda rng: int(type(rng.uniform(np.float64(0), np.float64(1)) >= 0.25) is bool), {(1,): 1}),
+        (lambda rng: int(rng.random() < Tensor()), QUARTER),
         # one uniform number, compared with several others
         (lambda rng: [int((u := rng.random()) < 0.5), int(u < 0.25)], {(1, 1): 0.25, (1, 0): 0.25, (0, 0): 0.5}),
         (lambda rng: [int((u := rng.random()) < u), int(u > u)], {(0, 0): 1}),
