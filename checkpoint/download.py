@@ -128,8 +128,6 @@ def fetch(session, url, path):
             read_index(part)
         elif part.read_bytes().startswith(b"<"):
             raise CheckpointError("it is a page of HTML")
-        os.replace(part, path)
-        return
     except CheckpointError as error:
         # (the error itself would keep the file mapped, and Windows does not remove such a file)
         damage = str(error).removesuffix(f"; {ADVICE}")
@@ -139,6 +137,9 @@ def fetch(session, url, path):
         raise DownloadError(
             f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download"
         ) from None
+    else:
+        os.replace(part, path)
+        return
     part.unlink(missing_ok=True)
     raise CheckpointError(f"{url} gave a wrong file, now removed; try again, or check --models_url ({damage})")
 

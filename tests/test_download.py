@@ -106,6 +106,12 @@ def test_an_error_leaves_no_file_and_the_next_download_succeeds(server, tmp_path
     assert complete(tmp_path)
 
 
+def test_a_folder_in_the_place_of_a_file_is_not_blamed_on_the_server(server, tmp_path):
+    (tmp_path / "vocab.bpe").mkdir()
+    with pytest.raises(OSError, match=r"vocab\.bpe\.part' -> '.*vocab\.bpe'"):  # (Windows has another problem with it)
+        download_gpt2_files("124M", str(tmp_path), server.url)
+
+
 @pytest.mark.parametrize("have", [12_345, 409_536])
 def test_an_interrupted_download_of_the_data_is_resumed(server, tmp_path, have, monkeypatch):
     rest = len(CONTENT[DATA]) - have  # so much room is enough (and 100 KB for the small files)
