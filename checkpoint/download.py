@@ -113,6 +113,8 @@ def lock(directory):
 
 def fetch(session, url, path):
     """Download one file as <path>.part, and rename it to path when it is complete and was checked."""
+    if path.name == DATA:
+        read_index(path.with_name(INDEX))  # if it is damaged, say so before gigabytes are downloaded, not after
     part = Path(f"{path}.part")
     best = idle = 0  # the largest size so far, and how many attempts in a row did not exceed it
     try:

@@ -15,7 +15,7 @@ from support import BLOCK, CONTENT, ROOT
 
 from checkpoint import download
 from checkpoint.bundle import CheckpointError
-from checkpoint.download import DATA, DownloadError, download_gpt2_files
+from checkpoint.download import DATA, INDEX, DownloadError, download_gpt2_files
 from utils import load_encoder_hparams_and_params
 
 META = "model.ckpt.meta"
@@ -76,6 +76,7 @@ def test_a_server_that_misbehaves_for_a_while(server, tmp_path, name, plan, aske
         (DATA, {"stall": 1}, "no answer"),
         (DATA, {"headers": {"Content-Type": "text/html; charset=utf-8"}}, "text/html"),
         ("vocab.bpe", {"content": b"<!DOCTYPE html><p>Please log in"}, r"vocab\.bpe gave a wrong file.*page of HTML"),
+        (INDEX, {"content": CONTENT[INDEX][:-1]}, r"\.index gave a wrong file.* not a LevelDB table"),
         (DATA, {"headers": {"Content-Length": None}}, "does not say how long"),
         (DATA, {"content": b""}, "empty"),
         (DATA, {"headers": {"Content-Length": "409999"}}, "breaks off every time"),
@@ -104,6 +105,13 @@ def test_an_error_leaves_no_file_and_the_next_download_succeeds(server, tmp_path
     server.plan.clear()
     download_gpt2_files("124M", str(tmp_path), server.url)
     assert complete(tmp_path)
+
+
+def test_a_damaged_index_is_noticed_before_the_data_is_downloaded(server, tmp_path):
+    (tmp_path / INDEX).write_bytes(b"junk")
+    with pytest.raises(CheckpointError, match=f"{INDEX} cannot be used.*remove it to download it again"):
+        download_gpt2_files("124M", str(tmp_path), server.url)
+    assert asked_for(server) == []
 
 
 def test_a_folder_in_the_place_of_a_file_is_not_blamed_on_the_server(server, tmp_path):
