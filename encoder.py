@@ -128,10 +128,11 @@ def check_vocabulary(vocabulary, merges):
 
 def get_encoder(model_size, models_dir):
     """The `Encoder` of models_dir/model_size. If a file is damaged, VocabularyError says so."""
-    directory = Path(models_dir, model_size)
+    directory, name = Path(models_dir, model_size), "encoder.json"
     try:
-        vocabulary = json.loads((directory / "encoder.json").read_text(encoding="utf-8"))
-        lines = (directory / "vocab.bpe").read_text(encoding="utf-8").split("\n")
+        vocabulary = json.loads((directory / name).read_text(encoding="utf-8"))
+        name = "vocab.bpe"
+        lines = (directory / name).read_text(encoding="utf-8").split("\n")
         merges = [tuple(line.split(" ")) for line in lines[1:] if line]  # the first line is a version
         if bad := [pair for pair in merges if len(pair) != 2]:
             raise VocabularyError(f"vocab.bpe has a line that is not a pair: {' '.join(bad[0])[:40]!r}")
@@ -140,4 +141,5 @@ def get_encoder(model_size, models_dir):
         return Encoder(vocabulary, merges)
     except (ValueError, RecursionError) as error:  # our own, or not JSON, not UTF-8, or a number of 5,000 digits
         advice = "restore encoder.json and vocab.bpe, or (for OpenAI's models) remove both to download them again"
-        raise VocabularyError(f"the vocabulary in {directory} is damaged: {error}; {advice}") from None
+        where = f"the vocabulary in {directory}" if isinstance(error, VocabularyError) else directory / name
+        raise VocabularyError(f"{where} is damaged: {error}; {advice}") from None
