@@ -84,9 +84,11 @@ def read_hparams(path):
     """Read and check the five numbers in hparams.json -> dict."""
     try:
         with open(path, "rb") as f:
-            found = dict(json.load(f))
-    except (OSError, ValueError, TypeError, RecursionError) as error:  # TypeError: 12; RecursionError: thousands of "["
+            found = json.load(f)
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of "["
         raise CheckpointError(f"{path} cannot be read, so restore it: {error}") from None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path} is not a JSON object with {', '.join(HPARAMS)}, so restore it")
     hparams = {name: found.get(name) for name in HPARAMS}
     for name, value in hparams.items():
         if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool

@@ -94,7 +94,7 @@ def hparams(**change):
 GOOD, HEAD, A, EMPTY = CONTENT[INDEX], (b"", HEADER), (b"a", entry()), block([])
 AT_0 = (b"a", varint(0) + varint(len(EMPTY)))  # says that an empty block is at byte 0
 TOKENS, PAIRS = CONTENT["encoder.json"], CONTENT["vocab.bpe"]
-NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" * 5000 + "}", "\0")
+NOT_JSON = ("{", "[" * 100_000, '{"n_layer": ' + "9" * 5000 + "}", "\0")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,9 @@ NOT_HPARAMS = ("{", "[]", "12", "\ufeff{}", "[" * 100_000, '{"n_layer": ' + "9" 
         ("vocab.bpe", PAIRS + b"a" * 9999, "not a pair: '" + "a" * 40 + "'"),
         ("vocab.bpe", PAIRS + b"! !", "ends within a line, '! !'"),
         ("vocab.bpe", b"#version: 0.2\n", "300 tokens, but vocab.bpe has 0 pairs; restore vocab.bpe"),
-        *(("hparams.json", content.encode(), "hparams.json") for content in NOT_HPARAMS),
+        ("hparams.json", b"\xef\xbb\xbf{}", "n_vocab = None; a whole number"),  # (a byte order mark is no error)
+        *(("hparams.json", content, "not a JSON object with n_vocab, .*restore it") for content in (b"[]", b"12")),
+        *(("hparams.json", content.encode(), "cannot be read, so restore it") for content in NOT_JSON),
         ("hparams.json", hparams(n_layer=10**12), "n_layer = 1000000000000; a whole number"),
         ("hparams.json", hparams(n_layer=2**31 - 1), "n_layer = 2147483647 but only 40 tensors"),
         ("hparams.json", hparams(n_layer=2), r"12 tensors .*h2/attn/c_attn/b': expected nothing, found \(144,\)"),
