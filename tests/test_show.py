@@ -18,7 +18,7 @@ from encoder import get_encoder
 from pair import Pair, predicted
 from show.figures import best_K_figure, figures
 from show.page import number, page, shown
-from show.picture import picture, typical_round
+from show.picture import LEFT, WIDTH, picture, typical_round
 from show.rounds import Recorder, Seen, most_probable, origins
 from show.terminal import COLOURS, RESET, Writer, wants_colour
 from speculative import block_probabilities, max_fn, verify, verify_block
@@ -229,6 +229,19 @@ def test_the_picture_shows_the_text_before_its_round():
     drawn = picture(ENCODER, PROMPT, seen)
     assert i > 0 and drawn == picture(ENCODER, before, [seen[i]]) and ">… " in drawn
     assert ">Once upon a time<" in picture(ENCODER, PROMPT, seen[i:])
+
+
+@pytest.mark.parametrize("rule", [verify, verify_block])
+def test_the_picture_shows_each_number_next_to_its_name(rule):
+    names = ["p, of the draft", "q, of the target", *(["w", "h"] if rule is verify_block else ["min(1, q / p)"])]
+    for r in decoded(rule=rule)[3]:
+        elements = list(xml.fromstring(picture(ENCODER, PROMPT, [r])).iter("{http://www.w3.org/2000/svg}text"))
+        at = {(int(e.get("x")), int(e.get("y"))): e.text for e in elements}
+        for i, d in enumerate(r.looked_at):
+            column = {at[10, y]: value for (x, y), value in at.items() if x == LEFT + WIDTH * i and (10, y) in at}
+            numbers = dict(zip([*names, "number drawn"], map(number, [*d.probabilities, d.keep, d.coin]), strict=True))
+            assert numbers.items() <= column.items()
+        assert elements[-1].text == f"a draw from the {'residual' if r.origins[-1] == 'residual' else 'target'}"
 
 
 def test_a_token_of_quotes_is_shown_whole():
