@@ -25,7 +25,7 @@ from encoder import EOT
 from errors import UserError
 from gpt2 import GPT2
 from sampling import sampler
-from schedules import KeepsLogits, make_schedule
+from schedules import KeepsLogits, draft_confidence, make_schedule
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import MODELS_DIR, load_encoder_hparams_and_params
 
@@ -151,14 +151,11 @@ class Pair:
         if K is None:
             ids = autoregressive_sampling(x, target, N, rng, eos, record)
         else:
-            sure = getattr(self.draft.network, "sure", 0.0)  # for drafts that stop by themselves, see drafts.AsNetwork
-            schedule, stop = make_schedule(
-                schedule, K, self.costs, threshold,
-                # (top-k, top-p or the penalty may make a uniform row certain, so `sure` looks at the row before them)
-                draft_rows=self.draft.rows if self.greedy or sure else None,
-                target_rows=self.target.rows if self.greedy else None,
-                sure=sure,
-            )  # fmt: skip
+            rows = (self.draft.rows, self.target.rows) if self.greedy else (None, None)
+            schedule, stop = make_schedule(schedule, K, self.costs, threshold, *rows)
+            if sure := getattr(self.draft.network, "sure", 0.0):  # a stop of the draft itself, see drafts.AsNetwork
+                # It looks at the row before top-k, top-p and the penalty, because these may make a uniform row certain.
+                stop = draft_confidence(sure, self.draft.rows)
             ids = speculative_sampling(x, draft, target, N, K, rng, eos, record, verify, schedule, stop)
         n_drafted, n_accepted = np.array(n_drafted, dtype=int), np.array(n_accepted, dtype=int)
         times = map(np.array, (lasted, steps, passes))

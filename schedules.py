@@ -26,13 +26,13 @@ PRIOR, N_PRIOR = 0.7, 16
 EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
 
 
-def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=None, sure=0.0):
+def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=None):
     """Make the schedule and the stop that belong to a name.
 
     Parameters
     ----------
     name : str or callable
-        One of SCHEDULES, or a schedule, which is then returned as it is. (`sure` may still add a stop.)
+        One of SCHEDULES, or a schedule, which is then returned as it is.
     K : int
         How many tokens to draft per round, at most.
     costs : callable
@@ -41,9 +41,6 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
         For `target_confidence` (default 0.5) and `draft_confidence` (default 0.4).
     draft_rows, target_rows : callable, optional
         The argument rows of `draft_confidence` and `target_confidence`.
-    sure : float
-        If this is above 0, then with every schedule, drafting stops after a token whose probability is below it. (It
-        replaces the threshold of "draft-confidence".)
 
     Returns
     -------
@@ -59,10 +56,7 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     }
     if not callable(name) and name not in by_name:
         raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
-    schedule, stop = (name, None) if callable(name) else by_name[name]
-    if sure > 0:
-        stop = draft_confidence(sure, draft_rows)
-    return schedule, stop
+    return (name, None) if callable(name) else by_name[name]
 
 
 def target_confidence(K, threshold=0.5, rows=None):

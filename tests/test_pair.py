@@ -74,11 +74,12 @@ def test_the_smaller_context_is_that_of_the_pair():
     assert Pair(large, small).n_ctx == Pair(small, large).n_ctx == 4
 
 
+@pytest.mark.parametrize("options", [{}, {"schedule": "draft-confidence", "threshold": 0}], ids=str)
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)
-def test_a_lookup_that_finds_nothing_ends_the_round(settings):
+def test_a_lookup_that_finds_nothing_ends_the_round(settings, options):
     """With these settings, a sampled row has a token with probability 1 even if the lookup found nothing."""
     both, rounds, text = load_pair("(not needed)", "target", "lookup", **settings), [], np.array([5, 6, 7])
-    both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append)
+    both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append, **options)
     for r in rounds:
         prefixes = [np.append(text, r.drafted[:i]) for i in range(len(r.drafted))]
         found = [both.draft.network.row(prefix).max() == 1 for prefix in prefixes]

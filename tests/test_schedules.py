@@ -21,15 +21,14 @@ def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
 
 @both_verifiers
 @pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize("sure", [0.0, 0.6])
 @given(
     drawn=models(), N=st.sampled_from([4, 3]), K=st.integers(0, 3), threshold=st.sampled_from([0, 0.3, 0.5, 0.7, 1.1])
 )
-def test_lossless(verifier, name, sure, drawn, N, K, threshold):
+def test_lossless(verifier, name, drawn, N, K, threshold):
     """One schedule object serves many runs of the loop, so `schedule(None)` must reset it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "EVERY", 3)  # so that it matters within a few tokens
-        schedule, stop = make_schedule(name, K, lambda K: 1 + threshold * np.arange(K + 1), threshold, sure=sure)
+        schedule, stop = make_schedule(name, K, lambda K: 1 + threshold * np.arange(K + 1), threshold)
         assert_lossless(drawn, N, K, verify=verifier, schedule=schedule, stop=stop)
 
 
@@ -48,8 +47,7 @@ def test_target_confidence_drafts_while_the_target_is_sure():
 
 def test_draft_confidence_stops_after_an_unsure_token():
     """tests/test_pair.py tests both kinds of confidence with the rows of networks."""
-    default, zero = {}, {"threshold": 0}
-    for options, least in (default, 0.4), ({"threshold": 0.8}, 0.8), (zero, 0), (zero | {"sure": 0.8}, 0.8):
+    for options, least in ({}, 0.4), ({"threshold": 0.8}, 0.8), ({"threshold": 0}, 0):
         _, stop = make_schedule("draft-confidence", 4, None, **options)
         probabilities = 0.1, 0.39, 0.4, 0.79, 0.8
         assert [stop(np.array([p, 1 - p]), 0) for p in probabilities] == [p < least for p in probabilities]
