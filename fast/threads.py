@@ -93,19 +93,16 @@ def bytes_worth_waking():
     # from outside it, as in a real pass. (gemv is tried, whatever kernel the model uses. Both read about as fast.)
     x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
 
-    def alone(part):
-        np.matmul(x, part)
-
     def shared(part):
         share(lambda some: np.matmul(x, part[some]), len(part), int(HEAD_START * len(part)))
 
-    def seconds(work, part):
-        return timeit.timeit(lambda: work(part), number=1)
+    def seconds(work, *args):
+        return timeit.timeit(lambda: work(*args), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        # Each part is used twice. `shared` gets another part, b, because a is in the cache once `alone` has read it.
+        # Each part is used twice. `shared` gets another part, b, because a is in the cache once one core has read it.
         parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
-        times = [(seconds(alone, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
+        times = [(seconds(np.matmul, x, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)
         if seconds_shared < 0.9 * seconds_alone:
             return n * tiles[0].nbytes
