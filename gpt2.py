@@ -1,9 +1,9 @@
 """GPT-2's forward pass in NumPy, after picoGPT (https://github.com/jaymody/picoGPT), in float32.
 
 Two main things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x faster than NumPy
-does; fast/ explains how. Second, the keys and values of all positions are kept, one `KeysAndValues` per layer. If the
-first `n_past` ids are those of the call before, their keys and values are used again, and only the positions after them
-are computed. The parameters have OpenAI's names: wte and wpe, for example, are the embeddings of tokens and positions.
+does; fast/ explains how. Second, the keys and values of all positions are kept, one `KeysAndValues` per layer, so that
+the `n_past` ids that a call shares with the call before need not be computed again. The parameters have OpenAI's names:
+wte and wpe, for example, are the embeddings of tokens and positions.
 """
 
 import copy
@@ -62,13 +62,10 @@ class GPT2:
     """A GPT-2 that remembers the keys and values of the ids that it was called with last.
 
     It is a network: it returns logits, and `sampling.sampler` makes a model of it. It behaves like a pure function: the
-    logits depend on the ids alone. If the ids begin like those of the call before, the keys and values of the common
-    beginning are used again. So going back, as after a rejected draft, is just a call with other ids. Threads may share
-    a GPT2, because one call waits for the other. But if their texts differ, much is computed again and again. So each
-    thread should have a copy: `copy.copy(network)` shares the weights.
-
-    With each BLAS that we tried, the logits after a prefix are the same to the last bit, however its positions were
-    grouped into calls (see fast/).
+    logits depend on the ids alone. With each BLAS that we tried, they are the same to the last bit, however positions
+    are grouped into calls (see fast/). Going back, as after a rejected draft, is just a call with other ids. Threads
+    may share a GPT2, because one call waits for the other. But it is faster to give each thread a copy:
+    `copy.copy(network)` shares the weights.
 
     Parameters
     ----------
@@ -76,8 +73,7 @@ class GPT2:
         As `utils.load_hparams_and_params` returns them (but it returns hparams first). wte and wpe are used as they
         are. All other weights are copied as float32, and so is wte.T, for the output layer.
     bit_identical : bool
-        Raise UserError if a short test finds that, on this machine, the last bits of the logits depend on how positions
-        are grouped into calls (or that the logits are not finite).
+        Raise UserError if a short test finds that, on this machine, the last bits depend on the grouping.
     """
 
     def __init__(self, params, hparams, bit_identical=False):

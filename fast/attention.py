@@ -1,9 +1,8 @@
 """The keys and values of one layer, and attention over them.
 
 Positions are stored in blocks of 64. A block of keys is laid out like a tile of weights: each column is the key of one
-position (see fast/product.py). So the shapes of the products do not depend on the length of the text. A query may not
-look at later positions. They are masked, and only add zeros to its sums. So the result has the same bits, however many
-positions are computed in one call.
+position (see fast/product.py). So the shapes of the products do not depend on the length of the text. Positions that a
+query may not look at are masked, and only add zeros to its sums.
 """
 
 import math

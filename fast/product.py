@@ -25,21 +25,19 @@ with AVX-512, and uses it if a product has at most 10^6 multiplications. The gro
 A tile has `depth` rows and `width` columns of w. The tiles lie one after the other in memory, and on each core, one
 call of np.matmul runs over many tiles. Usually, `depth` is the number of rows of w. But if w has more than DEPTH rows,
 it is first cut into equal *chunks* of rows. The results of the chunks are added up, always in the same order. For
-groups of rows, `width` is 64. Then 10^6 multiplications allow groups of 12 up to a depth of 1,302, and groups of 10 up
-to 1,562. If a tile is too deep for its group, the rows are multiplied in groups of 6 instead. Groups of 6 and 12 are
-stored column by column, because the kernel is faster then.
+groups of rows, `width` is 64. If a tile is too deep for 10^6 multiplications (for 12 rows, this is a depth above
+1,302), the rows are multiplied in groups of 6 instead. Groups of 6 and 12 are stored column by column, because the
+kernel is faster then.
 
 gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
 cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
-on some CPUs, gemv reads such tiles much faster than wider ones. (docs/speed.md has figures. It also says why BLAS's own
-threads do not share larger products here, although they start faster than ours.)
+on some CPUs, gemv reads such tiles much faster than wider ones. (docs/speed.md has figures.)
 
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
-of rows. gemv computes each row alone. In the small-matrix kernel, the bits of a row could depend on the size and memory
-order of its group, and on its place there. But wherever we looked, the kernel adds up the terms of a number in the same
-order in groups of 2, 4, ... and 12. Before the first product, `matrix_kernel` compares these bits, and the times of
-both kernels.
+of rows. gemv computes each row alone. The small-matrix kernel, wherever we looked, adds up the terms of a number in the
+same order in each group, large or small. Before the first product, `matrix_kernel` compares these bits, and the times
+of both kernels.
 """
 
 import math
@@ -107,13 +105,11 @@ def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is cut into tiles.
 
     All matrices share one array, because on Linux, NumPy asks the system for huge pages if an array has 4 MB or more.
-    (np.zeros does so since NumPy 2.2.) Such a page has 2 MB instead of 4 KB, so the CPU has fewer addresses to look up.
-    This makes small models up to 20 % faster.
+    The CPU has fewer addresses to look up then. This makes small models up to 20 % faster.
     """
-    # Allocate 30 MB and free them at once. Because of that, glibc, the C library of most Linux systems, keeps up to
-    # 60 MB of freed memory for later arrays from now on. Otherwise it might give back the same memory in every layer of
-    # a long prompt, and ask for it again page by page, which takes up to a fifth of the time. (The array is never
-    # written, so it takes no memory.)
+    # Allocate 30 MB and free them at once. From now on, glibc, the C library of most Linux systems, keeps up to 60 MB
+    # of freed memory for later arrays. Otherwise it might give back memory in every layer of a long prompt, and ask for
+    # it again, which takes up to a fifth of the time. (The array is never written, so it takes no memory.)
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
@@ -160,9 +156,8 @@ def tiles(w, into):  # [n_in, n_out], zeros [n_tiles, n_chunks, depth, width]
 def matrix_kernel():
     """The kernel that this machine should use, GROUPED or SINGLE.
 
-    It is GROUPED if two conditions hold. This BLAS must have a fast kernel for small matrices: with one tile, two
-    groups of 6 must take less than three quarters of the time of 12 single rows (docs/speed.md has examples). And a row
-    must have the same bits in groups of 2, 4, ... and 12, and at each place in a group.
+    It is GROUPED if two conditions hold. With one tile, two groups of 6 must take less than three quarters of the time
+    of 12 single rows. And a row must have the same bits in groups of 2, 4, ... and 12, and at each place in a group.
     """
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))

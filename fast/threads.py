@@ -1,10 +1,9 @@
 """Share the work of one product among the cores.
 
 NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS usually uses one thread
-for products as small as those of fast/, which leaves the sharing to us. A thread must be woken, and begins 40 to 75
-microseconds after it was called (docs/speed.md). In that time, a core reads half a megabyte to two megabytes of
-weights. So small products stay on the calling core. In larger ones the calling core, which is awake already, gets the
-largest share. Which products are worth sharing depends on the computer, so `bytes_worth_waking` tries it.
+for products as small as those of fast/, which leaves the sharing to us. To wake a thread takes 40 to 75 microseconds
+(docs/speed.md). In that time, a core reads half a megabyte to two megabytes of weights. So small products stay on the
+calling core. In larger ones the calling core, which is awake already, gets the largest share.
 """
 
 import contextlib
@@ -84,13 +83,13 @@ def bytes_worth_waking():
     """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
 
     The result is the first size for which several cores are at least 10 % faster than one. On some computers, there is
-    none, because one core reads almost as fast as the memory delivers. Then work of 5.3 MB and more is shared. Most
-    products of a long prompt are that large, and for them the arithmetic takes longer than the reading.
+    none, because one core reads almost as fast as the memory delivers. Then it is 5.3 MB. Most products of a long
+    prompt are that large, and for them the arithmetic takes longer than the reading.
     """
     if n_cores() == 1:
         return math.inf
-    # 42 MB, like the layers of the bundled target. This is more than a core's own cache holds, so each tile is read
-    # from outside it, as in a real pass. (gemv is tried, whatever kernel the model uses. Both read about as fast.)
+    # The tiles have 42 MB. A core's own cache holds less, so each tile is read from outside it, as in a real pass.
+    # (gemv is tried, whatever kernel the model uses. Both read about as fast.)
     x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
 
     def shared(part):
