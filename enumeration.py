@@ -42,7 +42,8 @@ Use a vocabulary of 2 to 4 tokens, because the number of paths grows fast: n cho
 and each check of a drafted token is one more choice between two. Let the rows depend on the text so far, or else a row
 from the wrong position goes unnoticed. Include probabilities of 0, to find a sampler that divides 0 by 0.
 
-`EveryBranch` offers `choice`, `random`, `uniform`, `integers` and `multinomial`, with a size or without. A uniform
+`EveryBranch` offers `choice`, `random`, `uniform`, `integers` (without a dtype) and `multinomial`, with a size or
+without. A uniform
 number can be compared with plain numbers, also elementwise. Use operators such as `<` for it, because functions
 such as `np.less` and `np.log` raise a TypeError. But `np.searchsorted` can look up one such number at a time.
 
@@ -192,6 +193,7 @@ class EveryBranch:
         low, high = (0, low) if high is None else (low, high)
         if np.ndim(low) or np.ndim(high):
             raise AttributeError("integers with several bounds cannot be enumerated; draw them one by one")
+        NUMPYS_OWN.integers(low, high, endpoint=endpoint)  # raises NumPy's errors
         return np.int64(low) + self.choice(high + bool(endpoint) - low, size)
 
     def multinomial(self, n, pvals, size=None):
@@ -300,7 +302,7 @@ class Uniform:
             "numbers only, and give np.searchsorted one at a time"
         )
 
-    __eq__ = __ne__ = __bool__ = __float__ = __int__ = __hash__ = __rtruediv__ = __pow__ = has_no_value
+    __eq__ = __bool__ = __float__ = __int__ = __hash__ = __rtruediv__ = __pow__ = has_no_value
 
 
 def each(compute, numbers, dtype=object):

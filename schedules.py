@@ -21,7 +21,8 @@ from sampling import logits_to_probs
 # The names for --schedule. "fixed" drafts K tokens, if no stop ends a round. "draft-confidence" is a stop.
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 # `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7 (see theory.py). With fewer positions, a
-# few early rejections could make 0 tokens seem best, and a round without drafted tokens hardly corrects alpha.
+# few early rejections could make 0 tokens seem best. Rounds without drafted tokens verify nothing, so alpha would
+# hardly be corrected.
 PRIOR, N_PRIOR = 0.7, 16
 EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
 
@@ -131,7 +132,7 @@ def adaptive(K, costs, memory=32):
     """A schedule: draft the number of tokens that is best for the measured alpha and costs, like `theory.optimal_K`.
 
     Leviathan et al. 2023 suggest this as future work in section 3.5. alpha is the average of beta = sum min(p, q) over
-    the verified positions. It settles sooner than an average of accepted tokens.
+    the verified positions. At temperatures above 0, it settles sooner than an average of accepted tokens.
 
     Parameters
     ----------

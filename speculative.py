@@ -56,11 +56,10 @@ def propose(x, draft_model, k_max, rng, stop=None):
     """Draft k_max tokens after x, or up to the first one for which the function stop(row of p, token) is true.
 
     The token that makes stop true is proposed too. So a stop decides only whether later tokens are drafted, and each
-    proposed token is still a draw from p. If unsure tokens were withdrawn, only sure ones would be checked, so the
-    checked tokens would not be draws from p. But `verify` divides by p, which is right only for draws from p. For
-    example, let p = (.5, .3, .2) and q = (.3, .6, .1), and withdraw each token whose p is below .4. After a withdrawal
-    nothing is checked, and the next token is drawn from q. In all, this token has the distribution (.45, .5, .05),
-    which is not q.
+    proposed token is still a draw from p. If unsure tokens were withdrawn, only sure ones would be checked. These would
+    not be draws from p, but `verify` is right only for draws from p. For example, let p = (.5, .3, .2) and
+    q = (.3, .6, .1), and withdraw each token whose p is below .4. After a withdrawal nothing is checked, and the next
+    token is drawn from q. In all, this token has the distribution (.45, .5, .05), which is not q.
 
     Returns
     -------
@@ -139,16 +138,12 @@ def speculative_sampling(
 
     Parameters
     ----------
-    x : int [n]
-        The prompt, at least one token.
+    x, N, rng, eos
+        As in `autoregressive_sampling`.
     draft_model, target_model : callable
         `model(ids, n_rows=1) -> probs` over the same vocabulary, as described at the top of this file.
-    N : int
-        How many tokens to decode.
     K : int
         How many tokens to draft per round, at most. 0 is autoregressive sampling.
-    rng, eos
-        As in `autoregressive_sampling`.
     on_round : callable, optional
         Called after each round with its `Round`.
     verify : callable
@@ -157,14 +152,13 @@ def speculative_sampling(
     schedule : callable, optional
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` that has just ended, or None at the first call. schedules.py says why the
-        output is exact for any k_max. Without a schedule, k_max is K. A larger k_max is reduced to K, and to
-        m - 1 if m tokens are still wanted, because a round adds one token more than it accepts.
+        output is exact for any k_max. Without a schedule, or if it asks for more, k_max is K.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
     Returns
     -------
-    int [n + N]: the prompt and the decoded tokens. There are fewer than N only if eos ends the text.
+    int [n + N], as in `autoregressive_sampling`
 
     Raises
     ------
@@ -175,7 +169,7 @@ def speculative_sampling(
     x = np.array(x, dtype=np.int64)
     end, last = len(x) + N, None
     while len(x) < end:
-        k_max = min(K, end - len(x) - 1)  # a round adds up to k_max + 1 tokens; end - len(x) are wanted
+        k_max = min(K, end - len(x) - 1)  # a round adds up to k_max + 1 tokens, and end - len(x) are still wanted
         if schedule is not None:
             k_max = min(k_max, schedule(last))
         # Step 1: the draft proposes k tokens, one after the other.
@@ -227,8 +221,7 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised. (Only rounding can leave no
-    # positive entry: for i = 0, w is 1, as in `verify`, and for i > 0, h[i] was above 0, so w q exceeds p somewhere.)
+    # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised.
     row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
 

@@ -73,7 +73,7 @@ def load_hparams_and_params(model_dir):
         raise CheckpointError(f"{model_dir} has n_layer = {hparams['n_layer']} but only {len(tensors)} tensors in all")
     shapes = expected_shapes(**hparams)
     found = {name: tensor.shape for name, tensor in tensors.items()}
-    if wrong := sorted({name for name, _ in shapes.items() ^ found.items()}):
+    if wrong := sorted(name for name in {*shapes, *found} if shapes.get(name) != found.get(name)):
         expected, has = shapes.get(wrong[0], "nothing"), found.get(wrong[0], "nothing")
         problem = f"{len(wrong)} tensors differ, such as {wrong[0]!r}: expected {expected}, found {has}"
         raise CheckpointError(f"{model_dir}: hparams.json does not fit the tensors: {problem}")

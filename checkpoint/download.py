@@ -59,9 +59,9 @@ def check(model_dir, data_path=None):
 def download_gpt2_files(model_size, model_dir, models_url=None):
     """Download those of a model's seven files that are not in model_dir yet.
 
-    A file is written as `<name>.part`. It is renamed after its length was checked, its MD5 if the server announces one,
-    and the checksums of the index and of all tensors. If the download of the data is interrupted, the next call resumes
-    it. The other files are small, and are downloaded again.
+    A file is written as `<name>.part`, and renamed after it was checked: its length, its MD5 if the server announces
+    one and the file came in one piece, and for the index and the data also their own checksums. If the download of the
+    data is interrupted, the next call resumes it. The other files are small, and are downloaded again.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def picture(encoder, prompt, rounds):
     ids = [*prompt, *(token for earlier in rounds[: rounds.index(r)] for token in earlier.emitted)]
     before = ("… " if len(ids) > 14 else "") + shown(encoder.decode(ids[-14:]).lstrip(), {ord("\n"): "⏎"})
     keep = "h" if r.is_block else "min(1, q / p)"
-    names = ["drafted", "p, of the draft", "q, of the target", *["w"] * r.is_block, keep, "number drawn"]
+    names = ["drafted", "p, of the draft", "q, of the target", *(["w"] if r.is_block else []), keep, "number drawn"]
     names += [f"drawn < {keep}?", "emitted"]
     parts = [text(10, 24, "text so far", "soft"), text(LEFT, 24, before)]
     parts += [text(10, 62 + 24 * i, escape(name), "soft") for i, name in enumerate(names)]

@@ -46,7 +46,7 @@ class Recorder:
     """Keeps the rounds of a run, as a list of `Seen`. It is both the rng and the `on_round` of that run.
 
     The coins that `verify` tosses are known to nobody but the rng. So the recorder stands between the two, and notes
-    the coins down on their way.
+    the coins down on their way. (Only coins come from `rng.random()`, because `sampling.sample` uses `rng.choice`.)
 
     Parameters
     ----------
