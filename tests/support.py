@@ -27,6 +27,12 @@ MICRO = Path(__file__).parent / "fixtures" / "micro"  # a GPT-2 with 3 layers, a
 both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
 EXACT = 1e-12  # tolerance for rounding errors: the compared probabilities are computed, not estimated
 
+
+def read(path):
+    """The text of a file of this project."""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
 # ---- Models whose rows are drawn by hypothesis ----
 
 

@@ -11,10 +11,10 @@ enumeration.py computes it exactly, so a distance of 0.0001 is found as reliably
 
 import re
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support import read
 
 import speculative
 from enumeration import output_distribution, total_variation
@@ -173,7 +173,7 @@ PROPOSE = {
 
 # ---- The distances ----
 
-PAGE = (Path(__file__).parent.parent / "docs" / "exactness.md").read_text(encoding="utf-8")
+PAGE = read("docs/exactness.md")
 ROWS = re.findall(r"^\| (.+) \| (.+) \| ([\d.e-]+) \|$", PAGE, re.MULTILINE)  # name, explanation, distance
 
 

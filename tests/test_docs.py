@@ -1,21 +1,21 @@
-"""The README and the pages of docs hold what the scripts print, and the README's plain loop is that of the code."""
+"""The README and the pages of docs hold what the scripts print, and the code that they show is right."""
 
 import json
 import re
 
 import numpy as np
 import pytest
-from support import ROOT, Table
+from support import ROOT, Table, read
 from test_broken_variants import table
 
 import main
 import speculative
-from benchmarks import acceptance
+from benchmarks import acceptance, audit
 from tools.pictures import tree
 
-RESULTS = json.loads((ROOT / "docs" / "acceptance.json").read_text(encoding="utf-8"))
+RESULTS, AUDIT = json.loads(read("docs/acceptance.json")), json.loads(read("docs/audit.json"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
-README = PAGES[0].read_text(encoding="utf-8")
+README = read("README.md")
 
 
 def test_the_plain_loop_of_the_readme_is_that_of_the_code():
@@ -29,7 +29,7 @@ def test_the_plain_loop_of_the_readme_is_that_of_the_code():
 
 def test_the_tables_of_broken_variants():
     lines = table().split("\n")
-    assert "\n".join(lines) in (ROOT / "docs" / "exactness.md").read_text(encoding="utf-8")
+    assert "\n".join(lines) in read("docs/exactness.md")
     shown = README[README.index(lines[0]) :].split("\n\n")[0].split("\n")
     assert set(shown) <= set(lines) and len(shown) == 10
     assert sum("(exact)" in line for line in shown) == 2
@@ -38,8 +38,7 @@ def test_the_tables_of_broken_variants():
 def test_the_page_on_acceptance_is_drawn_from_its_results(tmp_path, monkeypatch):
     monkeypatch.setattr(acceptance, "figures", lambda *args: None)  # they need matplotlib
     acceptance.draw(RESULTS, tmp_path)
-    page = ROOT / "docs" / "acceptance.md"
-    assert (tmp_path / "acceptance.md").read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+    assert read(tmp_path / "acceptance.md") == read("docs/acceptance.md")
 
 
 def test_the_drafts_of_the_readme_are_those_of_the_results():
@@ -58,27 +57,36 @@ def test_the_figures_within_sentences_are_those_of_the_results():
     assert f"was {greedy['model, K = 3']['speedup']:.1f} times as fast as the target alone at temperature 0" in README
     assert f"and {sampled['model, K = 3']['speedup']:.1f} times as fast at temperature 1" in README
     *vs, last = (f"{sampled[f'model, K = {K}']['v']:.2f}" for K in range(1, 9))
-    speed = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
-    assert f"at T = 1, v is {', '.join(vs)} and {last} for K = 1 to 8" in speed
+    assert f"at T = 1, v is {', '.join(vs)} and {last} for K = 1 to 8" in read("docs/speed.md")
 
 
 def test_the_times_of_the_readme_are_those_of_the_page_on_speed():
-    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
-    times = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+) \|", page.split("**124M**")[1].split("**")[0], re.MULTILINE))
+    section = read("docs/speed.md").split("**124M**")[1].split("**")[0]
+    times = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+) \|", section, re.MULTILINE))
     for line, kind in ("the matrix products alone, with `x @ w`", "x @ w, "), ("a whole pass, with fast/", ""):
         assert f"| {line} | {times[kind + '1 row']} | {times[kind + '5 rows']} |\n" in README
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_links_lead_somewhere(page):
-    for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", read(page)):
         assert (page.parent / link).exists(), link
 
 
-def test_the_picture_of_a_round_is_what_main_draws(tmp_path):
+def test_the_pictures_are_what_the_code_draws(tmp_path):
     main.main(["--temperature", "1", "--seed", "3", "--trace", str(tmp_path / "round.svg")])
-    assert (tmp_path / "round.svg").read_text(encoding="utf-8") == (ROOT / "docs/round.svg").read_text(encoding="utf-8")
+    assert read(tmp_path / "round.svg") == read("docs/round.svg") and tree() == read("docs/tree.svg")
 
 
-def test_the_picture_of_the_tree_is_what_the_script_draws():
-    assert (ROOT / "docs" / "tree.svg").read_text(encoding="utf-8") == tree()
+def test_the_table_of_the_audit_is_that_of_its_results():
+    page, header = read("docs/audit.md"), audit.table([]).splitlines()[0]
+    assert [block for block in page.split("\n\n") if block.startswith(header)] == [audit.table(AUDIT)]
+    # an error message could show a path of the computer that ran the audit
+    assert not [text for row in AUDIT for text in row.values() if isinstance(text, str) and re.search(r"[/\\]", text)]
+
+
+def test_the_example_of_the_audit_prints_what_the_page_says(capsys):
+    section = read("docs/audit.md").split("## Your own sampler")[1]
+    code, printed = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", section, re.DOTALL).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == printed

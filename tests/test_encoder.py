@@ -2,26 +2,26 @@
 
 import json
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import read
 
 from encoder import Encoder, bytes_to_unicode, merge
 
-BPE = Path(__file__).parent / "fixtures" / "bpe"
+BPE = "tests/fixtures/bpe/"
 
 
 @pytest.fixture(scope="module")
 def gpt2():
     """OpenAI's encoder. Its encoder.json follows from its vocab.bpe: bytes, merges in order, <|endoftext|>."""
-    merges = [tuple(line.split(" ")) for line in (BPE / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:-1]]
+    merges = [tuple(line.split(" ")) for line in read(BPE + "vocab.bpe").split("\n")[1:-1]]
     tokens = [*bytes_to_unicode().values(), *map("".join, merges), "<|endoftext|>"]
     return Encoder({token: id for id, token in enumerate(tokens)}, merges)
 
 
-@pytest.mark.parametrize(("text", "ids"), json.loads((BPE / "golden.json").read_text(encoding="utf-8")))
+@pytest.mark.parametrize(("text", "ids"), json.loads(read(BPE + "golden.json")))
 def test_ids_are_tiktokens(gpt2, text, ids):
     assert gpt2.encode(text) == ids and gpt2.decode(ids) == text
 

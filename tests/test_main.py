@@ -10,7 +10,7 @@ from unittest.mock import Mock, call, patch
 
 import numpy as np
 import pytest
-from support import ROOT, run, write_pair
+from support import ROOT, read, run, write_pair
 
 import main
 from checkpoint.download import FILES
@@ -34,9 +34,8 @@ def test_the_bundled_pair_from_any_directory(tmp_path):
     assert plain.startswith("Once upon a time there was a king who had three sons, and they were all very happy.")
     assert re.search(r"matrix kernel +(groups of|single) rows", result.stdout)
     assert os.listdir(tmp_path) == []
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for figure in "models ", "acceptance rate", "tokens per round", "same text":
-        assert re.search(rf"^{figure}.*\n", result.stdout, re.MULTILINE)[0] in readme
+        assert re.search(rf"^{figure}.*\n", result.stdout, re.MULTILINE)[0] in read("README.md")
 
 
 @pytest.mark.parametrize("draft", ["online", "lookup", "early-exit:1"])

@@ -1,14 +1,17 @@
-"""The scripts of benchmarks/ and tools/ print their help, and the quick benchmark runs, without extra packages."""
+"""The scripts of benchmarks/ and tools/ print their help, and some of them are tried, without extra packages."""
+
+import math
 
 import pytest
-from support import ROOT, run
+from support import ROOT, read, run
 
+from benchmarks import audit
 from checkpoint.download import DATA
 
 SCRIPTS = [
     path.relative_to(ROOT).as_posix()
     for path in sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tools/*.py")])
-    if "__main__" in path.read_text(encoding="utf-8")
+    if "__main__" in read(path)
 ]
 
 
@@ -29,3 +32,23 @@ def test_a_small_run_of_the_decoding_benchmark():
     models = ROOT / "models/draft", ROOT / "models/target"
     result = run(*models, "--N", 12, "--K", 2, "--repetitions", 1, script="benchmarks/decode.py")
     assert result.returncode == 0 and "| 2 | " in result.stdout, result.stderr
+
+
+# benchmarks/audit.py
+
+
+def test_a_new_result_replaces_only_its_own_setting():
+    def row(package, version, setting, **result):
+        return {"package": package, "version": version, "setting": setting} | result
+
+    old = [row("mlx-lm", "1", "a", distance=1), *(row("transformers", "1", s, distance=2, samples=9) for s in "abc")]
+    new = [row("transformers", "1", "b", distance=4), row("transformers", "2", "b", distance=5)]
+    new += [row("transformers", "1", "a", distance=2 + 1e-9), row("transformers", "1", "c", error="IndexError")]
+    found = [(result.get("distance"), result.get("samples"), result.get("error")) for result in audit.merged(old, new)]
+    assert found == [(2 + 1e-9, 9, None), (4, None, None), (None, None, "IndexError"), (5, None, None), (1, None, None)]
+
+
+def test_distance_by_chance_of_a_fair_coin():
+    n = 1000
+    exact = sum(math.comb(n, heads) / 2**n * abs(heads / n - 1 / 2) for heads in range(n + 1))
+    assert abs(audit.distance_by_chance({(0,): 0.5, (1,): 0.5}, n) - exact) < 0.001 * exact
