@@ -16,14 +16,14 @@ shares = st.one_of(st.sampled_from([0.0, 0.5, 1 - 1e-12, 1.0]), st.floats(0, 1))
     alphas=st.lists(shares, min_size=1, max_size=3), K=st.integers(0, 40), c=st.floats(0, 2), v=st.floats(1, 3)
 )  # fmt: skip
 def test_each_formula_is_its_sum(alphas, K, c, v):
-    """All formulas take arrays. test_speculative.py compares the same sum with the tokens that the algorithm emits."""
+    """All formulas take arrays and lists. test_speculative.py compares the same sum with the tokens that the algorithm emits."""
     column, Ks = np.array(alphas)[:, None], np.arange(K + 1)
     tokens = np.array([[sum(alpha**i for i in range(k + 1)) for k in Ks] for alpha in alphas])
     for found, expected in [
-        (theory.expected_tokens(column, Ks), tokens),
-        (theory.improvement(column, Ks, c, v), tokens / (Ks * c + v)),
-        (theory.operations(column, Ks, c), (Ks * c + Ks + 1) / tokens),  # Theorem 3.11
-        (theory.speedup(tokens / (Ks + 1), Ks, c, v), tokens / (Ks * c / v + 1)),
+        (theory.expected_tokens(column, Ks.tolist()), tokens),
+        (theory.improvement(column, Ks.tolist(), c, v, r=0.5), tokens / (Ks * c + v + 0.5)),
+        (theory.operations(column, Ks.tolist(), c), (Ks * c + Ks + 1) / tokens),  # Theorem 3.11
+        (theory.speedup(tokens / (Ks + 1), Ks.tolist(), c, v), tokens / (Ks * c / v + 1)),
     ]:
         np.testing.assert_allclose(found, expected, rtol=1e-12, strict=True)
 
