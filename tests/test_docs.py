@@ -52,16 +52,13 @@ def test_the_drafts_of_the_readme_are_those_of_the_results():
         assert re.search(rf"^\| {name} \|.* \| {re.escape(cells)} \|$", README, re.MULTILINE), cells
 
 
-def test_the_figures_within_sentences_are_those_of_the_results():
-    greedy, sampled = (RESULTS["results"][T]["ways"] for T in ("0", "1"))
+def test_the_quoted_figures_are_those_of_the_results():
+    speed, (greedy, sampled) = read("docs/speed.md"), (RESULTS["results"][T]["ways"] for T in ("0", "1"))
     assert f"was {greedy['model, K = 3']['speedup']:.1f} times as fast as the target alone at temperature 0" in README
     assert f"and {sampled['model, K = 3']['speedup']:.1f} times as fast at temperature 1" in README
     *vs, last = (f"{sampled[f'model, K = {K}']['v']:.2f}" for K in range(1, 9))
-    assert f"at T = 1, v is {', '.join(vs)} and {last} for K = 1 to 8" in read("docs/speed.md")
-
-
-def test_the_times_of_the_readme_are_those_of_the_page_on_speed():
-    section = read("docs/speed.md").split("**124M**")[1].split("**")[0]
+    assert f"at T = 1, v is {', '.join(vs)} and {last} for K = 1 to 8" in speed
+    section = speed.split("**124M**")[1].split("**")[0]  # whose times the README repeats
     times = dict(re.findall(r"^\| ([^|]+) \| ([\d.]+) \|", section, re.MULTILINE))
     for line, kind in ("the matrix products alone, with `x @ w`", "x @ w, "), ("a whole pass, with fast/", ""):
         assert f"| {line} | {times[kind + '1 row']} | {times[kind + '5 rows']} |\n" in README

@@ -16,7 +16,7 @@ shares = st.one_of(st.sampled_from([0.0, 0.5, 1 - 1e-12, 1.0]), st.floats(0, 1))
     alphas=st.lists(shares, min_size=1, max_size=3), K=st.integers(0, 40), c=st.floats(0, 2), v=st.floats(1, 3)
 )  # fmt: skip
 def test_each_formula_is_its_sum(alphas, K, c, v):
-    """All formulas take arrays and lists. test_speculative.py compares the same sum with the tokens that the algorithm emits."""
+    """They take arrays and lists. test_speculative.py compares the same sum with the tokens that are emitted."""
     column, Ks = np.array(alphas)[:, None], np.arange(K + 1)
     tokens = np.array([[sum(alpha**i for i in range(k + 1)) for k in Ks] for alpha in alphas])
     for found, expected in [
