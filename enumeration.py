@@ -43,9 +43,9 @@ and each check of a drafted token is one more choice between two. Let the rows d
 from the wrong position goes unnoticed. Include probabilities of 0, to find a sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` (without a dtype) and `multinomial`, with a size or
-without. A uniform
-number can be compared with plain numbers, also elementwise. Use operators such as `<` for it, because functions
-such as `np.less` and `np.log` raise a TypeError. But `np.searchsorted` can look up one such number at a time.
+without. A uniform number can be compared with plain numbers, also with an array of them. Use operators such as `<` for
+it, because functions such as `np.less` and `np.log` raise a TypeError. But `np.searchsorted` can look up one such
+number at a time.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
 many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,

@@ -202,8 +202,8 @@ def speculative_sampling(
 def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
-    Let r1, r2, ... be the ratios q/p of the drafted tokens. `verify` keeps at least the first i of these tokens with
-    probability min(1, r1) * ... * min(1, ri). So it cuts off each ratio at 1, and then multiplies. Block verification
+    Let a1, a2, ... be the ratios q/p of the drafted tokens. `verify` keeps at least the first i of these tokens with
+    probability min(1, a1) * ... * min(1, ai). So it cuts off each ratio at 1, and then multiplies. Block verification
     multiplies by one ratio after the other. After each factor, it cuts off the product so far at 1. So a ratio above 1
     can make up for a ratio below 1 that came before it. A token that the target likes too little may be kept because of
     the tokens after it.
@@ -221,7 +221,8 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised.
+    # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised. (If this has no positive
+    # entry, h[i] is 0. So only i = 0 can get here, where w is 1, and `residual` returns q as in `verify`.)
     row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -233,9 +234,10 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is the running product of `verify_block`: w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
-        of the next drafted token. w[i] is also a goal: the round should keep the first i drafted tokens, and
-        perhaps more, with probability w[i], averaged over what is drafted later. Then w[i] q plays the part that q
-        plays in `verify`.
+        of the next drafted token. w[i] is also a goal: given the first i drafted tokens, the round should
+        keep all of them (and perhaps more) with probability w[i]. Whether it does so also depends on the tokens drafted
+        after them, so this is an average over those. Token t must then follow with probability w[i] q(t), so w[i] q
+        plays the part that q plays in `verify`.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. This is
         surplus / (surplus + 1 - w[i]), where surplus is sum max(w[i] q - p, 0) over the rows q[i] and p[i]. (It is 0 if

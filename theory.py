@@ -3,7 +3,7 @@
 As in speculative.py, the draft has distribution p, the target has q, and each round drafts K tokens. (Leviathan et al.
 swap p and q, and write gamma for K. Theorems, equations and sections are numbered as in their paper.)
 
-    beta    the probability that a token drafted after one given prefix is accepted
+    beta    the probability that a token drafted after a given text is accepted
     alpha   the mean of beta over the verified positions: those that `verify` looks at, up to the first rejection
     c       the cost of a draft step
     v       the cost of the target's pass over K + 1 positions
@@ -39,8 +39,9 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # These are as many positions as tokens were emitted, but at most k. With `verify_block` too, only the accepted
-    # positions and the one after them count. Positions after an eos do not count.
+    # A round that emits m tokens has looked at m positions: m - 1 accepted tokens and the rejected one. If all k were
+    # accepted, it emits k + 1, but has looked at only k. The same positions count for `verify_block`. Positions after
+    # an eos do not count.
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 

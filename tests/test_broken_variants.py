@@ -2,7 +2,8 @@
 
 Every variant runs, and most look right. The table in docs/exactness.md explains each of them, names the issue if the
 mistake was reported somewhere, and states the distance. The code shows only the idea, and is not taken from those
-projects. Most variants are `verify` with one change, so only the change is written down.
+projects. Most variants are `verify` with one change. `changed` makes it, so only the
+change is written down.
 
 The distance is the total variation distance, which is the largest error in the probability of any set of outputs.
 enumeration.py computes it exactly, so a distance of 0.0001 is found as reliably as one of 0.7.
@@ -110,7 +111,7 @@ VERIFY = {
     "residual of the first row": changed(replacement=lambda p, q, i, token: residual(p[0], q[0])),
     "removes the rejected token from q": changed(replacement=lambda p, q, i, token: without(q[i], token)),
     "accepts with probability q": changed(accept=lambda p, q, i, token: q[i, token]),
-    # Each of the last two changes is wrong alone, but together they are exact:
+    # The two changes just above are each wrong alone. Together they are exact:
     "accept with probability q, replace by another token (exact)": changed(
         accept=lambda p, q, i, token: q[i, token],
         replacement=lambda p, q, i, token: without(q[i], token),

@@ -18,7 +18,8 @@ these K + 1 tokens is a draw from q, whatever the tokens before it are. To see t
 tokens at the places before it. There are two cases:
 
 - The round has drafted and accepted all of the fixed tokens. Then the token at this place is drafted and checked with
-  random numbers of its own. So by steps 1 to 5 it is a draw from q. (If nothing more was drafted, it is drawn from q.)
+  random numbers of its own. So by steps 1 to 5 it is a draw from q. (If nothing more was drafted, it is drawn from q.
+  This is about `verify`. For block verification, item 2 below takes the place of this case.)
 - The round ended before this place. Then the token at this place is a plain sample, which is a draw from q.
 
 Step 7. Begin with N plain samples. Replace the first K + 1 of them by a round, filled up to K + 1 tokens by plain
@@ -29,9 +30,11 @@ the K + 1 tokens after the emitted ones by a second round in the same way, and s
     PPPPP  ->  RRPPP  ->  RRRPP  ->  RRRRR
 
 Each round emits at least one token, so after at most N rounds, all N tokens come from rounds. If fewer than K + 1
-tokens are left, the round drafts fewer. K may even depend on all that happened in earlier rounds, because the tokens
-after them are plain samples in any case. So every schedule is exact. (Test 7a is about plain sampling, and test 7b
-about rounds. If there is an eos, both samplers end the text after the first one, so the distributions stay equal.)
+tokens are left, the round drafts fewer. (If there is an eos, both samplers end the text after the first one, so the
+distributions stay equal.) The plain samples after a round use new random numbers, and their rows depend only on the
+text. So they are draws from q even if we know everything that happened in the round, including which tokens were
+rejected. Therefore K may be chosen from all of that, before the next round draws anything, and every schedule is exact.
+(Test 7a is about plain sampling, and test 7b about rounds.)
 
 (These seven steps are not the four steps of a round.)
 
@@ -55,13 +58,15 @@ is w[i], p and q are the rows p[i] and q[i], and all sums are over the next toke
      never gets to i. And for i = 0, w is 1, so h[0] would be 1, and no coin is needed.)
 2. If the first i tokens are kept, i < k, the token after them is a draw from q. We show that with probability w q(t),
    they are kept and token t comes next. It happens in two ways. t is drafted and kept, with probability min(p, w q). Or
-   exactly i tokens are kept, with probability surplus, and t is drawn from the residual, with probability
-   max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (After all k tokens, the
-   next one is drawn from the last row of q.) If fewer than i tokens are kept, a later round draws the token at this
-   place. So steps 6 and 7 hold here too.
-3. With this w[i], no w[i+1] could be larger. w[i+1] is a probability, so it is at most 1. And t is drafted and kept
-   with probability p(t) w[i+1]. This is only one of the ways in which the first i tokens are kept and t comes next. All
-   of them together have probability w q(t), so p(t) w[i+1] is at most w q(t).
+   exactly i tokens are kept, with probability surplus, and t is drawn from the residual, with probability max(w q - p,
+   0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (After all k tokens, the next one is
+   drawn from the last row of q.) At least i tokens are kept with probability w. So given that, token t comes next with
+   probability w q(t) / w, which is q(t). If fewer than i tokens are kept, the token at this place is a plain sample. So
+   steps 6 and 7 hold here too.
+3. This item is not needed for exactness. It says that with this w[i], no w[i+1] could be larger. w[i+1] is a
+   probability, so it is at most 1. And t is drafted and kept with probability p(t) w[i+1]. This is only one of the ways
+   in which the first i tokens are kept and t comes next. All of them together have probability w q(t), so p(t) w[i+1]
+   is at most w q(t).
 4. On average, block verification accepts at least as many tokens as `verify`. The reason is that w[i] is never below
    the product of the first i factors min(1, q/p) of `verify`, because min(1, w q/p) >= w min(1, q/p) if w <= 1. And the
    mean number of accepted tokens is the sum of the probabilities that at least 1, 2, ... tokens are kept.
