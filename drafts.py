@@ -42,7 +42,8 @@ def lookup(ids, n_vocab, longest=3):
     if not after:
         return np.full(n_vocab, 1 / n_vocab)
     row = np.zeros(n_vocab)
-    row[ids[after[-1][-1]]] = 1  # the token after the latest of the longest copies
+    longest_copies = after[-1]
+    row[ids[longest_copies[-1]]] = 1  # the token after the latest one
     return row
 
 

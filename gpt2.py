@@ -2,8 +2,8 @@
 
 Two main things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x faster than NumPy
 does; fast/ explains how. Second, the keys and values of all positions are kept, one `KeysAndValues` per layer, so that
-the `n_past` ids that a call shares with the call before need not be computed again. The parameters have OpenAI's names:
-wte and wpe, for example, are the embeddings of tokens and positions.
+ids that are the same as in the call before (the first `n_past` ones) need not be computed again. The parameters have
+OpenAI's names: wte and wpe, for example, are the embeddings of tokens and positions.
 """
 
 import copy
@@ -16,7 +16,7 @@ from errors import UserError
 from fast import KeysAndValues, bits_are_independent, lay_out, linear, whole_groups
 from utils import common_prefix, largest
 
-PART = 240  # positions; a longer prompt is computed in parts of this size and a rest, so that arrays stay small
+PART = 240  # positions, 40 groups of 6; a longer prompt is computed in such parts and a rest, so that arrays stay small
 
 
 def gelu(x):

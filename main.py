@@ -20,7 +20,7 @@ import os
 if __name__ == "__main__":  # Ctrl-C may come while NumPy is still being imported
     import signal
 
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored in background jobs of a script
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # background jobs of a script ignore Ctrl-C
         signal.signal(signal.SIGINT, lambda *_: (os.write(2, b"\nInterrupted.\n"), os._exit(130)))
 
 import sys

@@ -193,8 +193,8 @@ class Pair:
 
         A plain run of N tokens comes first, to time plain steps. (In the pilot run, a round that drafts nothing takes
         longer than a plain step.) Each K is tried in a few rounds only, so the largest estimate is usually too high. If
-        a draft often stops early, as --draft lookup does, the estimates are too low, because a short round counts with
-        its few tokens, but at the cost of a full one. For block verification, see `predicted`.
+        a draft often stops early, as --draft lookup does, the estimates are too low, because short rounds add few
+        tokens, but the cost is that of rounds that drafted all K. For block verification, see `predicted`.
 
         Parameters
         ----------
@@ -264,13 +264,13 @@ def predicted(plain, fast):
     in_models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
     r = (joined(fast, "lasted").sum() - in_models) / len(ks) / plain_step
     tokens = theory.tokens_by_position(betas, max(ks))
-    # `read` is the extra cost of the first calls, which read the prompts. (With the same number of tokens and without a
-    # prompt, a pass of the target would cost v, and a step of the draft c.)
-    read = sum(run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast)
-    read += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
-    per_token = (ks * c + v[ks] + r).sum() / tokens[ks].sum() + read / sum(run.n_new for run in fast)
-    speedup = joined(plain, "lasted").mean() / plain_step / per_token  # each round of the plain loop adds one token
-    return speedup, np.concatenate(betas).mean(), c, v[np.bincount(ks[ks > 0]).argmax()], r
+    # In plain steps: what the first pass and the first draft step of each run cost more than v and c, because they read
+    # the prompt.
+    prompts = sum(run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast)
+    prompts += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
+    per_token = (ks * c + v[ks] + r).sum() / tokens[ks].sum() + prompts / sum(run.n_new for run in fast)
+    plain_per_token = joined(plain, "lasted").mean() / plain_step  # slightly above 1, because of the prompts
+    return plain_per_token / per_token, np.concatenate(betas).mean(), c, v[np.bincount(ks[ks > 0]).argmax()], r
 
 
 def load_pair(

@@ -28,8 +28,8 @@ FILES = ("checkpoint", "encoder.json", "hparams.json", INDEX, DATA, "model.ckpt.
 MODELS_URL = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
-RETRIES, BACKOFF = 4, 0.4  # how often to try again; seconds to wait before that, doubled each time
-PIECE = 1 << 14  # bytes read or received at a time; a connection that breaks off loses less than this
+RETRIES, BACKOFF = 4, 0.4  # how often to try again; requests waits 0, 0.8, 1.6 and 3.2 seconds before that
+PIECE = 1 << 14  # bytes received at a time; a connection that breaks off loses less than this
 
 
 class DownloadError(OSError):
@@ -115,7 +115,7 @@ def fetch(session, url, path):
     """Download one file as <path>.part, and rename it to path when it is complete and was checked."""
     if path.name == DATA:
         read_index(path.with_name(INDEX))  # if it is damaged, say so before gigabytes are downloaded, not after
-    part = Path(f"{path}.part")
+    part, damage = Path(f"{path}.part"), None
     best = idle = 0  # the largest size so far, and how many attempts in a row did not exceed it
     try:
         with tqdm(desc=path.name, unit="B", unit_scale=True) as bar:
@@ -131,7 +131,7 @@ def fetch(session, url, path):
         elif part.read_bytes().startswith(b"<"):
             raise CheckpointError("it is a page of HTML")
     except CheckpointError as error:
-        # (the error itself would keep the file mapped, and Windows does not remove such a file)
+        # Only the text is kept. The error would keep the file mapped, and Windows does not remove such a file.
         damage = str(error).removesuffix(f"; {ADVICE}")
     except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
         offline = isinstance(error, requests.ConnectionError | requests.Timeout)
@@ -139,11 +139,10 @@ def fetch(session, url, path):
         raise DownloadError(
             f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download"
         ) from None
-    else:
-        os.replace(part, path)
-        return
-    part.unlink(missing_ok=True)
-    raise CheckpointError(f"{url} gave a wrong file, now removed; try again, or check --models_url ({damage})")
+    if damage is not None:
+        part.unlink(missing_ok=True)
+        raise CheckpointError(f"{url} gave a wrong file, now removed; try again, or check --models_url ({damage})")
+    os.replace(part, path)
 
 
 def transfer(session, url, part, bar):

@@ -29,8 +29,9 @@ class KeysAndValues:
 
     def __init__(self, n_ctx, n_head, d):
         n_blocks = math.ceil((n_ctx + GROUP - 1) / BLOCK)  # the last position may be followed by padding
-        # Column d of the values holds ones, see `write`. The columns after it are padding, up to a multiple of LANES.
-        # Without the padding, we saw rows whose bits depended on the size of their group.
+        # Column d of the values holds ones. So in that column, weights @ values is the sum of the weights, which is the
+        # denominator of the softmax. The columns after it are padding, up to a multiple of LANES. Without the padding,
+        # we saw rows whose bits depended on the size of their group.
         n_columns = LANES * math.ceil((d + 1) / LANES)
         self.keys = np.zeros((n_blocks, n_head, 1, d, BLOCK), dtype=np.float32)  # (1 is for the groups of queries)
         self.values = np.zeros((n_blocks, n_head, 1, BLOCK, n_columns), dtype=np.float32)
@@ -42,7 +43,7 @@ class KeysAndValues:
         n = min(n_new, BLOCK - first)
         self.keys[block, :, 0, :, first : first + n] = k[:, :n].swapaxes(1, 2)
         self.values[block, :, 0, first : first + n, :d] = v[:, :n]
-        self.values[block, :, 0, first : first + n, d] = 1  # its weighted sum is the softmax's denominator
+        self.values[block, :, 0, first : first + n, d] = 1  # the column of ones
         if n < n_new:
             self.write(n_past + n, k[:, n:], v[:, n:])
 

@@ -14,4 +14,5 @@ def bits_are_independent(network):
     ends = [end for end in np.cumsum(range(14)) if end <= network.n_ctx]  # 0, 1, 3, 6, ... 91
     ids = np.arange(ends[-1]) % network.n_vocab
     together = network(ids, len(ids))
+    # ids[:i] are in the cache from the call before, so each call below computes positions i to j - 1.
     return all(np.array_equal(network(ids[:j], j - i), together[i:j]) for i, j in itertools.pairwise(ends))

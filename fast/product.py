@@ -22,12 +22,11 @@ with AVX-512, and uses it if a product has at most 10^6 multiplications. The gro
     2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer than 4.
     13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
 
-A tile has `depth` rows and `width` columns of w. The tiles lie one after the other in memory, and on each core, one
-call of np.matmul runs over many tiles. Usually, `depth` is the number of rows of w. But if w has more than DEPTH rows,
-it is first cut into equal *chunks* of rows. The results of the chunks are added up, always in the same order. For
-groups of rows, `width` is 64. If a tile is too deep for 10^6 multiplications (for 12 rows, this is a depth above
-1,302), the rows are multiplied in groups of 6 instead. Groups of 6 and 12 are stored column by column, because the
-kernel is faster then.
+A tile holds `width` columns of w. The tiles lie one after the other in memory, and on each core, one call of np.matmul
+runs over many tiles. If w has more than DEPTH rows, each tile is cut into equal *chunks* of `depth` rows. The results
+of the chunks are added up, always in the same order. Otherwise the tile is one chunk. For groups of rows, `width` is
+64. If a chunk is too deep for 10^6 multiplications (for 12 rows, this is a depth above 1,302), the rows are multiplied
+in groups of 6 instead. Groups of 6 and 12 are stored column by column, because the kernel is faster then.
 
 gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
 cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
@@ -37,7 +36,7 @@ With each BLAS that we tried, a row of the result has the same bits, whatever ro
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
 of rows. gemv computes each row alone. The small-matrix kernel, wherever we looked, adds up the terms of a number in the
 same order in each group, large or small. Before the first product, `matrix_kernel` compares these bits, and the times
-of both kernels.
+of both kernels. It chooses groups of rows only if the bits are equal and the groups are clearly faster.
 """
 
 import math
@@ -52,7 +51,7 @@ TILE, NARROW = 64, 32  # columns of a tile for groups of rows, and for single ro
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many multiplications
-DEPTH = 1600  # a tile has at most this many rows; it is the n_embd of 1558M
+DEPTH = 1600  # a chunk has at most this many rows; it is the n_embd of 1558M
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
@@ -72,8 +71,9 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:  # the same for each chunk, and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # The work of a tile is its bytes, times the number of groups, although only the first group reads it from memory.
-    # (If later groups counted as a quarter, as in attention.py, five single rows would take longer.)
+    # The work of a tile is its bytes, times the number of groups. This is more than what is read from memory, because
+    # later groups find the tile in the cache. But if they counted for less, five single rows would stay on one core,
+    # and take longer.
     in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
     out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]  # without padding
     out += b
@@ -82,7 +82,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
 
 def whole_groups(x, group=None):  # [n_seq, ...] -> [n_seq and up to 5 more, ...]
     """x with rows of zeros added, so that its rows can be multiplied in whole groups."""
-    n_more = -len(x) % (group or group_size(len(x)))
+    n_more = -len(x) % (group or group_size(len(x)))  # up to the next multiple
     return np.concatenate([x, np.zeros((n_more, *x.shape[1:]), dtype=x.dtype)]) if n_more else x
 
 
@@ -114,7 +114,7 @@ def lay_out(params):
     layers = []
 
     def copy(tree):
-        """Copy all but the matrices. `layers` collects the dicts that have one, and the last loop copies these."""
+        """Copy all but the matrices. `layers` collects the dicts that have one, and the last loop adds its tiles."""
         if isinstance(tree, list):
             return [copy(branch) for branch in tree]
         if not isinstance(tree, dict):

@@ -82,9 +82,10 @@ def help_with(work):
 def bytes_worth_waking():
     """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
 
-    The result is the first size for which several cores are at least 10 % faster than one. On some computers, there is
-    none, because one core reads almost as fast as the memory delivers. Then it is 5.3 MB. Most products of a long
-    prompt are that large, and for them the arithmetic takes longer than the reading.
+    The result is the first size for which several cores are at least 10 % faster than one. Often there is none, because
+    one core reads almost as fast as the memory delivers. Then the limit is 5.3 MB. In a long prompt, the work of most
+    products exceeds it, because each tile counts once for each group of rows (see `linear`). There, the arithmetic
+    takes longer than the reading, so several cores are faster.
     """
     if n_cores() == 1:
         return math.inf
@@ -99,7 +100,8 @@ def bytes_worth_waking():
         return timeit.timeit(lambda: work(*args), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        # Each part is used twice. `shared` gets another part, b, because a is in the cache once one core has read it.
+        # One core takes a part, and several cores take the next part, which is not in the cache yet. After all parts,
+        # this is done once more.
         parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
         times = [(seconds(np.matmul, x, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)
