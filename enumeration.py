@@ -240,7 +240,7 @@ class Uniform:
     __array_ufunc__ = None  # so that NumPy leaves `np.float64(2) * u` to this class
 
     def __init__(self, rng, shift=0.0, scale=1.0, state=None):
-        self.rng, self.shift, self.scale = rng, shift, scale
+        self.rng, self.shift, self.scale = rng, shift, scale  # shift is a np.float64 if NumPy would give such a number
         self.state = [0.0, 1.0] if state is None else state  # [lower, upper], shared by all numbers with the same u
 
     def is_below(self, a):

@@ -1,9 +1,9 @@
 """GPT-2's forward pass in NumPy, after picoGPT (https://github.com/jaymody/picoGPT), in float32.
 
 Two main things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x faster than NumPy
-does; fast/ explains how. Second, the keys and values of all positions are kept, one `KeysAndValues` per layer, so that
-ids that are the same as in the call before (the first `n_past` ones) need not be computed again. The parameters have
-OpenAI's names: wte and wpe, for example, are the embeddings of tokens and positions.
+does; fast/ explains how. Second, the keys and values of all positions are kept, one `KeysAndValues` per layer. If the
+first `n_past` ids are those of the call before, their keys and values are used again. The parameters have OpenAI's
+names: wte and wpe, for example, are the embeddings of tokens and positions.
 """
 
 import copy
@@ -73,7 +73,8 @@ class GPT2:
         As `utils.load_hparams_and_params` returns them (but it returns hparams first). wte and wpe are used as they
         are. All other weights are copied as float32, and so is wte.T, for the output layer.
     bit_identical : bool
-        Raise UserError if a short test finds that, on this machine, the last bits depend on the grouping.
+        Raise UserError if a short test finds that, on this machine, the last bits of the logits depend on how positions
+        are grouped into calls (or that the logits are not finite).
     """
 
     def __init__(self, params, hparams, bit_identical=False):

@@ -164,8 +164,8 @@ class Pair:
     def costs(self, K):
         """The costs of rounds with 0 ... K drafted tokens, from all runs so far, for `schedules.adaptive`.
 
-        The first round of each run is left out, because the target reads the prompt in it. A k counts as timed once two
-        rounds have drafted k tokens, because the first one is often slow.
+        The first round of each run is left out, because the target reads the prompt in it. A k counts as timed if
+        at least two of the other rounds have drafted k tokens, because the first of these is often slow.
 
         - A k that was timed costs the median of its times, because a few rounds may have been disturbed. (The median of
           an even number of times is here the smaller of the two in the middle.)
@@ -264,8 +264,8 @@ def predicted(plain, fast):
     in_models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
     r = (joined(fast, "lasted").sum() - in_models) / len(ks) / plain_step
     tokens = theory.tokens_by_position(betas, max(ks))
-    # In plain steps: what the first pass and the first draft step of each run cost more than v and c, because they read
-    # the prompt.
+    # prompts is the extra cost of reading the prompts, in plain steps. The first pass of each run costs more than v,
+    # and its first draft step costs more than c.
     prompts = sum(run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast)
     prompts += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
     per_token = (ks * c + v[ks] + r).sum() / tokens[ks].sum() + prompts / sum(run.n_new for run in fast)

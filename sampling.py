@@ -52,9 +52,10 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
         return probs
 
     for row in probs:
-        # `least` only saves time: as few tokens as possible are sorted. (Sorting all 50,257 tokens of GPT-2 would take
-        # a quarter of a pass of 124M.) With top_k, tokens below the top_k-th cannot be kept. Without it, tokens below
-        # (1 - top_p) / n_vocab cannot be kept. They add up to less than 1 - top_p, so the others reach top_p.
+        # `least` only saves time, because fewer tokens are sorted. (Sorting all 50,257 tokens of GPT-2 would take a
+        # quarter of a pass of 124M.) With top_k, tokens below the top_k-th cannot be kept. With top_p alone, tokens
+        # below (1 - top_p) / n_vocab cannot be kept: these tokens add up to less than 1 - top_p, so the other tokens
+        # reach top_p.
         cuts = 0 < top_k < np.count_nonzero(row)  # otherwise top_k leaves out only zeros, or nothing
         least = -np.partition(-row, top_k - 1)[top_k - 1] if cuts else (1 - top_p) / len(row)
         tokens = np.flatnonzero(~(row < least))  # (not >=, so that a NaN stays, and drawing fails)

@@ -46,18 +46,27 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
     Returns
     -------
     schedule, stop : callable or None
+
+    Raises
+    ------
+    ValueError
+        If the name is not one of SCHEDULES.
     """
     options = {} if threshold is None else {"threshold": threshold}
-    by_name = {
-        "fixed": (None, None),
-        "target-confidence": (target_confidence(K, **options, rows=target_rows), None),
-        "draft-confidence": (None, draft_confidence(**options, rows=draft_rows)),
-        "heuristic": (heuristic(K), None),
-        "adaptive": (adaptive(K, costs), None),
-    }
-    if not callable(name) and name not in by_name:
-        raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
-    return (name, None) if callable(name) else by_name[name]
+    if callable(name):
+        return name, None
+    match name:
+        case "fixed":
+            return None, None
+        case "target-confidence":
+            return target_confidence(K, **options, rows=target_rows), None
+        case "draft-confidence":
+            return None, draft_confidence(**options, rows=draft_rows)
+        case "heuristic":
+            return heuristic(K), None
+        case "adaptive":
+            return adaptive(K, costs), None
+    raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
 
 
 def target_confidence(K, threshold=0.5, rows=None):

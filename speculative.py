@@ -152,7 +152,8 @@ def speculative_sampling(
     schedule : callable, optional
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` that has just ended, or None at the first call. schedules.py says why the
-        output is exact for any k_max. Without a schedule, or if it asks for more, k_max is K.
+        output is exact for any k_max. Without a schedule, k_max is K. k_max is at most K, and at most
+        m - 1 if m tokens are still wanted, because a round adds one token more than it accepts.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -234,10 +235,10 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is the running product of `verify_block`: w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
-        of the next drafted token. w[i] is also a goal: given the first i drafted tokens, the round should
-        keep all of them (and perhaps more) with probability w[i]. Whether it does so also depends on the tokens drafted
-        after them, so this is an average over those. Token t must then follow with probability w[i] q(t), so w[i] q
-        plays the part that q plays in `verify`.
+        of the next drafted token. w[i] is also a goal: given the first i drafted tokens, the round should keep all of
+        them (and perhaps more) with probability w[i]. This probability is an average over the tokens that are drafted
+        later. The goal for the next token is that with probability w[i] q(t), the first i tokens are kept and token t
+        comes next. So w[i] q plays the part that q plays in `verify`.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. This is
         surplus / (surplus + 1 - w[i]), where surplus is sum max(w[i] q - p, 0) over the rows q[i] and p[i]. (It is 0 if

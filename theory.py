@@ -15,7 +15,8 @@ The unit of cost is a plain step, which adds one token without speculation. The 
   read, as on a GPU. On a CPU, v usually grows with K. (For a small K, v may be just below 1, because v is only a pass,
   and a plain step is a pass and the drawing of a token.)
 - The rest takes no time, so r = 0. This is almost right if the models are large.
-- The betas of different positions are independent and have the same distribution. `tokens_by_position` says more.
+- The betas of different positions are independent and have the same distribution. `tokens_by_position` does
+  without this assumption.
 
 All of this is about rounds. Both loops also read the prompt, which speculation does not make faster, so the speedup of
 a whole run is a little smaller (Amdahl 1967). `predicted` in pair.py adds that cost.
@@ -39,9 +40,9 @@ def alpha(p, q):
 
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
-    # A round that emits m tokens has looked at m positions: m - 1 accepted tokens and the rejected one. If all k were
-    # accepted, it emits k + 1, but has looked at only k. The same positions count for `verify_block`. Positions after
-    # an eos do not count.
+    # After a rejection, a round that emits m tokens has looked at m positions. If all k tokens were accepted, the round
+    # emits k + 1 tokens and has looked at k positions. The same positions count for `verify_block`. Positions after an
+    # eos do not count.
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 

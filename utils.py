@@ -5,6 +5,7 @@ Each size is a directory of seven files in OpenAI's format. At the end of this f
 
 import json
 import os
+import reprlib
 
 import numpy as np
 
@@ -92,7 +93,8 @@ def read_hparams(path):
     hparams = {name: found.get(name) for name in HPARAMS}
     for name, value in hparams.items():
         if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
-            raise CheckpointError(f"{path} has {name} = {value!r:.20}; a whole number from 1 to 2^31 - 1 is needed")
+            shown = reprlib.repr(value)
+            raise CheckpointError(f"{path} has {name} = {shown}; a whole number from 1 to 2^31 - 1 is needed")
     if hparams["n_embd"] % hparams["n_head"]:
         raise CheckpointError(f"{path}: n_head = {hparams['n_head']} does not divide n_embd = {hparams['n_embd']}")
     return hparams

@@ -7,15 +7,14 @@ import argparse
 import json
 import os
 import sys
-from itertools import product
+from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from checkpoint.download import DATA
-from checkpoint.writer import write_bundle
-from encoder import bytes_to_unicode
+from checkpoint.writer import vocabulary, write_bundle
 from utils import expected_shapes
 
 SIZES = {  # n_layer, n_embd, n_head
@@ -51,19 +50,13 @@ def main():
     os.makedirs(args.directory, exist_ok=True)
     if os.path.exists(os.path.join(args.directory, DATA)):
         parser.error(f"{args.directory} has a checkpoint already; name another directory, or remove that checkpoint")
-    chars = list(bytes_to_unicode().values())
-    pairs = list(product(chars, chars))[:50_000]
-    tokens = [*chars, *map("".join, pairs), "<|endoftext|>"]
-    files = {
-        "hparams.json": json.dumps(hparams),
-        "encoder.json": json.dumps({token: id for id, token in enumerate(tokens)}),
-        "vocab.bpe": "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in pairs),
-        "checkpoint": 'model_checkpoint_path: "model.ckpt"\n',
-        "model.ckpt.meta": "random weights: no graph",
+    files = vocabulary(hparams["n_vocab"]) | {
+        "hparams.json": json.dumps(hparams).encode(),
+        "checkpoint": b'model_checkpoint_path: "model.ckpt"\n',
+        "model.ckpt.meta": b"random weights: no graph",
     }
     for name, content in files.items():
-        with open(os.path.join(args.directory, name), "w", encoding="utf-8") as f:
-            f.write(content)
+        Path(args.directory, name).write_bytes(content)
     write_bundle(os.path.join(args.directory, "model.ckpt"), random_tensors(hparams, args.seed))
 
 

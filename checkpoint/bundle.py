@@ -81,7 +81,8 @@ def load(prefix, data_path=None):
 def read_index(path):
     """Read a checkpoint's `.index` file -> {name: Entry}.
 
-    Raises CheckpointError if anything does not follow the format, or if tensors overlap.
+    Raises CheckpointError if anything does not follow the format, or if tensors overlap, and OSError if the file cannot
+    be read.
     """
     try:
         return _read_table(Path(path).read_bytes())
@@ -180,7 +181,10 @@ def _varints(data, position, count):
 
 
 def _fields(message, name, texts=()):
-    """The (field number, value) pairs of a protocol buffer. Fields in texts are bytes, and all others are ints."""
+    """The (field number, value) pairs of a protocol buffer. Fields in texts are bytes, and all others are ints.
+
+    The name says in error messages whose buffer this is.
+    """
     position = 0
     while position < len(message):
         (tag,), position = _varints(message, position, 1)

@@ -28,7 +28,7 @@ FILES = ("checkpoint", "encoder.json", "hparams.json", INDEX, DATA, "model.ckpt.
 MODELS_URL = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
-RETRIES, BACKOFF = 4, 0.4  # how often to try again; requests waits 0, 0.8, 1.6 and 3.2 seconds before that
+RETRIES, BACKOFF = 4, 0.4  # how often to try again; urllib3 waits 0, 0.8, 1.6 and 3.2 seconds before the attempts
 PIECE = 1 << 14  # bytes received at a time; a connection that breaks off loses less than this
 
 
@@ -59,9 +59,10 @@ def check(model_dir, data_path=None):
 def download_gpt2_files(model_size, model_dir, models_url=None):
     """Download those of a model's seven files that are not in model_dir yet.
 
-    A file is written as `<name>.part`, and renamed after it was checked: its length, its MD5 if the server announces
-    one and the file came in one piece, and for the index and the data also their own checksums. If the download of the
-    data is interrupted, the next call resumes it. The other files are small, and are downloaded again.
+    A file is written as `<name>.part`, and renamed after it was checked. First its length is checked. Its MD5 is
+    checked if the server announces one and the file came in one piece. The index and the data also have checksums of
+    their own. If the download of the data is interrupted, the next call resumes it. The other files are small, and are
+    downloaded again.
 
     Parameters
     ----------

@@ -3,13 +3,16 @@
 Tensors are taken one at a time from an iterable, so a checkpoint may be larger than the memory.
 """
 
+import json
 import struct
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
 
 from checkpoint.bundle import DTYPES, MAGIC
 from checkpoint.crc32c import crc32c, mask
+from encoder import bytes_to_unicode
 
 NUMBER = {dtype: number for number, dtype in DTYPES.items()}
 
@@ -31,6 +34,17 @@ def write_bundle(prefix, tensors):
             entries[name.encode()] = entry(tensor.dtype, tensor.shape, offset, tensor.nbytes, mask(crc32c(tensor)))
             offset += tensor.nbytes
     Path(f"{prefix}.index").write_bytes(table([(b"", HEADER), *sorted(entries.items())]))
+
+
+def vocabulary(n_vocab):
+    """The files of a vocabulary for any text: all bytes, pairs of two bytes, and <|endoftext|> -> {name: bytes}."""
+    chars = list(bytes_to_unicode().values())
+    pairs = list(islice(product(chars, repeat=2), n_vocab - 257))
+    tokens = [*chars, *map("".join, pairs), "<|endoftext|>"]
+    return {
+        "encoder.json": json.dumps({token: id for id, token in enumerate(tokens)}).encode(),
+        "vocab.bpe": "\n".join(["#version: 0.2", *map(" ".join, pairs), ""]).encode(),
+    }
 
 
 def entry(dtype, shape, offset, size, masked_crc):

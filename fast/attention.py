@@ -1,8 +1,9 @@
 """The keys and values of one layer, and attention over them.
 
 Positions are stored in blocks of 64. A block of keys is laid out like a tile of weights: each column is the key of one
-position (see fast/product.py). So the shapes of the products do not depend on the length of the text. Positions that a
-query may not look at are masked, and only add zeros to its sums.
+position (see fast/product.py). So the shapes of the products do not depend on the length of the text. A query may not
+look at later positions. They are masked, and only add zeros to its sums. So the result has the same bits, however many
+positions are computed in one call.
 """
 
 import math
@@ -70,7 +71,8 @@ class KeysAndValues:
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, some])
 
         # A position has a key and a value of d float32 each: 8 d bytes. The first group of queries reads them from
-        # memory. The others read them from the cache, which counts as a quarter: 1 + (n_groups - 1) / 4 in all.
+        # memory. The others read them from the cache, and we count such a read as a quarter of one from memory:
+        # 1 + (n_groups - 1) / 4 = (3 + n_groups) / 4.
         in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * (3 + n_groups) // 4)
         return heads[:n_new].reshape(n_new, n_head * d)
 

@@ -23,8 +23,8 @@ with AVX-512, and uses it if a product has at most 10^6 multiplications. The gro
     13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
 
 A tile holds `width` columns of w. The tiles lie one after the other in memory, and on each core, one call of np.matmul
-runs over many tiles. If w has more than DEPTH rows, each tile is cut into equal *chunks* of `depth` rows. The results
-of the chunks are added up, always in the same order. Otherwise the tile is one chunk. For groups of rows, `width` is
+runs over many tiles. If w has at most DEPTH rows, a tile is one *chunk*. If w has more, each tile is cut into several
+chunks of `depth` rows. The results of the chunks are added up, always in the same order. For groups of rows, `width` is
 64. If a chunk is too deep for 10^6 multiplications (for 12 rows, this is a depth above 1,302), the rows are multiplied
 in groups of 6 instead. Groups of 6 and 12 are stored column by column, because the kernel is faster then.
 
@@ -34,9 +34,10 @@ on some CPUs, gemv reads such tiles much faster than wider ones. (docs/speed.md 
 
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
-of rows. gemv computes each row alone. The small-matrix kernel, wherever we looked, adds up the terms of a number in the
-same order in each group, large or small. Before the first product, `matrix_kernel` compares these bits, and the times
-of both kernels. It chooses groups of rows only if the bits are equal and the groups are clearly faster.
+of rows. gemv computes each row alone. Wherever we looked, the small-matrix kernel adds up the terms of each number of
+the result in the same order, whatever the size of the group. Before the first product, `matrix_kernel` compares the
+bits of a row in groups of different sizes, and the times of both kernels. It chooses groups of rows only if the bits
+are equal and the groups are clearly faster.
 """
 
 import math
@@ -105,7 +106,8 @@ def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is cut into tiles.
 
     All matrices share one array, because on Linux, NumPy asks the system for huge pages if an array has 4 MB or more.
-    The CPU has fewer addresses to look up then. This makes small models up to 20 % faster.
+    Such a page has 2 MB instead of 4 KB, so the CPU has fewer addresses to look up. In one array, smaller matrices get
+    huge pages too, which makes small models up to 20 % faster.
     """
     # Allocate 30 MB and free them at once. From now on, glibc, the C library of most Linux systems, keeps up to 60 MB
     # of freed memory for later arrays. Otherwise it might give back memory in every layer of a long prompt, and ask for

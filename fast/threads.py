@@ -1,9 +1,10 @@
 """Share the work of one product among the cores.
 
 NumPy releases Python's global lock while it multiplies, so plain threads run side by side. BLAS usually uses one thread
-for products as small as those of fast/, which leaves the sharing to us. To wake a thread takes 40 to 75 microseconds
+for products as small as those of fast/, which leaves the sharing to us. Waking a thread takes 40 to 75 microseconds
 (docs/speed.md). In that time, a core reads half a megabyte to two megabytes of weights. So small products stay on the
-calling core. In larger ones the calling core, which is awake already, gets the largest share.
+calling core. In larger ones the calling core, which is awake already, gets the largest share. Which products are worth
+sharing depends on the computer, so `bytes_worth_waking` tries it.
 """
 
 import contextlib
@@ -82,15 +83,16 @@ def help_with(work):
 def bytes_worth_waking():
     """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
 
-    The result is the first size for which several cores are at least 10 % faster than one. Often there is none, because
-    one core reads almost as fast as the memory delivers. Then the limit is 5.3 MB. In a long prompt, the work of most
-    products exceeds it, because each tile counts once for each group of rows (see `linear`). There, the arithmetic
-    takes longer than the reading, so several cores are faster.
+    The result is the first size for which several cores are at least 10 % faster than one. Usually, several cores are
+    not 10 % faster for any of the three sizes, because one core reads almost as fast as the memory delivers. Then the
+    result is 5.3 MB. In a long prompt, most products have more work than 5.3 MB, because each tile counts once for each
+    group of rows (see `linear`). For these products, the arithmetic takes longer than the reading, so several cores are
+    faster.
     """
     if n_cores() == 1:
         return math.inf
     # The tiles have 42 MB. A core's own cache holds less, so each tile is read from outside it, as in a real pass.
-    # (gemv is tried, whatever kernel the model uses. Both read about as fast.)
+    # (gemv is tried, whatever kernel the model uses. The other kernel reads about as fast.)
     x, tiles = np.ones((1, 768), dtype=np.float32), np.ones((432, 768, 32), dtype=np.float32)
 
     def shared(part):

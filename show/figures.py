@@ -59,12 +59,12 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
 
 def best_K_figure(K, speedups):
     """The figure that --K auto adds. K and speedups are as from `pair.Pair.best_K`."""
-    estimates = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
-    value = f"{K}; roughly estimated speedups for a fixed K of 0, 1, ... (?: timed less than twice): {estimates}"
     if not speedups[1:].any():
-        value = f"unknown, because the pilot run was too short; {K} was used"
+        return "best K", f"unknown, because the pilot run was too short; {K} was used", "Found by a short pilot run."
+    estimates = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
     meaning = (
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
         "rounds, so the largest of them is usually too high."
     )
-    return "best K", value, meaning
+    head = f"{K}; roughly estimated speedups for a fixed K of 0, 1, ... (?: timed less than twice)"
+    return "best K", f"{head}: {estimates}", meaning

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from checkpoint.download import FILES
-from checkpoint.writer import write_bundle
-from encoder import bytes_to_unicode
+from checkpoint.writer import vocabulary, write_bundle
 from enumeration import output_distribution, total_variation
 from gpt2 import GPT2
 from speculative import speculative_sampling, verify, verify_block
@@ -135,17 +134,6 @@ def bundled(name):
 @cache
 def bundled_once(name):
     return stored_gpt2(Path(MODELS_DIR) / name)
-
-
-def vocabulary(n_vocab):
-    """The files of a vocabulary for any text: all bytes, some merges of two bytes, and <|endoftext|>."""
-    chars = list(bytes_to_unicode().values())
-    merges = [(chars[0], char) for char in chars[: n_vocab - 257]]
-    tokens = [*chars, *(a + b for a, b in merges), "<|endoftext|>"]
-    return {
-        "encoder.json": json.dumps({token: id for id, token in enumerate(tokens)}).encode(),
-        "vocab.bpe": "\n".join(["#version: 0.2", *(f"{a} {b}" for a, b in merges), ""]).encode(),
-    }
 
 
 # The seven files of a model: the micro checkpoint, and a vocabulary of 300 tokens that fits it

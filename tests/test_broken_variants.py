@@ -1,9 +1,8 @@
 """A gallery of ways to get speculative sampling wrong, each with the exact distance of its output from the target's.
 
 Every variant runs, and most look right. The table in docs/exactness.md explains each of them, names the issue if the
-mistake was reported somewhere, and states the distance. The code shows only the idea, and is not taken from those
-projects. Most variants are `verify` with one change. `changed` makes it, so only the
-change is written down.
+mistake was reported somewhere, and states the distance. The code here shows only the idea, and is not taken from other
+projects. Most variants are `verify` with one change, and `changed(...)` builds them from this change.
 
 The distance is the total variation distance, which is the largest error in the probability of any set of outputs.
 enumeration.py computes it exactly, so a distance of 0.0001 is found as reliably as one of 0.7.

@@ -119,7 +119,7 @@ NOT_JSON = ("{", "[" * 100_000, '{"n_layer": ' + "9" * 5000 + "}", "\0")
         ("vocab.bpe", PAIRS + b"a" * 9999, "not a pair: '" + "a" * 40 + "'"),
         ("vocab.bpe", PAIRS + b"! !", "ends within a line, '! !'"),
         ("vocab.bpe", b"#version: 0.2\n", "300 tokens, but vocab.bpe has 0 pairs; restore vocab.bpe"),
-        ("hparams.json", b"\xef\xbb\xbf{}", "n_vocab = None; a whole number"),  # (a byte order mark is no error)
+        ("hparams.json", b"\xef\xbb\xbf{}", "n_vocab = None; a whole number"),  # (a byte order mark may come first)
         *(("hparams.json", content, "not a JSON object with n_vocab, .*restore it") for content in (b"[]", b"12")),
         *(("hparams.json", content.encode(), "cannot be read, so restore it") for content in NOT_JSON),
         ("hparams.json", hparams(n_layer=10**12), "n_layer = 1000000000000; a whole number"),
@@ -130,7 +130,7 @@ NOT_JSON = ("{", "[" * 100_000, '{"n_layer": ' + "9" * 5000 + "}", "\0")
         ("hparams.json", hparams(n_layer=0), "n_layer = 0"),
         ("hparams.json", hparams(n_vocab=44), r"1 tensors .*'model/wte': expected \(44, 48\), found \(300, 48\)"),
         ("hparams.json", hparams(n_head=5), "n_head = 5 does not divide n_embd = 48"),
-        ("hparams.json", hparams(n_ctx="64" * 99), "n_ctx = '6464646464646464646; a whole number"),
+        ("hparams.json", hparams(n_ctx="64" * 99), "n_ctx = '646464646464...4646464646464'; a whole number"),
         (INDEX, GOOD[-8:], "its 8 bytes are not a LevelDB table"),
         (INDEX, GOOD[:-1] + b"x", "are not a LevelDB table"),
         (INDEX, bytes([GOOD[0] ^ 1]) + GOOD[1:], "block at 0 does not match its crc32c"),

@@ -1,6 +1,7 @@
 """encoder.py on texts whose ids are known from tiktoken, and on texts drawn by hypothesis."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,16 @@ def test_ids_are_tiktokens(gpt2, text, ids):
 @given(text=st.text())
 def test_decode_undoes_encode(gpt2, text):
     assert gpt2.decode(gpt2.encode(text)) == text
+
+
+@given(word=st.text("abc", max_size=30), pairs=st.permutations(["ab", "aa", "bc", "abc", "aab", "aaaa", "abab"]))
+def test_merge_gives_the_tokens_of_the_naive_algorithm(word, pairs):
+    ranks = {(token[:i], token[i:]): rank for rank, token in enumerate(pairs) for i in range(1, len(token))}
+    pieces = list(word)
+    while known := [(ranks[pair], i) for i, pair in enumerate(pairwise(pieces)) if pair in ranks]:
+        _, i = min(known)
+        pieces[i : i + 2] = ["".join(pieces[i : i + 2])]
+    assert merge(word, ranks) == pieces
 
 
 def test_half_a_character_decodes_to_the_replacement_character(gpt2):

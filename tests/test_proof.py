@@ -1,5 +1,7 @@
 """The proof that speculative sampling is exact: its output has the target's distribution. Each step is tested.
 
+(These seven steps are not the four steps of a round.)
+
 The proof is in Chen et al. 2023, Theorem 1, and in Leviathan et al. 2023, A.1. The draft's distribution of the next
 token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3, .6, .1):
 
@@ -33,10 +35,8 @@ Each round emits at least one token, so after at most N rounds, all N tokens com
 tokens are left, the round drafts fewer. (If there is an eos, both samplers end the text after the first one, so the
 distributions stay equal.) The plain samples after a round use new random numbers, and their rows depend only on the
 text. So they are draws from q even if we know everything that happened in the round, including which tokens were
-rejected. Therefore K may be chosen from all of that, before the next round draws anything, and every schedule is exact.
-(Test 7a is about plain sampling, and test 7b about rounds.)
-
-(These seven steps are not the four steps of a round.)
+rejected. Therefore K may depend on everything that happened in the round, because K is chosen before the next round
+draws anything. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about rounds.)
 
 Block verification is exact too, by the same argument with w q in the place of q. (w and h are explained at
 `block_probabilities` in speculative.py. You may skip this at first.) Fix the first i drafted tokens. In what follows, w
@@ -58,11 +58,11 @@ is w[i], p and q are the rows p[i] and q[i], and all sums are over the next toke
      never gets to i. And for i = 0, w is 1, so h[0] would be 1, and no coin is needed.)
 2. If the first i tokens are kept, i < k, the token after them is a draw from q. We show that with probability w q(t),
    they are kept and token t comes next. It happens in two ways. t is drafted and kept, with probability min(p, w q). Or
-   exactly i tokens are kept, with probability surplus, and t is drawn from the residual, with probability max(w q - p,
-   0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (After all k tokens, the next one is
-   drawn from the last row of q.) At least i tokens are kept with probability w. So given that, token t comes next with
-   probability w q(t) / w, which is q(t). If fewer than i tokens are kept, the token at this place is a plain sample. So
-   steps 6 and 7 hold here too.
+   exactly i tokens are kept, with probability surplus, and t is drawn from the residual, with probability
+   max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (After all k tokens, the
+   next one is drawn from the last row of q.) At least i tokens are kept with probability w. So given that, token t
+   comes next with probability w q(t) / w, which is q(t). If fewer than i tokens are kept, the token at this place is a
+   plain sample. So steps 6 and 7 hold here too.
 3. This item is not needed for exactness. It says that with this w[i], no w[i+1] could be larger. w[i+1] is a
    probability, so it is at most 1. And t is drafted and kept with probability p(t) w[i+1]. This is only one of the ways
    in which the first i tokens are kept and t comes next. All of them together have probability w q(t), so p(t) w[i+1]
