@@ -100,7 +100,7 @@ def merge(word, ranks):
     while heap:
         _, i, left, right = heapq.heappop(heap)
         j = after[i]
-        if pieces[i] != left or j == len(pieces) or pieces[j] != right:
+        if pieces[i] != left or pieces[j] != right:
             continue  # one of the two has since been merged with another piece
         pieces[i], pieces[j], after[i] = left + right, None, after[j]
         if after[i] < len(pieces):
