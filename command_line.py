@@ -58,7 +58,7 @@ def add_options(parser):
         help="sample among the k most probable tokens; 0: among all (default: %(default)s)")
     add("--top_p", type=checked(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1"), default=1.0,
         metavar="p",
-        help="sample among the fewest tokens whose probability adds up to at least p (default: %(default)s)")
+        help="sample among the most probable tokens, as few as have a probability of p together (default: %(default)s)")
     add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r",
         help="above 1, tokens that have occurred become less likely, as in Hugging Face's Transformers "
@@ -70,9 +70,10 @@ def add_options(parser):
     sizes = f"{', '.join(RELEASED)} (OpenAI's), {', '.join(BUNDLED)} (bundled)"
     add("--target_model_size", metavar="SIZE",
         help=f"the large model, which decides the text. One of: {sizes}. "
-        "Default: target, or 1558M if the draft is OpenAI's")
+        "Default: the bundled target, or 1558M if the draft is one of OpenAI's")
     add("--draft_model_size", metavar="SIZE",
-        help="the small model that guesses. One of the same sizes. Default: draft, or 124M if the target is OpenAI's")
+        help="the small model that guesses. One of the same sizes. Default: the bundled draft, or 124M if the target "
+        "is one of OpenAI's")
     add("--models_dir", default=MODELS_DIR, metavar="DIR",
         help="the folder of the models, also for downloads; the bundled pair is found anyway (default: %(default)s)")
     add("--models_url", metavar="URL", help="where to download from (default: the variable GPT2_MODELS_URL, or OpenAI)")
@@ -121,7 +122,7 @@ def arguments(argv, description):
     if args.threshold is not None and args.schedule not in THRESHOLDS:
         fail(f"--threshold needs --schedule {' or '.join(THRESHOLDS)}, but --schedule is {args.schedule}")
     if args.draft_corpus is not None and args.draft not in ORDERS:
-        fail(f"--draft_corpus needs --draft {', '.join(ORDERS)}, but --draft is {args.draft}")
+        fail(f"--draft_corpus needs --draft {' or '.join(ORDERS)}, but --draft is {args.draft}")
     if args.draft_model_size is not None and args.draft != "model":
         fail(f"--draft_model_size needs --draft model, but --draft is {args.draft}")
     if args.trace is not None and args.n_tokens_to_generate == 0:

@@ -7,10 +7,11 @@ product of the probabilities of its outcomes. The probability of an output is th
 The result is exact up to rounding.
 
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
-`EveryBranch` answers each draw with the first possible outcome. Each later run takes the last draw that has an outcome
-left, and gives it the next one. The draws before it are repeated, and the draws after it begin with their first outcome
-again, like the digits of a counter. This continues until all paths have been run. A number from `rng.random()` gets no
-value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True with probability 0.3.
+`EveryBranch` answers each draw with the first possible outcome. Each later run changes one draw, the last one that
+still has an outcome to try, and gives it its next outcome. The draws before it are repeated, and the draws after it
+begin with their first outcome again, like the digits of a counter. This continues until all paths have been run. A
+number from `rng.random()` gets no value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True
+with probability 0.3.
 
 For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
 from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the
@@ -44,15 +45,15 @@ from the wrong position goes unnoticed. Include probabilities of 0, to find a sa
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` (without a dtype) and `multinomial`, with a size or
 without. A uniform number can be compared with plain numbers, also with an array of them. Use operators such as `<` for
-it, because functions such as `np.less` and `np.log` raise a TypeError. But `np.searchsorted` can look up one such
-number at a time.
+it, because functions such as `np.less` and `np.log` raise a TypeError. `np.searchsorted` works for one such number at a
+time.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
 many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,
 such as Gumbel noise, has infinitely many outcomes. A function that depends on more than its random choices, for example
 on another generator or on a counter, does not repeat itself. If two runs make the same choices and then draw
-differently, `output_distribution` raises an error. It does not notice other changes, and then its result is wrong. For
-code that draws from PyTorch, see benchmarks/torch_enumeration.py.
+differently, `output_distribution` raises an error. But if all draws stay the same and only the output changes, it
+notices nothing, and its result is wrong. For code that draws from PyTorch, see benchmarks/torch_enumeration.py.
 
 The core of this file is `output_distribution`, with `take_branch` and `next_path` of `EveryBranch`. `Uniform.is_below`
 turns `rng.random() < a` into a choice with two branches. The rest imitates NumPy, and you may skip it.
@@ -104,7 +105,8 @@ def output_distribution(function, max_paths=1_000_000):
     rng, outputs = EveryBranch(), {}
     for _ in range(max_paths):
         output = tuple(np.ravel(function(rng)).tolist())
-        # the probability of this path; a branch is (probability, outcome), and index is that of the branch taken
+        # the probability of this path: for each choice, the script has its branches, (probability, outcome), and the
+        # index of the branch taken
         mass = math.prod(branches[index][0] for branches, index in rng.script)
         outputs[output] = outputs.get(output, 0.0) + mass
         rng.covered += mass
@@ -114,7 +116,7 @@ def output_distribution(function, max_paths=1_000_000):
 
 
 def total_variation(a, b):
-    """The largest difference between the probabilities that two distributions give to the same event.
+    """The largest difference between the probabilities that two distributions give to the same set of outputs.
 
     Parameters
     ----------
@@ -124,8 +126,9 @@ def total_variation(a, b):
     Returns
     -------
     float
-        Half the sum of |a(output) - b(output)|, from 0 (equal) to 1 (no output in common). The event with the largest
-        difference consists of all outputs to which a gives more than b, and these make up one half of the sum.
+        Half the sum of |a(output) - b(output)|, from 0 (equal) to 1 (no output in common). The set with the largest
+        difference has all outputs to which a gives more than b. Both distributions sum to 1, so the differences in this
+        set add up to half of the sum.
     """
     outputs = {*a, *b}
     if len({isinstance(output, tuple) for output in outputs}) > 1:

@@ -3,7 +3,8 @@
 Two main things are different from picoGPT. First, `linear` computes x @ w + b for a few rows of x faster than NumPy
 does; fast/ explains how. Second, the keys and values of all positions are kept, one `KeysAndValues` per layer. If the
 first `n_past` ids are those of the call before, their keys and values are used again. The parameters have OpenAI's
-names: wte and wpe, for example, are the embeddings of tokens and positions.
+names. wte and wpe are the embeddings of tokens and positions. c_attn makes queries, keys and values. c_fc is the first
+matrix of `ffn`, and each c_proj leads back to n_embd numbers.
 """
 
 import copy
@@ -16,7 +17,7 @@ from errors import UserError
 from fast import KeysAndValues, bits_are_independent, lay_out, linear, whole_groups
 from utils import common_prefix, largest
 
-PART = 240  # positions, 40 groups of 6; a longer prompt is computed in such parts and a rest, so that arrays stay small
+PART = 240  # a long prompt is computed in parts of this size (40 groups of 6 rows), so that arrays stay small
 
 
 def gelu(x):
@@ -25,7 +26,7 @@ def gelu(x):
 
 def layer_norm(x, g, b, eps=1e-5):
     x = x - x.sum(axis=-1, keepdims=True) / x.shape[-1]  # mean 0 (x.mean does the same, but takes up to twice as long)
-    # (np.vecdot would be faster, but with MKL, the bits of its result depend on where the array lies in memory)
+    # (np.vecdot would be faster, but with MKL, Intel's BLAS, the bits of its result depend on the array's address)
     variance = (x * x).sum(axis=-1, keepdims=True) / x.shape[-1]
     return x * (g / np.sqrt(variance + eps)) + b
 
@@ -52,7 +53,9 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = whole_groups(x)  # adds rows of zeros, so that most products need not add any; masks hide these rows
+    # Rows of zeros are added here once, because `linear` works faster with whole groups (see fast/product.py). They
+    # get keys and values too, as if they came after the text. Masks hide these, and later calls overwrite them.
+    x = whole_groups(x)  # [n_seq and up to 5 more, n_embd]
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     return linear(layer_norm(x[n_seq - n_rows : n_seq], **ln_f), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
@@ -85,10 +88,10 @@ class GPT2:
         self.lock = threading.RLock()  # reentrant, because a call with a long prompt calls itself
         self.make_room()
         if bit_identical and not bits_are_independent(self):
-            raise UserError("the bits of logits depend on how positions are grouped; run without bit_identical")
+            raise UserError("here, the last bits of logits depend on the size of a call; run without bit_identical")
 
     def make_room(self):
-        """Make empty room for keys and values."""
+        """Forget the text, and make new room for keys and values. (`forget` keeps the old room.)"""
         d = self.weights["wpe"].shape[1] // self.n_head
         self.ids = np.zeros(0, dtype=np.int64)
         self.pasts = [KeysAndValues(self.n_ctx, self.n_head, d) for _ in self.weights["blocks"]]
@@ -141,7 +144,7 @@ class GPT2:
             n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows are always computed
             while n_past + PART < len(ids) - n_rows:  # a long prompt, part by part
                 n_past += PART
-                self(ids[:n_past])
+                self(ids[:n_past])  # keeps keys and values; the calls before have kept those of the earlier parts
             self.ids = self.ids[:n_past]  # forget what the next line overwrites, because it may be interrupted
             logits = gpt2(ids[n_past:], n_rows, **self.weights, n_head=self.n_head, pasts=self.pasts, n_past=n_past)
             if not np.isfinite(logits).all():

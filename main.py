@@ -97,7 +97,7 @@ def run(args):
             content = page(pair.encoder, x, plain, fast, rounds, found, args.command)
         else:
             content = picture(pair.encoder, x, rounds)
-        # errors="replace", because a file name on the command line, which the page shows, may not be UTF-8
+        # errors="replace", because the page shows the command line, and a file name in it may not be UTF-8
         Path(args.trace).write_text(content, encoding="utf-8", errors="replace")
         print(f"trace             written to {args.trace}", flush=True)
 
@@ -127,6 +127,7 @@ def decode(args, pair, x, title, options):
             writer.add(r.emitted, origins(r))
             bar.update(len(r.emitted))
 
+        # (a recorder passes on the numbers of the rng, and notes them down)
         done = pair.decode(x, args.n_tokens_to_generate, rng=recorder or rng, on_round=on_round, **options)
     writer.close()
     time = f"Time = {done.seconds:.2f}s"

@@ -106,7 +106,7 @@ def ngram(ids, n_vocab, order, least=1):
         If there are no ids, if an id is outside the vocabulary, if order is below 1, or if n_vocab ** order is
         2 ** 63 or more.
     """
-    ids, n_vocab = np.asarray(ids, dtype=np.int64), int(n_vocab)  # (a product of NumPy's small integers can overflow)
+    ids, n_vocab = np.asarray(ids, dtype=np.int64), int(n_vocab)  # (a NumPy int32 could overflow in **)
     if len(ids) == 0:
         raise UserError("the text to count n-grams in is empty; give at least one token")
     if ids.min() < 0 or ids.max() >= n_vocab:
@@ -124,7 +124,7 @@ def ngram(ids, n_vocab, order, least=1):
 
 
 def online(ids, n_vocab, order=3):
-    """The row after ids, computed from the n-grams of these ids. So the draft learns from the prompt and the text."""
+    """The row after ids, computed from the n-grams of these ids. So the draft learns while the text is decoded."""
     p = np.full(n_vocab, 1 / n_vocab)
     for nexts in continuations(ids, order - 1):
         counts = np.bincount(ids[nexts], minlength=n_vocab)
@@ -136,8 +136,8 @@ def online(ids, n_vocab, order=3):
 def continuations(ids, longest):
     """For m = 0, 1, ... longest: yield the indices of all tokens that follow an earlier copy of the last m tokens.
 
-    For m = 0, these are all indices. There is nothing for the first m without an earlier copy, or any larger m. For
-    example, for the ids 5 6 5 6 7 5 6, it yields 0 to 6, then 2 and 4 (for 6), and again 2 and 4 (for 5 6).
+    For m = 0, these are all indices. It stops at the first m without an earlier copy. For example, for the ids 5 6 5 6
+    7 5 6, it yields 0 to 6, then 2 and 4 (for 6), and again 2 and 4 (for 5 6).
     """
     nexts = np.arange(len(ids))
     for m in range(longest + 1):

@@ -52,7 +52,7 @@ class Run(NamedTuple):
     n_drafted: np.ndarray  # int [n_rounds], how many tokens each round drafted
     n_accepted: np.ndarray  # int [n_rounds], how many of these are in the text
     betas: list  # of float arrays, one per round: beta at each verified position, see theory.betas
-    lasted: np.ndarray  # float [n_rounds], the seconds that each round took, without on_round
+    lasted: np.ndarray  # float [n_rounds], the seconds that each round took (the time of on_round is not counted)
     steps: np.ndarray  # float [n_steps], the seconds of each step of the draft; the first one reads the prompt
     passes: np.ndarray  # float [n_rounds], the seconds of each pass of the target; the first one reads the prompt
 
@@ -93,9 +93,9 @@ class Pair:
     Attributes
     ----------
     draft_model, target_model : callable
-        The models that `decode` calls. For a sampler of your own, such as min-p, replace both. Make them from
-        `pair.draft` and `pair.target`, because some stops and schedules look at the logits that these keep. Unless your
-        models are greedy, give the Pair a temperature above 0, so that schedules look at the rows of your models.
+        The models that `decode` calls. For a sampler of your own, replace both. Your models must call `pair.draft` and
+        `pair.target`, which keep their logits. At temperature 0, some stops and schedules look at these logits. Above
+        0, they look at the rows of your models. So unless your models are greedy, give the Pair a temperature above 0.
     n_ctx : int
         How long a text may be, with its prompt.
     """
@@ -164,12 +164,13 @@ class Pair:
     def costs(self, K):
         """The costs of rounds with 0 ... K drafted tokens, from all runs so far, for `schedules.adaptive`.
 
-        The first round of each run is left out, because the target reads the prompt in it. A k counts as timed if
-        at least two of the other rounds have drafted k tokens, because the first of these is often slow.
+        A step of the plain loop counts as a round with k = 0. The first round of each run is left out, because the
+        target reads the prompt in it. A k counts as timed if at least two rounds have drafted k tokens. (One is not
+        enough, because the first round with another k is often slow.)
 
         - A k that was timed costs the median of its times, because a few rounds may have been disturbed. (The median of
           an even number of times is here the smaller of the two in the middle.)
-        - Until k = 0 is timed, every other k costs infinitely much, even if it was timed. So 0 is tried first.
+        - cost(0) is the unit. Until k = 0 is timed, every other k costs infinitely much, so 0 is tried first.
         - Until k = 1 is timed, it costs as much as k = 0, and a larger k that was not timed costs infinitely much. So 1
           is usually tried next.
         - Any other k costs cost(k - 1) + cost(1) - cost(0), and at least cost(k - 1). This is more often too low than
@@ -192,9 +193,10 @@ class Pair:
         """Estimate the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
         A plain run of N tokens comes first, to time plain steps. (In the pilot run, a round that drafts nothing takes
-        longer than a plain step.) Each K is tried in a few rounds only, so the largest estimate is usually too high. If
-        a draft often stops early, as --draft lookup does, the estimates are too low, because short rounds add few
-        tokens, but the cost is that of rounds that drafted all K. For block verification, see `predicted`.
+        longer than a plain step.) Each estimate comes from a few rounds, and the largest of several rough estimates is
+        usually too high. If a draft often stops early, as --draft lookup does, the estimates are too low, because short
+        rounds add few tokens, but the cost is that of rounds that drafted all K. For block verification, see
+        `predicted`.
 
         Parameters
         ----------
@@ -251,7 +253,7 @@ def predicted(plain, fast):
     steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "n_drafted"))
     # Below are means, and not medians as in `costs`, because the measured speedup has the slow rounds in it too.
     # timed[k] has the seconds of the passes that checked k tokens. For k = 0, these are passes of the plain loop,
-    # because in the speculative loop such a pass comes after passes of other kinds, and takes longer.
+    # because such a pass takes longer in the speculative loop, after passes of other kinds.
     timed = {k: passes[checked == k] for k in np.unique(checked)} | {0: joined(plain, "passes", first=1)}
     known = sorted(timed)
     if min(map(len, (steps, timed[0], checked[checked > 0]))) < ENOUGH:
@@ -268,6 +270,7 @@ def predicted(plain, fast):
     # and its first draft step costs more than c.
     prompts = sum(run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast)
     prompts += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
+    # The cost of all rounds, divided by the tokens that the theory expects of them. Then the prompts are added.
     per_token = (ks * c + v[ks] + r).sum() / tokens[ks].sum() + prompts / sum(run.n_new for run in fast)
     plain_per_token = joined(plain, "lasted").mean() / plain_step  # slightly above 1, because of the prompts
     return plain_per_token / per_token, np.concatenate(betas).mean(), c, v[np.bincount(ks[ks > 0]).argmax()], r

@@ -1,8 +1,11 @@
 """From logits to the row that is sampled from: temperature, top-k, top-p and repetition penalty.
 
-A *row* is a probability distribution over the vocabulary, float64 [n_vocab]. A *network* returns logits, and a *model*
-returns rows: `sampler` turns a network into a model. Draft and target may have different settings. The output always
-has the distribution of the target's rows. With equal settings, the two usually agree best, so decoding is fastest.
+A *row* is a probability distribution over the vocabulary, float64 [n_vocab]. A *network* returns *logits*, one number
+for each token. At temperature T, the probability of a token is proportional to exp(logit / T) (this is the softmax of
+logits / T). Below 1, a temperature makes the most probable tokens more probable. Above 1, it makes the row flatter. At
+0, the largest logit gets all probability. A *model* returns rows: `sampler` turns a network into a model. Draft and
+target may have different settings. The output always has the distribution of the target's rows. With equal settings,
+the two usually agree best, so decoding is fastest.
 """
 
 import numpy as np
@@ -26,8 +29,8 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     top_k : int
         Keep only the top_k most probable tokens, the lower ids on ties. 0 or less keeps all.
     top_p : float in (0, 1]
-        Nucleus sampling (Holtzman et al. 2020, arXiv 1904.09751, section 3.1): keep the smallest set of most probable
-        tokens whose probability, after top_k, adds up to at least top_p. So the token that reaches top_p is kept.
+        Nucleus sampling (Holtzman et al. 2020, arXiv 1904.09751, section 3.1): keep the most probable tokens,
+        as few as have a probability of top_p or more together. top_k comes first, and its result is normalised.
 
     Returns
     -------
@@ -54,8 +57,8 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     for row in probs:
         # `least` only saves time, because fewer tokens are sorted. (Sorting all 50,257 tokens of GPT-2 would take a
         # quarter of a pass of 124M.) With top_k, tokens below the top_k-th cannot be kept. With top_p alone, tokens
-        # below (1 - top_p) / n_vocab cannot be kept: these tokens add up to less than 1 - top_p, so the other tokens
-        # reach top_p.
+        # below (1 - top_p) / n_vocab cannot be kept: there are at most n_vocab of them, so together they have less than
+        # 1 - top_p. The other tokens have more than top_p, so top_p is reached without these.
         cuts = 0 < top_k < np.count_nonzero(row)  # otherwise top_k leaves out only zeros, or nothing
         least = -np.partition(-row, top_k - 1)[top_k - 1] if cuts else (1 - top_p) / len(row)
         tokens = np.flatnonzero(~(row < least))  # (not >=, so that a NaN stays, and drawing fails)
@@ -64,7 +67,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
             tokens = tokens[:top_k]
         if top_p < 1:
             mass = np.cumsum(row[tokens])
-            total = mass[-1] if cuts else 1.0
+            total = mass[-1] if cuts else 1.0  # (without top_k, tokens below `least` count too)
             tokens = tokens[: np.searchsorted(mass, top_p * total) + 1]  # with the token that reaches top_p
         kept = row[tokens]
         row[:] = 0
@@ -86,7 +89,8 @@ def penalised(logits, ids, penalty):
     ids : int [n]
     penalty : float > 0
         In each row, the logits of the tokens of its own prefix are divided by the penalty if they are positive, and
-        multiplied by it if they are negative. So a drafted token counts in the rows after it, and in no other row.
+        multiplied by it if they are negative. So a drafted token changes only the rows after it. (A row that depended
+        on later tokens, which may be rejected, would not be the row of plain sampling.)
 
     Returns
     -------

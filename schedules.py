@@ -72,8 +72,9 @@ def make_schedule(name, K, costs, threshold=None, draft_rows=None, target_rows=N
 def target_confidence(K, threshold=0.5, rows=None):
     """A schedule: draft K tokens if the target is sure of the last token, and none otherwise.
 
-    The target is sure if the last token had at least the probability `threshold` in the target's row. In the first
-    round, the target has no row yet, so nothing is drafted.
+    The target is sure if the last token had at least the probability `threshold` in the target's row. The idea is that
+    easy places of a text are often close together. In the first round, the target has no row yet, so nothing is
+    drafted.
 
     Parameters
     ----------

@@ -5,17 +5,16 @@ The output is distributed exactly as if the target had been sampled one token at
 the draft has distribution p, the target has q, and K tokens are drafted per round. N tokens are decoded in all.
 (Leviathan et al. swap p and q, and write gamma for K.)
 
-A model is any callable `model(ids, n_rows=1) -> probs`. For token ids [n] it returns float64 [n_rows, n_vocab]: the
-distributions of the next token after each of the last n_rows prefixes of ids. Row -1 comes after all of ids, row -2
-after ids[:-1], and so on. Tokens are drawn from these rows as they are; temperature, top-k and top-p are part of the
-model (see sampling.py).
+A model is any callable `model(ids, n_rows=1) -> probs`. For token ids [n] it returns n_rows rows, float64
+[n_rows, n_vocab]. Row -1 is the distribution of the token after all of ids, row -2 of the token after ids[:-1], and so
+on. Tokens are drawn from these rows as they are; temperature, top-k and top-p are part of the model (see sampling.py).
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # (sample is used here, the rest is for importers)
+from sampling import logits_to_probs, penalised, sample, sampler  # (only sample is used here; importers want the rest)
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
@@ -34,7 +33,8 @@ def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
     eos : int, optional
         The token that ends a text. Decoding stops after it.
     on_round : callable, optional
-        Called after each token with a `Round` (defined below), in which nothing was drafted.
+        Called after each token, for example to print it. Its argument is a `Round`, as in `speculative_sampling`, in
+        which nothing was drafted.
 
     Returns
     -------
@@ -56,10 +56,11 @@ def propose(x, draft_model, k_max, rng, stop=None):
     """Draft k_max tokens after x, or up to the first one for which the function stop(row of p, token) is true.
 
     The token that makes stop true is proposed too. So a stop decides only whether later tokens are drafted, and each
-    proposed token is still a draw from p. If unsure tokens were withdrawn, only sure ones would be checked. These would
-    not be draws from p, but `verify` is right only for draws from p. For example, let p = (.5, .3, .2) and
-    q = (.3, .6, .1), and withdraw each token whose p is below .4. After a withdrawal nothing is checked, and the next
-    token is drawn from q. In all, this token has the distribution (.45, .5, .05), which is not q.
+    proposed token is still a draw from p. If unsure tokens were withdrawn, all checked tokens would be sure ones. These
+    do not have the distribution p, because some tokens of p never occur among them. But `verify` is right only for
+    draws from p. For example, let p = (.5, .3, .2) and q = (.3, .6, .1), and withdraw each token whose p is below .4.
+    After a withdrawal nothing is checked, and the next token is drawn from q. In all, this token has the distribution
+    (.45, .5, .05), which is not q.
 
     Returns
     -------
@@ -79,8 +80,8 @@ def verify(drafted, p, q, rng):
     """Accept drafted tokens from the left, each with probability min(1, q / p). At a rejection, stop. Add one token.
 
     Chen et al. 2023, Algorithm 2; Leviathan et al. 2023, Algorithm 1. After a rejection, the added token comes from
-    the residual max_fn(q - p). Only tokens with q > p can come out of it, with probabilities proportional to q - p. If
-    all drafted tokens are accepted, the added token comes from the last row of q.
+    the residual max_fn(q - p), in which only tokens with q > p have a probability above 0. If all drafted tokens are
+    accepted, the added token comes from the last row of q.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def verify(drafted, p, q, rng):
     p : float64 [k, n_vocab]
         The distributions that the tokens were drawn from.
     q : float64 [k+1, n_vocab]
-        The target's distributions, at the same positions and one more. (The number of rows is not checked here.)
+        The target's distributions, at the same positions and one more.
     rng : numpy.random.Generator
 
     Returns
@@ -104,12 +105,16 @@ def verify(drafted, p, q, rng):
 
 
 def acceptance(p, q):
-    """min(1, q / p). Where q >= p nothing is divided, because q / p could overflow."""
+    """min(1, q / p). Where q >= p nothing is divided, because p may be so tiny that q / p overflows."""
     return 1.0 if q >= p else q / p
 
 
 def residual(p, q):
-    """max_fn(q - p). If q - p has no positive entry, it is q. (After a rejection, only rounding can cause that.)"""
+    """max_fn(q - p), or q if q - p has no positive entry.
+
+    Only rounding can leave no positive entry after a rejection: q is below p at the rejected token, and both rows sum
+    to 1, so q must be above p at another token.
+    """
     return max_fn(q - p) if (q > p).any() else q
 
 
@@ -127,7 +132,7 @@ class Round(NamedTuple):
     drafted: np.ndarray  # int [k]
     p: np.ndarray  # float64 [k, n_vocab]: the rows that drafted was drawn from
     q: np.ndarray  # float64 [k+1, n_vocab]: the target's rows, at the same positions and one more
-    emitted: np.ndarray  # int [n_accepted+1]: what was added to the text (or [n_accepted], if an accepted eos ended it)
+    emitted: np.ndarray  # int [n_accepted+1]: what was added to the text ([n_accepted] if a drafted eos was accepted)
     n_accepted: int  # how many drafted tokens are in the text
 
 
@@ -152,8 +157,8 @@ def speculative_sampling(
     schedule : callable, optional
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` that has just ended, or None at the first call. schedules.py says why the
-        output is exact for any k_max. Without a schedule, k_max is K. k_max is at most K, and at most
-        m - 1 if m tokens are still wanted, because a round adds one token more than it accepts.
+        output is exact for any k_max. Without a schedule, k_max is K. A k_max above K counts as K. Near the end, where
+        m tokens are still wanted, a k_max above m - 1 counts as m - 1, because a round can add k_max + 1 tokens.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -186,7 +191,7 @@ def speculative_sampling(
         n_accepted = len(emitted) - 1
         if eos in emitted:
             emitted = emitted[: list(emitted).index(eos) + 1]
-            n_accepted = min(n_accepted, len(emitted))  # the eos may cut off accepted tokens, and the added one
+            n_accepted = min(n_accepted, len(emitted))  # the eos may have cut off accepted tokens
         x = np.append(x, emitted)
         last = Round(drafted, p, q, emitted, n_accepted)
         if on_round is not None:
@@ -212,8 +217,11 @@ def verify_block(drafted, p, q, rng):
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
     "a b" just as often as the draft does. Block verification multiplies 1/2 by 2, which is 1, so it always keeps both.
-    (For "b a" it gains nothing: the ratio 2 comes first and is cut off, so both are kept with probability 1/2.) On
-    average over all that can be drafted, `verify` accepts 10/9 tokens, and block verification 11/9.
+    In return, it keeps less of "a a": both tokens with probability 1/4, and otherwise none. (`verify` keeps the first a
+    with probability 1/2.) The second token is b with probability 1/3, so on average a first a is kept with probability
+    1/3 * 1 + 2/3 * 1/4 = 1/2, as with `verify`. (For "b a" block verification gains nothing: the ratio 2 comes first
+    and is cut off, so both are kept with probability 1/2.) On average over all that can be drafted, `verify` accepts
+    10/9 tokens, and block verification 11/9.
 
     It tries to keep all tokens first, then all but the last, and so on. (The paper begins with the shortest prefix and
     keeps the longest one that passes. That gives the same distribution, but draws more random numbers.)
@@ -240,9 +248,10 @@ def block_probabilities(drafted, p, q):
         later. The goal for the next token is that with probability w[i] q(t), the first i tokens are kept and token t
         comes next. So w[i] q plays the part that q plays in `verify`.
     h : list of k + 1 floats
-        If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. This is
-        surplus / (surplus + 1 - w[i]), where surplus is sum max(w[i] q - p, 0) over the rows q[i] and p[i]. (It is 0 if
-        surplus is 0.) h[k] is w[k], and h[0] is not used.
+        If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. Let surplus
+        be sum max(w[i] q - p, 0) over the rows q[i] and p[i]. `verify_block` gets to i with probability
+        surplus + 1 - w[i], and should keep exactly i with probability surplus. So h[i] is surplus divided by
+        surplus + 1 - w[i]. (It is 0 if surplus is 0.) h[k] is w[k], and h[0] is not used.
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
     """

@@ -41,8 +41,8 @@ def alpha(p, q):
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
     # After a rejection, a round that emits m tokens has looked at m positions. If all k tokens were accepted, the round
-    # emits k + 1 tokens and has looked at k positions. The same positions count for `verify_block`. Positions after an
-    # eos do not count.
+    # emits k + 1 tokens and has looked at k positions. `verify_block` looks at all k positions, but the same ones count
+    # for it, so that alpha means the same for both rules. Positions after an eos do not count.
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 
@@ -126,8 +126,9 @@ def operations(alpha, K, c_hat):
 def speedup(share, K, t_draft, t_target):
     """The speedup by J. Mody's blog post (https://jaykmody.com/blog/speculative-sampling/).
 
-    share is the r of the blog post, which is not the r above. It is the mean number of tokens per round divided by
-    K + 1, the most that is possible. So the result is `improvement` with c = t_draft / t_target and v = 1.
+    This project grew from that post. share is the r of the post, which is not the r above. It is the mean number of
+    tokens per round divided by K + 1, the most that is possible. So the result is `improvement` with c = t_draft /
+    t_target and v = 1.
     """
     share, K = np.asarray(share), np.asarray(K)
     return share * (K + 1) * t_target / (K * t_draft + t_target)

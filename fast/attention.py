@@ -1,9 +1,14 @@
 """The keys and values of one layer, and attention over them.
 
+In each head, a position has three vectors of d numbers: a query, a key and a value. The query of a position is
+multiplied by the keys of all positions up to this one. A softmax of these products gives each of them a *share*. The
+result is the mean of their values, weighted by the shares. (In this file, q stands for queries, k for keys and v for
+values.)
+
 Positions are stored in blocks of 64. A block of keys is laid out like a tile of weights: each column is the key of one
-position (see fast/product.py). So the shapes of the products do not depend on the length of the text. A query may not
-look at later positions. They are masked, and only add zeros to its sums. So the result has the same bits, however many
-positions are computed in one call.
+position (see fast/product.py). So the shapes of the products do not depend on the length of the text. Positions after
+the query are masked, and only add zeros to its sums. So the result has the same bits, however many positions are
+computed in one call.
 """
 
 import math
@@ -30,7 +35,7 @@ class KeysAndValues:
 
     def __init__(self, n_ctx, n_head, d):
         n_blocks = math.ceil((n_ctx + GROUP - 1) / BLOCK)  # the last position may be followed by padding
-        # Column d of the values holds ones. So in that column, weights @ values is the sum of the weights, which is the
+        # Column d of the values holds ones. So in that column, shares @ values is the sum of the shares, which is the
         # denominator of the softmax. The columns after it are padding, up to a multiple of LANES. Without the padding,
         # we saw rows whose bits depended on the size of their group.
         n_columns = LANES * math.ceil((d + 1) / LANES)
@@ -51,22 +56,23 @@ class KeysAndValues:
     def attend(self, q, n_past):  # [n_head, n_new, d] -> [n_new, n_head * d]
         """softmax(q k^T / sqrt(d) + mask) v, for queries at positions n_past, n_past + 1, ..."""
         n_head, n_new, d = q.shape
-        group = group_size(n_new, self.values.shape[-1])  # (a block of values is as large as a tile of this depth)
+        # A product with a block of values has as many multiplications as one with a tile of this depth.
+        group = group_size(n_new, depth=self.values.shape[-1])
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded, n_groups = q.shape[1], q.shape[1] // group
         q = (q / math.sqrt(d)).reshape(n_head, n_groups, group, d)
         n_blocks = math.ceil((n_past + n_padded) / BLOCK)
-        hidden = (small_mask if n_padded <= BLOCK else mask)(n_past % BLOCK, n_padded, group)
+        masked = (small_mask if n_padded <= BLOCK else mask)(n_past % BLOCK, n_padded, group)
         heads = np.empty((n_padded, n_head, d), dtype=np.float32)
 
         def attend_to(some):  # a slice of the heads
             keys, values = self.keys[:n_blocks, some], self.values[:n_blocks, some]
             # order="C" as in `linear`: all groups of queries are multiplied by one block before the next block is taken
-            weights = np.matmul(q[some], keys, order="C")  # [n_blocks, n_some, n_groups, group, BLOCK]
-            weights[n_past // BLOCK :] += hidden
-            weights -= weights.max(axis=(0, 4), keepdims=True)
-            np.exp(weights, out=weights)  # a softmax, except for the division, which comes last
-            sums = np.matmul(weights, values, order="C").sum(axis=0)  # [n_some, n_groups, group, d + 1 and padding]
+            shares = np.matmul(q[some], keys, order="C")  # [n_blocks, n_some, n_groups, group, BLOCK]
+            shares[n_past // BLOCK :] += masked
+            shares -= shares.max(axis=(0, 4), keepdims=True)
+            np.exp(shares, out=shares)  # a softmax, except for the division, which comes last
+            sums = np.matmul(shares, values, order="C").sum(axis=0)  # [n_some, n_groups, group, d + 1 and padding]
             sums = sums.reshape(len(sums), n_padded, -1).swapaxes(0, 1)  # [n_padded, n_some, ...]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, some])
 
@@ -84,8 +90,8 @@ def mask(first, n_rows, group):
     """
     n_blocks = math.ceil((first + n_rows) / BLOCK)
     later = np.arange(n_blocks * BLOCK) > first + np.arange(n_rows)[:, None]  # [n_rows, n_blocks * BLOCK]
-    hidden = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_blocks, BLOCK)
-    return hidden.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
+    masked = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(-1, group, n_blocks, BLOCK)
+    return masked.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
 
 
 small_mask = lru_cache(maxsize=256)(mask)  # at most 8 MB; a larger mask takes little time, compared with its pass

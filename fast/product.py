@@ -23,10 +23,11 @@ with AVX-512, and uses it if a product has at most 10^6 multiplications. The gro
     13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
 
 A tile holds `width` columns of w. The tiles lie one after the other in memory, and on each core, one call of np.matmul
-runs over many tiles. If w has at most DEPTH rows, a tile is one *chunk*. If w has more, each tile is cut into several
-chunks of `depth` rows. The results of the chunks are added up, always in the same order. For groups of rows, `width` is
-64. If a chunk is too deep for 10^6 multiplications (for 12 rows, this is a depth above 1,302), the rows are multiplied
-in groups of 6 instead. Groups of 6 and 12 are stored column by column, because the kernel is faster then.
+runs over many tiles. For groups of rows, `width` is 64. If w has many rows, the product with a whole tile would have
+more than 10^6 multiplications. So a tile of more than DEPTH rows is cut into several *chunks* of `depth` rows, and
+their results are added up, always in the same order. (Any other tile is one chunk.) DEPTH leaves room for groups of 6.
+For 12 rows, a chunk may still be too deep (above 1,302 rows). Then the rows are multiplied in groups of 6 instead.
+Groups of 6 and 12 are stored column by column, because the kernel was faster then wherever we measured it.
 
 gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
 cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
@@ -34,10 +35,10 @@ on some CPUs, gemv reads such tiles much faster than wider ones. (docs/speed.md 
 
 With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
 greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
-of rows. gemv computes each row alone. Wherever we looked, the small-matrix kernel adds up the terms of each number of
-the result in the same order, whatever the size of the group. Before the first product, `matrix_kernel` compares the
-bits of a row in groups of different sizes, and the times of both kernels. It chooses groups of rows only if the bits
-are equal and the groups are clearly faster.
+of rows. gemv computes each row alone. In the small-matrix kernel, each number of the result is a sum of products, and
+wherever we looked, these are added up in the same order, whatever the size of the group. Before the first product,
+`matrix_kernel` compares the bits of a row in groups of different sizes, and the times of both kernels. It chooses
+groups of rows only if the bits are equal and the groups are clearly faster.
 """
 
 import math
@@ -69,7 +70,7 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         # many tiles for one group first, and read each tile from memory again for the next group.
         if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width] -> [n_some, n_groups, group, width]
             np.matmul(x[0], w[some], out=by_tile[some], order="C")
-        else:  # the same for each chunk, and then the chunks are added up
+        else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
     # The work of a tile is its bytes, times the number of groups. This is more than what is read from memory, because
@@ -101,7 +102,7 @@ def arranged(x):  # [..., group, depth] -> the same
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
 
 
-@np.errstate(all="ignore")  # products may be timed here, and with some BLAS, NumPy warns without a reason
+@np.errstate(all="ignore")  # `matrix_kernel` may multiply here, and with some BLAS, NumPy warns without a reason
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is cut into tiles.
 
@@ -116,7 +117,7 @@ def lay_out(params):
     layers = []
 
     def copy(tree):
-        """Copy all but the matrices. `layers` collects the dicts that have one, and the last loop adds its tiles."""
+        """Copy all but the matrices. `layers` collects the dicts that have one; the last loop replaces it by tiles."""
         if isinstance(tree, list):
             return [copy(branch) for branch in tree]
         if not isinstance(tree, dict):

@@ -58,7 +58,10 @@ def share(function, n, n_ahead):
 
 @cache
 def job_queue():
-    """The queue from which the other cores take work. (concurrent.futures does the same, but slows 124M by 5 %.)"""
+    """Start a thread for each other core, and return the queue from which these threads take work.
+
+    (concurrent.futures does the same, but slows 124M by 5 %.)
+    """
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=job_queue.cache_clear)  # a forked process has the queue, but not the threads
     work = SimpleQueue()
@@ -81,13 +84,13 @@ def help_with(work):
 
 @cache
 def bytes_worth_waking():
-    """Work of at least this many bytes is shared (see `in_parallel`). Three sizes are tried once per process.
+    """Work of at least this many bytes is shared (see `in_parallel`).
 
-    The result is the first size for which several cores are at least 10 % faster than one. Usually, several cores are
-    not 10 % faster for any of the three sizes, because one core reads almost as fast as the memory delivers. Then the
-    result is 5.3 MB. In a long prompt, most products have more work than 5.3 MB, because each tile counts once for each
-    group of rows (see `linear`). For these products, the arithmetic takes longer than the reading, so several cores are
-    faster.
+    Once per process, products of 1.6, 2.4 and 3.5 MB are timed. The result is the first of these sizes for which
+    several cores are at least 10 % faster than one. Usually there is none, because one core reads almost as fast as the
+    memory delivers. Then the result is 5.3 MB. Most products of a long prompt have more work than that, because each
+    tile counts once for each group of rows (see `linear`). In these products, the arithmetic takes longer than the
+    reading, so several cores are faster.
     """
     if n_cores() == 1:
         return math.inf
@@ -102,8 +105,8 @@ def bytes_worth_waking():
         return timeit.timeit(lambda: work(*args), number=1)
 
     for n in 16, 24, 36:  # 1.6, 2.4 and 3.5 MB
-        # One core takes a part, and several cores take the next part, which is not in the cache yet. After all parts,
-        # this is done once more.
+        # One core takes a part, and several cores take the next part, which is not in the cache yet. All parts are
+        # taken twice.
         parts = 2 * [*tiles.reshape(-1, n, 768, 32)]
         times = [(seconds(np.matmul, x, a), seconds(shared, b)) for a, b in zip(parts[::2], parts[1::2])]
         seconds_alone, seconds_shared = np.median(times, axis=0)

@@ -1,4 +1,7 @@
-"""What several test files share: models drawn by hypothesis, exact comparisons, checkpoints, a server, main.py."""
+"""What several test files share: made-up models, exact comparisons, checkpoints, a server, main.py.
+
+For the proof and the broken variants, the first two parts are enough.
+"""
 
 import copy
 import http.server
@@ -32,18 +35,25 @@ def read(path):
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-# ---- Models whose rows are drawn by hypothesis ----
+# ---- Models whose rows are made up ----
+
+# The library Hypothesis runs a test many times, with other arguments each time. A *strategy* says how an argument is
+# made up. In a function with @st.composite, draw(strategy) makes up one value. (It does not draw a token from a row.)
 
 
 class Table:
-    """A model that returns the given rows: each prefix is hashed to one of them. It records its calls."""
+    """A model with a few rows, which records its calls.
+
+    Equal prefixes have the same row. Different ones usually have different rows, as with a real model, because a hash
+    of the prefix chooses the row.
+    """
 
     def __init__(self, rows):
         self.rows, self.calls = np.array(rows), []
 
     def __call__(self, ids, n_rows=1):
         ids = [int(token) for token in ids]
-        assert 1 <= n_rows <= len(ids), f"n_rows must be from 1 to {len(ids)}, the number of prefixes; found {n_rows}"
+        assert 1 <= n_rows <= len(ids), f"n_rows must be from 1 to {len(ids)}, the number of ids; found {n_rows}"
         self.calls.append((ids, n_rows))
         return np.array([self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
 
@@ -51,12 +61,12 @@ class Table:
         return self.rows[hash(tuple(ids)) % len(self.rows)]
 
 
-@cache  # because hypothesis takes longer to check a new strategy than to draw from it
+@cache  # because Hypothesis takes longer to check a new strategy than to make up a value
 def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0)):
-    """Distributions with simple weights. Some weights are zero, and in some rows all but one are."""
+    """Distributions with simple weights. Some weights are zero, and in a quarter of the rows all but one are."""
     weighted = st.lists(st.sampled_from(weights), min_size=n_vocab, max_size=n_vocab).filter(any)
     certain = st.integers(0, n_vocab - 1).map(lambda token: np.eye(n_vocab)[token].tolist())
-    return st.one_of(weighted, weighted, weighted, certain).map(lambda w: np.array(w) / sum(w))
+    return st.integers(0, 3).flatmap(lambda i: weighted if i else certain).map(lambda w: np.array(w) / sum(w))
 
 
 @st.composite
@@ -143,11 +153,13 @@ BLOCK = 4096  # bytes that the server sends and the client receives at a time
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves CONTENT. server.plan[name] lists what to do wrong: an entry per request, and the last one from then on.
+    """Serves CONTENT, or misbehaves. server.plan[name] is a list with one entry for each request of this file.
+
+    The last entry also holds for all later requests.
 
     An entry may have content and status (to send instead), headers (to send in addition, or None to leave one
     out), stall and freeze (seconds to wait before and after), hang_up, ranges=False (to ignore Range), drop (hang up
-    after so many bytes, rounded up to a BLOCK) and hold (what to wait for).
+    after so many bytes, rounded up to a BLOCK) and hold (an Event to wait for).
     """
 
     def do_GET(self):
@@ -180,7 +192,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def write_pair(models_dir):
-    """Write the files of a draft and a target over bytes. They predict nothing but <|endoftext|>."""
+    """Write a draft and a target whose tokens are the bytes and <|endoftext|>. They predict only <|endoftext|>."""
     hparams = dict(n_vocab=257, n_ctx=64, n_embd=16, n_head=2, n_layer=1)
     rng = np.random.default_rng(0)
     tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}

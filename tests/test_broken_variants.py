@@ -35,7 +35,7 @@ def target_model(ids, n_rows=1):
     return Q[ids[-n_rows:]]
 
 
-def without(row, token):
+def without(row, token):  # (`max_fn` normalises)
     return max_fn(np.where(np.arange(len(row)) == token, 0, row))
 
 
@@ -91,7 +91,7 @@ def block_with_w(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < w[i]:
         i -= 1
-    return np.append(drafted[:i], sample(residual(p[i], w[i] * q[i]) if i < len(p) else q[-1], rng))
+    return np.append(drafted[:i], sample(q[i] if i == len(drafted) else residual(p[i], w[i] * q[i]), rng))
 
 
 def accept_a_token_if_the_target_draws_it_too(drafted, p, q, rng):
@@ -183,7 +183,7 @@ def distance(name):
 
     def decode(rng):
         with pytest.MonkeyPatch.context() as patch:
-            if name in PROPOSE:  # for which `speculative_sampling` has no argument
+            if name in PROPOSE:  # (`speculative_sampling` has no argument for another `propose`)
                 patch.setattr(speculative, "propose", PROPOSE[name])
             rule = VERIFY.get(name, verify)
             return speculative.speculative_sampling(PROMPT, draft_model, target_model, N, K, rng, verify=rule)

@@ -13,6 +13,12 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
 
+The same for any p and q: token t is drafted with probability p(t) (step 1), and accepted with min(1, q(t) / p(t)). The
+product is min(p(t), q(t)) (step 2). Let S be sum max(q - p, 0). For each token, min(p, q) + max(q - p, 0) is q, and q
+sums to 1. So the drafted token is accepted with probability sum min(p, q) = 1 - S, and rejected with S (step 3). After
+a rejection, t is added with probability max(q(t) - p(t), 0) / S. So a rejection, and then t, have the probability
+max(q(t) - p(t), 0) (step 4). Both ways together give q(t) (step 5).
+
 Steps 6 and 7 lead from one token to a whole text. From here on, q is the target's row after the text so far.
 
 Step 6. A round emits 1 to K + 1 tokens. Let plain sampling add tokens after it, until there are K + 1. Then each of
@@ -25,7 +31,8 @@ tokens at the places before it. There are two cases:
 - The round ended before this place. Then the token at this place is a plain sample, which is a draw from q.
 
 Step 7. Begin with N plain samples. Replace the first K + 1 of them by a round, filled up to K + 1 tokens by plain
-sampling. By step 6, the distribution stays the same. Now the text is a round, followed by plain samples only. Replace
+sampling. By step 6, the distribution stays the same. Now the text is a round, followed by plain samples only. These use
+new random numbers, and their rows depend only on the text, so they are draws from q wherever the round ended. Replace
 the K + 1 tokens after the emitted ones by a second round in the same way, and so on. For example, let N be 5 and K be
 2. P is a plain sample, and R is a token of a round. The rounds emit two tokens, one token, and two tokens:
 
@@ -33,10 +40,9 @@ the K + 1 tokens after the emitted ones by a second round in the same way, and s
 
 Each round emits at least one token, so after at most N rounds, all N tokens come from rounds. If fewer than K + 1
 tokens are left, the round drafts fewer. (If there is an eos, both samplers end the text after the first one, so the
-distributions stay equal.) The plain samples after a round use new random numbers, and their rows depend only on the
-text. So they are draws from q even if we know everything that happened in the round, including which tokens were
-rejected. Therefore K may depend on everything that happened in the round, because K is chosen before the next round
-draws anything. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about rounds.)
+distributions stay equal.) The plain samples after a round are draws from q even if we know everything that happened in
+the round, including which tokens were rejected. Therefore K may depend on all of this, because K is chosen before the
+next round draws anything. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about rounds.)
 
 Block verification is exact too, by the same argument with w q in the place of q. (w and h are explained at
 `block_probabilities` in speculative.py. You may skip this at first.) Fix the first i drafted tokens. In what follows, w
@@ -54,26 +60,24 @@ is w[i], p and q are the rows p[i] and q[i], and all sums are over the next toke
    - `verify_block` tries longer prefixes first. So it gets to i with probability 1 - (w - surplus), and then keeps
      exactly i tokens with probability h[i]. (h[i] is a constant here, because it depends on the first i tokens only.)
      h[i] is surplus / (surplus + 1 - w), so exactly i tokens are kept with probability surplus. This and w - surplus
-     add up to w, so the goal is reached for i. (If surplus is 0 and w is 1, the fraction is 0 / 0. But then the round
-     never gets to i. And for i = 0, w is 1, so h[0] would be 1, and no coin is needed.)
+     add up to w, so the goal is reached for i.
+
+   Two cases are special. If surplus is 0 and w is 1, the fraction is 0 / 0. But then the round gets to i with
+   probability 0, so h[i] is not used. And a round that gets to i = 0 keeps 0 tokens for certain, so h[0] is not used.
 2. If the first i tokens are kept, i < k, the token after them is a draw from q. We show that with probability w q(t),
-   they are kept and token t comes next. It happens in two ways. t is drafted and kept, with probability min(p, w q). Or
-   exactly i tokens are kept, with probability surplus, and t is drawn from the residual, with probability
-   max(w q - p, 0) / surplus. The product is max(w q - p, 0), and the sum of both ways is w q. (After all k tokens, the
-   next one is drawn from the last row of q.) At least i tokens are kept with probability w. So given that, token t
-   comes next with probability w q(t) / w, which is q(t). If fewer than i tokens are kept, the token at this place is a
-   plain sample. So steps 6 and 7 hold here too.
-3. This item is not needed for exactness. It says that with this w[i], no w[i+1] could be larger. w[i+1] is a
-   probability, so it is at most 1. And t is drafted and kept with probability p(t) w[i+1]. This is only one of the ways
-   in which the first i tokens are kept and t comes next. All of them together have probability w q(t), so p(t) w[i+1]
-   is at most w q(t).
-4. On average, block verification accepts at least as many tokens as `verify`. The reason is that w[i] is never below
+   they are kept and token t comes next. It happens in two ways. t is drafted and kept, with probability
+   p(t) w[i+1] = min(p(t), w q(t)), by item 1 for i + 1. Or exactly i tokens are kept, with probability surplus, and t
+   is drawn from the residual, with probability max(w q(t) - p(t), 0) / surplus. The product is max(w q(t) - p(t), 0),
+   and the sum of both ways is w q(t). (After all k tokens, the next one is drawn from the last row of q.) At least i
+   tokens are kept with probability w. So given that, token t comes next with probability w q(t) / w, which is q(t). If
+   fewer than i tokens are kept, the token at this place is a plain sample. So steps 6 and 7 hold here too.
+3. On average, block verification accepts at least as many tokens as `verify`. The reason is that w[i] is never below
    the product of the first i factors min(1, q/p) of `verify`, because min(1, w q/p) >= w min(1, q/p) if w <= 1. And the
    mean number of accepted tokens is the sum of the probabilities that at least 1, 2, ... tokens are kept.
 
 Each test computes the exact probability of each result (see enumeration.py), and compares these probabilities with the
-claim of the step. The library hypothesis makes up p and q. Some rows have zeros, some are one-hot, and some pairs are
-equal. The helpers are explained in support.py.
+claim of the step. The library Hypothesis makes up p and q. Some rows have zeros, some have a single 1, some pairs are
+equal, and some have no token in common. The helpers are explained in support.py.
 """
 
 import numpy as np
@@ -122,7 +126,7 @@ def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
     assert equal(mass.sum(axis=(1, 2)), p)  # step 1: a token is drafted with probability p
     assert equal(accepted, np.diag(np.minimum(p, q)))  # step 2: it is drafted and accepted with probability min(p, q)
     assert equal(rejected.sum(), np.maximum(q - p, 0).sum())  # step 3: it is rejected with this probability
-    assert equal(rejected.sum(axis=0), np.maximum(q - p, 0))  # step 4: then the added token is a draw from the residual
+    assert equal(rejected.sum(axis=0), np.maximum(q - p, 0))  # step 4: a rejection, and then this token
     assert equal(mass.sum(axis=(0, 1)), q)  # step 5: accepted and added tokens together have the distribution q
 
 
