@@ -121,7 +121,7 @@ def draw(found, out):
         return "" if value is None else f"{value:.{digits}f}"
 
     def with_rounds(names, columns):
-        """A table of speedups, with the tokens per round in brackets and one row per name."""
+        """A table of speedups, with the tokens per round in brackets and one line per name."""
 
         def both(T, way):
             return f"{cell(T, way)} ({cell(T, way, 'tokens per round')})"
@@ -160,20 +160,25 @@ kernel "{about["kernel"]}". The benchmark took {about["openings"]} tales that we
 {about["n_prompt"]} tokens of each tale, its *opening*, were continued by {about["N"]} tokens, with {about["seeds"]} \
 seeds. The raw figures are in [acceptance.json](acceptance.json).
 
-A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
-number of tokens. T is the temperature. beta, c, v and r are explained in theory.py, the drafts in drafts.py, and the \
-schedules in schedules.py.
+- A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
+number of tokens.
+- T is the temperature. p is a row of the draft, and q is the target's row at the same position.
+- beta = sum min(p, q) is the probability that a token drafted at this position is accepted.
+- c, v and r are the costs of a draft step, of the target's pass over K + 1 positions, and of the rest of a round. The \
+unit is a plain step: one step of the plain loop.
 
-How exact are these figures? The bundled draft with a fixed K and `verify` was measured three times: once for \
-"Drafts" ("model") and "Fixed K", once for "Schedules" ("fixed"), and once for "Token by token" (the table leaves out \
-T = 0, but acceptance.json has it). All three decoded the same texts, so only the times differ. The largest of the \
-three speedups is up to {spread(4)} above the smallest for K = 4, and up to {spread(8)} for K = 8. Above T = 0, there \
-is another source of chance: two ways to decode draw different random numbers, so they decode different texts, \
-and some texts are easier to guess than others.""",
+How exact are these figures? The bundled draft with a fixed K and `verify` (the usual check, token by token) was \
+measured three times: once for "Drafts" ("model") and "Fixed K", once for "Schedules" ("fixed"), and once for "Token \
+by token" (that table leaves out T = 0, but acceptance.json has it). All three decoded the same texts, so only the \
+times differ. The largest of the three speedups is up to {spread(4)} above the smallest for K = 4, and up to \
+{spread(8)} for K = 8. So smaller differences on this page may be noise. Above T = 0, there is another source of \
+chance: two ways to decode draw different random numbers, so they decode different texts, and some texts are easier to \
+guess than others.""",
         """## Drafts
 
-alpha is the mean of sum min(p, q) over all positions of the target's own text, with draft and target at temperature \
-T. c is the cost of a draft step at T = 1, in plain steps. The speedups are for K = 4.
+alpha is the mean of beta over all positions of the target's own text, with draft and target at temperature T. (The \
+alpha that main.py prints is the mean over those positions only that a round looks at.) c was measured at T = 1. The \
+speedups are for K = 4.
 
 - `unigram`, `bigram` and `ngram` predict from counts of 1, 2 and 3 tokens in a row in the training text.
 - `online` counts in the text so far.
@@ -188,11 +193,17 @@ T. c is the cost of a draft step at T = 1, in plain steps. The speedups are for 
         + table(["draft", *(f"alpha, {T}" for T in by_T), "c", *(f"speedup, {T}" for T in by_T)], drafts),
         """## Schedules
 
-Each cell is the speedup, with the tokens per round in brackets. K is the most that a schedule may draft. \
-A model is sure of a token if its probability is at least 0.5 (target-confidence) or 0.4 (draft-confidence). At T = 0, \
-every chosen token has probability 1, so the probability at temperature 1 is used instead. adaptive chooses by \
-costs that it measures itself. It keeps them from one text to the next, so only the first text is decoded \
-without any knowledge of the costs.
+Each cell is the speedup, with the tokens per round in brackets. A schedule may draft at most K tokens.
+
+- `fixed` drafts K tokens in each round.
+- `target-confidence` drafts K tokens if the target gave the last token a probability of at least 0.5. Otherwise it \
+drafts none. Such a round adds one token, and it counts in the mean.
+- `draft-confidence` stops drafting after a token to which the draft gave a probability below 0.4.
+- `heuristic` drafts two tokens more than in the last round if all were accepted, and otherwise one fewer.
+- `adaptive` drafts the number of tokens that is best by the betas and costs that it has measured. It keeps the costs \
+from one text to the next, so only the first text is decoded without any knowledge of them.
+
+At T = 0, every chosen token has probability 1, so the two confidence rules use the probabilities at temperature 1.
 
 ![speedup by schedule](speedup_by_schedule.svg)
 
@@ -211,13 +222,12 @@ tokens.
 The prediction is `pair.predicted`. It uses the formulas of theory.py with c, v, r, the time to read the prompt, and a \
 mean of beta for each position in a round. All of these were measured in the same runs. So the two numbers differ \
 mainly if more or fewer tokens were accepted than the betas say. Chance decides how many are accepted. To see its \
-size, we decoded all openings with 30 other sets of seeds (T = 0.5, K = 8). The tokens per round, divided by the \
-number that follows from the betas, were 0.95 to 1.04, and 1.00 on average. (In the run of 2026-11-23, the number for \
-this cell was 1.07, larger than in each of the 30.)
+size, we decoded all openings with 30 other sets of seeds (T = 0.5, K = 8). The rounds emitted 0.95 to 1.04 times as \
+many tokens as the betas say, and 1.00 times on average. With the seeds of this page, it is 1.07 times. So these seeds \
+were unusually lucky in this cell.
 
 With the kernel "groups of rows", a pass computes an even number of positions: 4 for K = 2 and 3, and 6 for K = 4 and \
-5 ([speed.md](speed.md) has more). So K = 4 pays for six positions and uses five. (At T = 0, a second measurement on \
-2026-11-23 gave 2.06, 1.91 and 1.94 for K = 3, 4 and 5.)
+5 ([speed.md](speed.md) has more). So K = 4 pays for six positions and uses five.
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 
@@ -225,10 +235,10 @@ With the kernel "groups of rows", a pass computes an even number of positions: 4
         + table(["K", *(f"{what}, {T}" for T in by_T for what in ("measured", "predicted"))], formula),
         """## The best K in theory
 
-Each line is for a draft step that costs c plain steps. Here v is 1: checking K + 1 positions takes as long as \
-computing one, as in Leviathan et al. 2023, Figure 3. On a CPU, v usually grows with K \
-([speed.md](speed.md) says how). So more tokens also make the check more expensive. This acts like a larger c, so \
-the best K is smaller than in this figure.
+The figure shows the best K for each alpha, if all positions of a round have the same alpha. Each line is for a draft \
+step that costs c plain steps. Here v is 1: checking K + 1 positions takes as long as computing one, as in Leviathan \
+et al. 2023, Figure 3. On a CPU, v usually grows with K ([speed.md](speed.md) says how). So each further token also \
+makes the check more expensive, and the best K is smaller than in this figure.
 
 ![optimal K](optimal_K.svg)
 """,
