@@ -145,8 +145,8 @@ def test_the_costs_of_a_prediction():
     plain = run_with([12.0] + [2.0] * 6, rest=0.5)
     fast = run_with([18.0] + [3.0] * 6, [5.5] + [0.5] * 27, [4] * 7, [[0.7] * 4] * 7, rest=1.0)
     assert predicted([plain], [fast])[1:] == pytest.approx((0.7, 0.5 / 2.5, 3.0 / 2.5, 1.0 / 2.5))
-    rare = run_with([2.5] * 7 + [9.0], [0.5] * 18, [2] * 7 + [4], [[0.7] * 2] * 8)
-    assert predicted([PLAIN], [rare])[3] == 2.5 / 2  # v is that of the usual k, which is 2
+    rare = run_with([2.5] * 7 + [9.0] + [2.0] * 9, [0.5] * 18, [2] * 7 + [4] + [0] * 9, [[0.7] * 2] * 8)
+    assert predicted([PLAIN], [rare])[3] == 2.5 / 2  # v is that of the usual k above 0, which is 2
 
 
 def test_the_prediction_for_rounds_that_draft_different_numbers_of_tokens():
