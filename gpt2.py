@@ -65,10 +65,10 @@ class GPT2:
     """A GPT-2 that remembers the keys and values of the ids that it was called with last.
 
     It is a network: it returns logits, and `sampling.sampler` makes a model of it. It behaves like a pure function: the
-    logits depend on the ids alone. With each BLAS that we tried, they are the same to the last bit, however positions
-    are grouped into calls (see fast/). Going back, as after a rejected draft, is just a call with other ids. Threads
-    may share a GPT2, because one call waits for the other. But it is faster to give each thread a copy:
-    `copy.copy(network)` shares the weights.
+    logits depend on the ids alone. With the routines of OpenBLAS for five kinds of CPU, they were the same to the last
+    bit, however positions are grouped into calls (see fast/). Going back, as after a rejected draft, is just a call
+    with other ids. Threads may share a GPT2, because one call waits for the other. But it is faster to give each thread
+    a copy: `copy.copy(network)` shares the weights.
 
     Parameters
     ----------

@@ -248,10 +248,11 @@ def block_probabilities(drafted, p, q):
         later. The goal for the next token is that with probability w[i] q(t), the first i tokens are kept and token t
         comes next. So w[i] q plays the part that q plays in `verify`.
     h : list of k + 1 floats
-        If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. Let surplus
-        be sum max(w[i] q - p, 0) over the rows q[i] and p[i]. `verify_block` gets to i with probability
-        surplus + 1 - w[i], and should keep exactly i with probability surplus. So h[i] is surplus divided by
-        surplus + 1 - w[i]. (It is 0 if surplus is 0.) h[k] is w[k], and h[0] is not used.
+        If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. h[k] is
+        w[k]. For i < k, let w be w[i], let p and q be the rows p[i] and q[i], and let surplus be sum max(w q - p, 0).
+        i + 1 tokens or more are kept with probability sum p min(1, w q/p) = sum min(p, w q) = w - surplus. So exactly i
+        tokens should be kept with probability surplus, and 1 - (w - surplus) is left for that. Therefore h[i] is
+        surplus / (surplus + 1 - w). (It is 0 if surplus is 0. h[0] is not used.)
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
     """

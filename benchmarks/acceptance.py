@@ -148,7 +148,8 @@ def draw(found, out):
         for name in DRAFTS
     ]
     formula = [
-        [K, *(cell(T, f"model, K = {K}", what) for T in TEMPERATURES for what in ("speedup", "predicted"))]
+        [K, cell(0.0, f"model, K = {K}")]
+        + [cell(T, f"model, K = {K}", what) for T in TEMPERATURES[1:] for what in ("speedup", "predicted")]
         for K in range(1, 9)
     ]
     sections = [
@@ -219,12 +220,13 @@ tokens.
         + with_rounds(("verify", "verify_block"), [(T, K) for T in TEMPERATURES[1:] for K in (2, 4, 8)]),
         """## Fixed K, measured and predicted
 
-The prediction is `pair.predicted`. It uses the formulas of theory.py with c, v, r, the time to read the prompt, and a \
-mean of beta for each position in a round. All of these were measured in the same runs. So the two numbers differ \
-mainly if more or fewer tokens were accepted than the betas say. Chance decides how many are accepted. To see its \
-size, we decoded all openings with 30 other sets of seeds (T = 0.5, K = 8). The rounds emitted 0.95 to 1.04 times as \
-many tokens as the betas say, and 1.00 times on average. With the seeds of this page, it is 1.07 times. So these seeds \
-were unusually lucky in this cell.
+The prediction is `pair.predicted`. It uses the formulas of theory.py with c, v, r, the time to read the prompt, and \
+a mean of beta for each position in a round. All of these were measured in the same runs. At T = 0, each beta is 0 or \
+1, so the prediction would only add up what was measured, and the table leaves it out. Above T = 0, the two numbers \
+differ mainly if more or fewer tokens were accepted than the betas say. Chance decides how many are accepted. To see \
+its size, we decoded all openings with 30 other sets of seeds (T = 0.5, K = 8). The rounds emitted 0.95 to 1.04 times \
+as many tokens as the betas say, and 1.00 times on average. With the seeds of this page, it is 1.07 times. So these \
+seeds were unusually lucky in this cell.
 
 With the kernel "groups of rows", a pass computes an even number of positions: 4 for K = 2 and 3, and 6 for K = 4 and \
 5 ([speed.md](speed.md) has more). So K = 4 pays for six positions and uses five.
@@ -232,7 +234,9 @@ With the kernel "groups of rows", a pass computes an even number of positions: 4
 ![measured and predicted speedup](measured_and_predicted.svg)
 
 """
-        + table(["K", *(f"{what}, {T}" for T in by_T for what in ("measured", "predicted"))], formula),
+        + table(
+            ["K", "measured, T = 0", *(f"{what}, {T}" for T in by_T[1:] for what in ("measured", "predicted"))], formula
+        ),
         """## The best K in theory
 
 The figure shows the best K for each alpha, if all positions of a round have the same alpha. Each line is for a draft \
@@ -257,7 +261,7 @@ def figures(results, out):
     def save(name, ax, **labels):
         ax.set(**labels)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
         ax.figure.savefig(out / name, metadata={"Date": None})
         plt.close(ax.figure)
 
@@ -281,12 +285,13 @@ def figures(results, out):
     for i, T in enumerate(results):
         fixed = [results[T]["ways"][f"model, K = {K}"] for K in by_K]
         ax.plot(by_K, [way["speedup"] for way in fixed], f"C{i}o-", label=f"T = {T}, measured")
-        ax.plot(by_K, [way["predicted"] or np.nan for way in fixed], f"C{i}--", label="predicted")
+        if T != "0":
+            ax.plot(by_K, [way["predicted"] or np.nan for way in fixed], f"C{i}--", label=f"T = {T}, predicted")
     save("measured_and_predicted.svg", ax, xlabel="K", ylabel="speedup")
     ax, grid = axes(), np.linspace(0, 0.97, 400)
     for c in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5):
         ax.step(grid, optimal_K(grid, c), label=f"c = {c:g}")
-    save("optimal_K.svg", ax, xlabel="alpha", ylabel="best K, for v = 1", ylim=(0, 20))
+    save("optimal_K.svg", ax, xlabel="alpha", ylabel="best K, for v = 1", ylim=(0, 20), yticks=range(0, 21, 4))
 
 
 def main():

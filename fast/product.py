@@ -33,12 +33,12 @@ gemv multiplies "single rows": a group is one row. It works everywhere. The seco
 cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
 on some CPUs, gemv reads such tiles much faster than wider ones. (docs/speed.md has figures.)
 
-With each BLAS that we tried, a row of the result has the same bits, whatever rows are computed beside it. That is why
-greedy decoding gives the same text with and without speculation. The shape of the tiles does not depend on the number
-of rows. gemv computes each row alone. In the small-matrix kernel, each number of the result is a sum of products, and
-wherever we looked, these are added up in the same order, whatever the size of the group. Before the first product,
-`matrix_kernel` compares the bits of a row in groups of different sizes, and the times of both kernels. It chooses
-groups of rows only if the bits are equal and the groups are clearly faster.
+With the routines of OpenBLAS for five kinds of CPU, a row of the result had the same bits, whatever rows were computed
+beside it. That is why greedy decoding gives the same text with and without speculation. The shape of the tiles does not
+depend on the number of rows. gemv computes each row alone. In the small-matrix kernel, each number of the result is a
+sum of products, and wherever we looked, these are added up in the same order, whatever the size of the group. Before
+the first product, `matrix_kernel` compares the bits of a row in groups of different sizes, and the times of both
+kernels. It chooses groups of rows only if the bits are equal and the groups are clearly faster.
 """
 
 import math

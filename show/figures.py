@@ -19,12 +19,11 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     ]  # fmt: skip
     if fast.n_new == 0:
         return [*found, ("tokens per second", "nothing was decoded, so there is nothing to compare", "")]
-    prediction = predicted([plain], [fast])
-    forecast = "no prediction: nothing was drafted, or too few steps were timed"
-    if prediction:
-        forecast = "{:.2f} predicted (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*prediction)
+    formula = "too few steps were timed for the formula" if fast.n_drafted.any() else "nothing was drafted"
+    if found_by_formula := predicted([plain], [fast]):
+        formula = "by the formula {:.2f} (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*found_by_formula)
     if plain.n_new != fast.n_new:
-        forecast += f"; the texts have {plain.n_new} and {fast.n_new} tokens, and the prompt slows the shorter one more"
+        formula += f"; the texts have {plain.n_new} and {fast.n_new} tokens, and the prompt slows the shorter one more"
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
     n, same = fast.n_drafted.sum(), np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
@@ -36,14 +35,15 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
         *found,
         ("tokens per second", f"{plain.tokens_per_second:.1f} autoregressive, {fast.tokens_per_second:.1f} speculative",
          "Decoded tokens, divided by the time that it took to decode them."),
-        ("speedup", f"{fast.tokens_per_second / plain.tokens_per_second:.2f}, {forecast}",
-         "Speculative tokens per second, divided by autoregressive ones. The prediction is the expected number of "
-         "tokens per round, divided by the cost of a round, K c + v + r. The expected number comes from the mean "
-         "probability of acceptance at each place in a round (the first drafted token, the second, and so on). The "
-         "time to read the prompt is counted too. alpha is the mean probability that a drafted token is accepted, over "
-         "the tokens up to the first rejection of a round. The costs are in plain steps. (A plain step adds one token "
-         "without speculation.) c is the cost of a draft step, v that of the target's pass over K + 1 positions, and r "
-         "that of the rest. If rounds differ, v is for the most frequent number of drafted tokens above 0."),
+        ("speedup", f"{fast.tokens_per_second / plain.tokens_per_second:.2f}; {formula}",
+         "Speculative tokens per second, divided by autoregressive ones. The formula is the expected number of tokens "
+         "per round, divided by the cost of a round, K c + v + r. The expected number comes from the mean probability "
+         "of acceptance at each place in a round (the first drafted token, the second, and so on). At temperature 0, "
+         "these probabilities are 0 or 1, so the formula only adds up what was measured. The time to read the prompt "
+         "is counted too. alpha is the mean probability that a drafted token is accepted, over the tokens up to the "
+         "first rejection of a round. The costs are in plain steps. (A plain step adds one token without speculation.) "
+         "c is the cost of a draft step, v that of the target's pass over K + 1 positions, and r that of the rest. If "
+         "rounds differ, v is for the most frequent number of drafted tokens above 0."),
         ("time", f"{drafting:.0f} % draft, {checking:.0f} % target, {100 - drafting - checking:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {n} drafted tokens" if n else "nothing was drafted",
@@ -61,10 +61,9 @@ def best_K_figure(K, speedups):
     """The figure that --K auto adds. K and speedups are as from `pair.Pair.best_K`."""
     if not speedups[1:].any():
         return "best K", f"unknown, because the pilot run was too short; {K} was used", "Found by a short pilot run."
-    estimates = ", ".join(f"{speedup:.2f}" if speedup else "?" for speedup in speedups)
+    estimates = ", ".join(f"{speedup:.2f} (K = {k})" for k, speedup in enumerate(speedups) if speedup)
     meaning = (
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
-        "rounds, so the largest of them is usually too high."
+        "rounds, so the largest of them is usually too high. A K that was timed less than twice has no estimate."
     )
-    head = f"{K}; roughly estimated speedups for a fixed K of 0, 1, ... (?: timed less than twice)"
-    return "best K", f"{head}: {estimates}", meaning
+    return "best K", f"{K}; rough estimates of the speedup: {estimates}", meaning

@@ -5,12 +5,13 @@ import re
 
 import numpy as np
 import pytest
-from support import ROOT, Table, read
+from support import EXACT, ROOT, Table, read
 from test_broken_variants import table
 
 import main
 import speculative
 from benchmarks import acceptance, audit
+from enumeration import output_distribution, total_variation
 from tools.pictures import tree
 
 RESULTS, AUDIT = json.loads(read("docs/acceptance.json")), json.loads(read("docs/audit.json"))
@@ -25,6 +26,19 @@ def test_the_plain_loop_of_the_readme_is_that_of_the_code():
     loops = shown["autoregressive_sampling"], speculative.autoregressive_sampling
     one, other = (loop([0], model, 50, np.random.default_rng(1)).tolist() for loop in loops)
     assert one == other
+
+
+def test_the_round_of_the_readme_has_the_distribution_of_that_of_the_code():
+    block = re.search(r"```python\n(def speculative_round.*?)```", README, re.DOTALL)
+    exec(block[1], shown := {"np": np})
+    draft, target = (Table(np.random.default_rng(seed).dirichlet(np.ones(3), size=5)) for seed in (0, 1))
+
+    def of_the_code(rng):
+        drafted, p = speculative.propose([0], draft, 2, rng)
+        return np.append(0, speculative.verify(drafted, p, target([0, *drafted], 3), rng))
+
+    one = output_distribution(lambda rng: shown["speculative_round"](np.array([0]), draft, target, 2, rng))
+    assert total_variation(one, output_distribution(of_the_code)) < EXACT
 
 
 def test_the_tables_of_broken_variants():
@@ -43,8 +57,8 @@ def test_the_page_on_acceptance_is_drawn_from_its_results(tmp_path, monkeypatch)
 
 def test_the_drafts_of_the_readme_are_those_of_the_results():
     results = RESULTS["results"]
-    rows = re.findall(r"^\| (model|ngram|lookup|early-exit:2) \|.*$", README, re.MULTILINE)
-    assert len(rows) == 4
+    rows = re.findall(r"^\| (model|ngram|lookup) \|.*$", README, re.MULTILINE)
+    assert len(rows) == 3
     for name in rows:
         greedy, sampled = (results[T]["ways"][f"{name}, K = 4"] for T in ("0", "1"))
         figures = sampled["c"], *(results[T]["alpha"][name] for T in ("0", "1")), greedy["speedup"], sampled["speedup"]
@@ -54,8 +68,10 @@ def test_the_drafts_of_the_readme_are_those_of_the_results():
 
 def test_the_quoted_figures_are_those_of_the_results():
     speed, (greedy, sampled) = read("docs/speed.md"), (RESULTS["results"][T]["ways"] for T in ("0", "1"))
-    assert f"was {greedy['model, K = 3']['speedup']:.1f} times as fast as the target alone at temperature 0" in README
-    assert f"and {sampled['model, K = 3']['speedup']:.1f} times as fast at temperature 1" in README
+    four, three = ([f"{way[f'model, K = {K}']['speedup']:.1f}" for way in (greedy, sampled)] for K in (4, 3))
+    assert f"was {four[0]} times as fast as the target alone at temperature 0" in README
+    assert f"and {four[1]} times as fast at temperature 1" in README
+    assert f"With K = 3, the best K here, it was {' and '.join(three)} times as fast" in README
     *vs, last = (f"{sampled[f'model, K = {K}']['v']:.2f}" for K in range(1, 9))
     assert f"at T = 1, v is {', '.join(vs)} and {last} for K = 1 to 8" in speed
     section = speed.split("**124M**")[1].split("**")[0]  # whose times the README repeats

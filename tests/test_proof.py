@@ -5,7 +5,7 @@
 The proof is in Chen et al. 2023, Theorem 1, and in Leviathan et al. 2023, A.1. The draft's distribution of the next
 token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3, .6, .1):
 
-    token                             a     b     c
+    token                             A     B     C
     step 1   drafted: p              .5    .3    .2
     step 2   acceptance min(1, q/p)  .6     1    .5
              drafted and accepted    .3    .3    .1    = min(p, q)
@@ -114,7 +114,7 @@ def equal(a, b):
 def test_the_example_worked_by_hand():
     mass = one_draft(*BY_HAND)
     accepted = [[0.3, 0, 0], [0, 0.3, 0], [0, 0, 0.1]]  # each token is drafted with p and accepted with min(1, q/p)
-    rejected = [[0, 0.2, 0], [0, 0, 0], [0, 0.1, 0]]  # a with .5 * .4 and c with .2 * .5; then b is added
+    rejected = [[0, 0.2, 0], [0, 0, 0], [0, 0.1, 0]]  # A with .5 * .4 and C with .2 * .5; then B is added
     assert equal(mass[:, 1], accepted) and equal(mass[:, 0], rejected)
 
 

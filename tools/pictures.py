@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from show.picture import svg, text
 from speculative import acceptance, residual
 
-P, Q, TOKENS = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1]), "abc"
+P, Q, TOKENS = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1]), "ABC"
 COLUMNS = 10, 150, 370, 560  # where the root, the drafted tokens, the verdicts and the emitted tokens are
 
 
