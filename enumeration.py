@@ -39,8 +39,8 @@ sampling:
 The limit 1e-12 is for rows in float64. In float32, the last bits of a network's rows may depend on which positions a
 call computes. So even an exact sampler may be about 1e-7 away, and the limit must be larger.
 
-Use a vocabulary of 2 to 4 tokens, because the number of paths grows fast: n choices among V tokens have V^n outcomes,
-and each check of a drafted token is one more choice between two. Let the rows depend on the text so far, or else a row
+Use a vocabulary of 2 to 4 tokens, because the number of paths grows fast: n choices among V tokens give V^n paths, and
+each check of a drafted token is one more choice between two. Let the rows depend on the text so far, or else a row
 from the wrong position goes unnoticed. Include probabilities of 0, to find a sampler that divides 0 by 0.
 
 `EveryBranch` offers `choice`, `random`, `uniform`, `integers` (without a dtype) and `multinomial`, with a size or
@@ -49,11 +49,12 @@ it, because functions such as `np.less` and `np.log` raise a TypeError. `np.sear
 time.
 
 Some functions cannot be enumerated. A loop that may run for ever, such as "draw again until it fits", has infinitely
-many paths. Continuous output has infinitely many values. A draw from a continuous distribution that is not uniform,
-such as Gumbel noise, has infinitely many outcomes. A function that depends on more than its random choices, for example
-on another generator or on a counter, does not repeat itself. If two runs make the same choices and then draw
-differently, `output_distribution` raises an error. But if all draws stay the same and only the output changes, it
-notices nothing, and its result is wrong. For code that draws from PyTorch, see benchmarks/torch_enumeration.py.
+many paths. Continuous output has infinitely many values. Continuous random numbers that are not uniform, such as Gumbel
+noise, are not supported. (A uniform one is, because the probability of each comparison with it is known.) A function
+that depends on more than its random choices, for example on another generator or on a counter, does not repeat itself.
+If two runs make the same choices and then draw differently, `output_distribution` raises an error. But if all draws
+stay the same and only the output changes, it notices nothing, and its result is wrong. For code that draws from
+PyTorch, see benchmarks/torch_enumeration.py.
 
 The core of this file is `output_distribution`, with `take_branch` and `next_path` of `EveryBranch`. `Uniform.is_below`
 turns `rng.random() < a` into a choice with two branches. The rest imitates NumPy, and you may skip it.
@@ -127,8 +128,8 @@ def total_variation(a, b):
     -------
     float
         Half the sum of |a(output) - b(output)|, from 0 (equal) to 1 (no output in common). The set with the largest
-        difference has all outputs to which a gives more than b. Both distributions sum to 1, so the differences in this
-        set add up to half of the sum.
+        difference has all outputs to which a gives more than b. Both distributions sum to 1, so the positive and the
+        negative differences have equal totals. Each total is half the sum.
     """
     outputs = {*a, *b}
     if len({isinstance(output, tuple) for output in outputs}) > 1:

@@ -29,8 +29,9 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     top_k : int
         Keep only the top_k most probable tokens, the lower ids on ties. 0 or less keeps all.
     top_p : float in (0, 1]
-        Nucleus sampling (Holtzman et al. 2020, arXiv 1904.09751, section 3.1): keep the most probable tokens,
-        as few as have a probability of top_p or more together. top_k comes first, and its result is normalised.
+        Nucleus sampling (Holtzman et al. 2020, arXiv 1904.09751, section 3.1): go from the most probable
+        token downwards, until the kept tokens have a total probability of top_p or more. top_k comes first, and its
+        result is normalised.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
         # `least` only saves time, because fewer tokens are sorted. (Sorting all 50,257 tokens of GPT-2 would take a
         # quarter of a pass of 124M.) With top_k, tokens below the top_k-th cannot be kept. With top_p alone, tokens
         # below (1 - top_p) / n_vocab cannot be kept: there are at most n_vocab of them, so together they have less than
-        # 1 - top_p. The other tokens have more than top_p, so top_p is reached without these.
+        # 1 - top_p. The other tokens together have more than top_p, so top_p is reached before these are needed.
         cuts = 0 < top_k < np.count_nonzero(row)  # otherwise top_k leaves out only zeros, or nothing
         least = -np.partition(-row, top_k - 1)[top_k - 1] if cuts else (1 - top_p) / len(row)
         tokens = np.flatnonzero(~(row < least))  # (not >=, so that a NaN stays, and drawing fails)
@@ -85,7 +86,7 @@ def penalised(logits, ids, penalty):
     Parameters
     ----------
     logits : float [n_rows, n_vocab]
-        After each of the last n_rows prefixes of ids.
+        Row -1 is for the token after all of ids, row -2 for the token after ids[:-1], and so on.
     ids : int [n]
     penalty : float > 0
         In each row, the logits of the tokens of its own prefix are divided by the penalty if they are positive, and

@@ -33,8 +33,8 @@ def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
     eos : int, optional
         The token that ends a text. Decoding stops after it.
     on_round : callable, optional
-        Called after each token, for example to print it. Its argument is a `Round`, as in `speculative_sampling`, in
-        which nothing was drafted.
+        Called after each token, for example to print it. Its argument is a `Round` (defined below) in which nothing was
+        drafted.
 
     Returns
     -------
@@ -58,9 +58,10 @@ def propose(x, draft_model, k_max, rng, stop=None):
     The token that makes stop true is proposed too. So a stop decides only whether later tokens are drafted, and each
     proposed token is still a draw from p. If unsure tokens were withdrawn, all checked tokens would be sure ones. These
     do not have the distribution p, because some tokens of p never occur among them. But `verify` is right only for
-    draws from p. For example, let p = (.5, .3, .2) and q = (.3, .6, .1), and withdraw each token whose p is below .4.
-    After a withdrawal nothing is checked, and the next token is drawn from q. In all, this token has the distribution
-    (.45, .5, .05), which is not q.
+    draws from p. For example, let p = (.5, .3, .2) and q = (.3, .6, .1) for the tokens A, B and C, and withdraw each
+    token whose p is below .4. With probability .5, A is drafted, and `verify` emits A (.3) or B (.2). Otherwise the
+    token is withdrawn, and the next token is drawn from q: A (.15), B (.3) or C (.05). The sum is (.45, .5, .05), which
+    is not q.
 
     Returns
     -------
@@ -105,15 +106,15 @@ def verify(drafted, p, q, rng):
 
 
 def acceptance(p, q):
-    """min(1, q / p). Where q >= p nothing is divided, because p may be so tiny that q / p overflows."""
+    """min(1, q / p), for two numbers. If q >= p, nothing is divided, because p may be so tiny that q / p overflows."""
     return 1.0 if q >= p else q / p
 
 
 def residual(p, q):
     """max_fn(q - p), or q if q - p has no positive entry.
 
-    Only rounding can leave no positive entry after a rejection: q is below p at the rejected token, and both rows sum
-    to 1, so q must be above p at another token.
+    In `verify`, only rounding can leave no positive entry: q is below p at the rejected token, and both rows sum to 1,
+    so q must be above p at another token. (`verify_block` has a comment about its own case.)
     """
     return max_fn(q - p) if (q > p).any() else q
 
@@ -215,8 +216,9 @@ def verify_block(drafted, p, q, rng):
     the tokens after it.
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
-    keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. The target says
-    "a b" just as often as the draft does. Block verification multiplies 1/2 by 2, which is 1, so it always keeps both.
+    keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. But the target
+    says "a b" just as often as the draft does, so no rejection is needed. Block verification sees this: 1/2 times 2 is
+    1, so it always keeps both.
     In return, it keeps less of "a a": both tokens with probability 1/4, and otherwise none. (`verify` keeps the first a
     with probability 1/2.) The second token is b with probability 1/3, so on average a first a is kept with probability
     1/3 * 1 + 2/3 * 1/4 = 1/2, as with `verify`. (For "b a" block verification gains nothing: the ratio 2 comes first
@@ -243,16 +245,17 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is the running product of `verify_block`: w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
-        of the next drafted token. w[i] is also a goal: given the first i drafted tokens, the round should keep all of
-        them (and perhaps more) with probability w[i]. This probability is an average over the tokens that are drafted
-        later. The goal for the next token is that with probability w[i] q(t), the first i tokens are kept and token t
-        comes next. So w[i] q plays the part that q plays in `verify`.
+        of the next drafted token. w[i] is also a goal: the round should keep the first i drafted tokens (and perhaps
+        more) with probability w[i], on average over the tokens that are drafted later. If they are kept, token t should
+        come next with probability q(t). So "they are kept, and then t" should have probability w[i] q(t). In `verify`,
+        this number is q(t).
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. h[k] is
         w[k]. For i < k, let w be w[i], let p and q be the rows p[i] and q[i], and let surplus be sum max(w q - p, 0).
-        i + 1 tokens or more are kept with probability sum p min(1, w q/p) = sum min(p, w q) = w - surplus. So exactly i
-        tokens should be kept with probability surplus, and 1 - (w - surplus) is left for that. Therefore h[i] is
-        surplus / (surplus + 1 - w). (It is 0 if surplus is 0. h[0] is not used.)
+        Token t is drafted next with probability p(t), and then i + 1 tokens or more are kept with probability
+        w[i+1] = min(1, w q(t) / p(t)). The sum over all t is sum min(p, w q), which is w - surplus. The goal is w, so
+        exactly i tokens must be kept with probability surplus. `verify_block` gets to i with probability
+        1 - (w - surplus). So h[i] is surplus / (1 - w + surplus). (It is 0 if surplus is 0. h[0] is not used.)
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
     """

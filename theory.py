@@ -4,10 +4,10 @@ As in speculative.py, the draft has distribution p, the target has q, and each r
 swap p and q, and write gamma for K. Theorems, equations and sections are numbered as in their paper.)
 
     beta    the probability that a token drafted after a given text is accepted
-    alpha   the mean of beta over the verified positions: those that `verify` looks at, up to the first rejection
-    c       the cost of a draft step
+    alpha   the mean of beta over the verified positions: the accepted tokens and, if there is one, the rejected token
+    c       the cost of a draft step, which is one pass of the draft
     v       the cost of the target's pass over K + 1 positions
-    r       the cost of the rest of a round: drawing tokens and accepting them
+    r       the cost of the rest of a round: drawing tokens (the drafted ones too) and accepting them
 
 The unit of cost is a plain step, which adds one token without speculation. The paper makes three assumptions:
 
@@ -41,8 +41,8 @@ def alpha(p, q):
 def betas(a_round):
     """beta at each verified position of a `Round`: the accepted tokens and the rejected one. -> [n_verified]"""
     # After a rejection, a round that emits m tokens has looked at m positions. If all k tokens were accepted, the round
-    # emits k + 1 tokens and has looked at k positions. `verify_block` looks at all k positions, but the same ones count
-    # for it, so that alpha means the same for both rules. Positions after an eos do not count.
+    # emits k + 1 tokens and has looked at k positions. `verify_block` looks at all k positions, but here too, only the
+    # kept tokens and the first one that was not kept count. Positions after an eos do not count.
     return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
 
 

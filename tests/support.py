@@ -44,8 +44,8 @@ def read(path):
 class Table:
     """A model with a few rows, which records its calls.
 
-    Equal prefixes have the same row. Different ones usually have different rows, as with a real model, because a hash
-    of the prefix chooses the row.
+    A hash of the prefix chooses its row. So equal prefixes have the same row, and different ones often have different
+    rows, as with a real model.
     """
 
     def __init__(self, rows):
@@ -100,7 +100,10 @@ def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
 
 
 def product_of_conditionals(x, model, N, eos=None):
-    """The distribution of N decoded tokens by definition: q(x_1 | x) q(x_2 | x, x_1) ..., as {ids: probability}."""
+    """The distribution of N decoded tokens by definition, as {ids: probability}.
+
+    The probability of a text is a product over its new tokens: the probability of each in the row after all before it.
+    """
     if N == 0:
         return {tuple(x): 1.0}
     found = {}

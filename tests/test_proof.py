@@ -22,18 +22,20 @@ max(q(t) - p(t), 0) (step 4). Both ways together give q(t) (step 5).
 Steps 6 and 7 lead from one token to a whole text. From here on, q is the target's row after the text so far.
 
 Step 6. A round emits 1 to K + 1 tokens. Let plain sampling add tokens after it, until there are K + 1. Then each of
-these K + 1 tokens is a draw from q, whatever the tokens before it are. To see this, look at one place, and fix the
-tokens at the places before it. There are two cases:
+these K + 1 tokens is a draw from q, whatever the tokens before it are. To see this, look at one position, and suppose
+that we know the tokens before it. There are two cases:
 
-- The round has drafted and accepted all of the fixed tokens. Then the token at this place is drafted and checked with
-  random numbers of its own. So by steps 1 to 5 it is a draw from q. (If nothing more was drafted, it is drawn from q.
-  This is about `verify`. For block verification, item 2 below takes the place of this case.)
-- The round ended before this place. Then the token at this place is a plain sample, which is a draw from q.
+- The round has drafted and accepted all of the known tokens. Then the token at this position is drafted and checked
+  with random numbers of its own. So by steps 1 to 5 it is a draw from q. (If nothing more was drafted, because of K or
+  because of a stop, it is drawn from q. A stop depends only on the known tokens, so it favours no token here. All of
+  this case is about `verify`. For block verification, item 2 below takes its place.)
+- The round ended before this position. Then the token at this position is a plain sample, which is a draw from q.
 
 Step 7. Begin with N plain samples. Replace the first K + 1 of them by a round, filled up to K + 1 tokens by plain
-sampling. By step 6, the distribution stays the same. Now the text is a round, followed by plain samples only. These use
-new random numbers, and their rows depend only on the text, so they are draws from q wherever the round ended. Replace
-the K + 1 tokens after the emitted ones by a second round in the same way, and so on. For example, let N be 5 and K be
+sampling. By step 6, the distribution stays the same. After the tokens of the round, all tokens are plain samples now:
+first those that fill it up, then the others. A plain sample depends only on the text before it and on new random
+numbers. So a second round may begin directly after the first one, wherever that ended. Replace the next K + 1 tokens by
+this round in the same way, and so on. For example, let N be 5 and K be
 2. P is a plain sample, and R is a token of a round. The rounds emit two tokens, one token, and two tokens:
 
     PPPPP  ->  RRPPP  ->  RRRPP  ->  RRRRR
@@ -41,8 +43,8 @@ the K + 1 tokens after the emitted ones by a second round in the same way, and s
 Each round emits at least one token, so after at most N rounds, all N tokens come from rounds. If fewer than K + 1
 tokens are left, the round drafts fewer. (If there is an eos, both samplers end the text after the first one, so the
 distributions stay equal.) The plain samples after a round are draws from q even if we know everything that happened in
-the round, including which tokens were rejected. Therefore K may depend on all of this, because K is chosen before the
-next round draws anything. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about rounds.)
+the round, including which tokens were rejected. A schedule chooses K before the next round draws anything, so it can
+use only such knowledge. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about rounds.)
 
 Block verification is exact too, by the same argument with w q in the place of q. (w and h are explained at
 `block_probabilities` in speculative.py. You may skip this at first.) Fix the first i drafted tokens. In what follows, w
@@ -70,7 +72,7 @@ is w[i], p and q are the rows p[i] and q[i], and all sums are over the next toke
    is drawn from the residual, with probability max(w q(t) - p(t), 0) / surplus. The product is max(w q(t) - p(t), 0),
    and the sum of both ways is w q(t). (After all k tokens, the next one is drawn from the last row of q.) At least i
    tokens are kept with probability w. So given that, token t comes next with probability w q(t) / w, which is q(t). If
-   fewer than i tokens are kept, the token at this place is a plain sample. So steps 6 and 7 hold here too.
+   fewer than i tokens are kept, the token at this position is a plain sample. So steps 6 and 7 hold here too.
 3. On average, block verification accepts at least as many tokens as `verify`. The reason is that w[i] is never below
    the product of the first i factors min(1, q/p) of `verify`, because min(1, w q/p) >= w min(1, q/p) if w <= 1. And the
    mean number of accepted tokens is the sum of the probabilities that at least 1, 2, ... tokens are kept.
