@@ -58,7 +58,7 @@ def add_options(parser):
         help="sample among the k most probable tokens; 0: among all (default: %(default)s)")
     add("--top_p", type=checked(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1"), default=1.0,
         metavar="p",
-        help="sample among the fewest most probable tokens whose probabilities add up to p (default: %(default)s)")
+        help="sample among the most probable tokens: as few as add up to probability p (default: %(default)s)")
     add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r",
         help="above 1, tokens that have occurred become less likely, as in Hugging Face's Transformers "

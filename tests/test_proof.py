@@ -35,8 +35,8 @@ Step 7. Begin with N plain samples. Replace the first K + 1 of them by a round, 
 sampling. By step 6, the distribution stays the same. After the tokens of the round, all tokens are plain samples now:
 first those that fill it up, then the others. A plain sample depends only on the text before it and on new random
 numbers. So a second round may begin directly after the first one, wherever that ended. Replace the next K + 1 tokens by
-this round in the same way, and so on. For example, let N be 5 and K be
-2. P is a plain sample, and R is a token of a round. The rounds emit two tokens, one token, and two tokens:
+this round in the same way, and so on. For example, let K be 2 and N be 5. P is a plain sample, and R is a token of a
+round. The rounds emit two tokens, one token, and two tokens:
 
     PPPPP  ->  RRPPP  ->  RRRPP  ->  RRRRR
 
