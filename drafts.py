@@ -92,7 +92,7 @@ def make_draft(name, target, encoder, corpus=None):
         If the name is unknown, if the corpus or TABLES cannot be used, or if the target has fewer than L layers.
     """
     n_vocab = target.n_vocab
-    if early_exit := re.fullmatch("early-exit:([0-9]+)", name):
+    if early_exit := re.fullmatch("early-exit:([0-9]{1,4})", name):
         return target.first_layers(int(early_exit[1]))
     if name == "lookup":
         return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)  # stops after a token that was not copied

@@ -198,7 +198,7 @@ class EveryBranch:
         if np.ndim(low) or np.ndim(high):
             raise AttributeError("integers with several bounds cannot be enumerated; draw them one by one")
         NUMPYS_OWN.integers(low, high, endpoint=endpoint)  # raises NumPy's errors
-        return np.int64(low) + self.choice(high + bool(endpoint) - low, size)
+        return np.int64(low) + self.choice(int(high) + bool(endpoint) - int(low), size)  # (np.uint8 could overflow)
 
     def multinomial(self, n, pvals, size=None):
         """The number of times that each outcome occurs in n draws."""
@@ -282,9 +282,10 @@ class Uniform:
     def __mul__(self, number):
         if np.ndim(number):
             return each(self.__mul__, number)
-        if not math.isfinite(float(number)) or float(number) == 0:
-            raise ValueError(f"a random number was multiplied by {number}; use a finite number other than 0")
-        return Uniform(self.rng, self.shift * number, self.scale * number, self.state)
+        scale = self.scale * number
+        if not math.isfinite(scale) or scale == 0:
+            raise ValueError(f"a random number was multiplied by {number}; its scale must stay finite and other than 0")
+        return Uniform(self.rng, self.shift * number, scale, self.state)
 
     __radd__, __rmul__ = __add__, __mul__
 

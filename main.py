@@ -72,8 +72,9 @@ def run(args):
         temperature=args.temperature, top_k=args.top_k, top_p=args.top_p, repetition_penalty=args.repetition_penalty,
     )  # fmt: skip
     x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
-    if (n := len(x) + args.n_tokens_to_generate) > pair.n_ctx:
-        fail(f"the prompt has {len(x)} tokens and {n - len(x)} more are wanted; these models hold {pair.n_ctx} in all")
+    n = args.n_tokens_to_generate
+    if len(x) + n > pair.n_ctx:
+        fail(f"the prompt has {len(x)} tokens and {n} more are wanted; these models hold {pair.n_ctx} in all")
     eos = pair.encoder.ids[EOT] if args.eos else None
     shared = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}
     best_K = []  # the figure that --K auto adds

@@ -78,7 +78,9 @@ class NGram:
                     n_vocab = int(f["n_vocab"])
                     grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
                     counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
-                return cls(n_vocab, list(zip(grams, counts, strict=True)))
+                if list(map(len, grams)) != list(map(len, counts)):
+                    raise ValueError("an n-gram has no count, or a count has no n-gram")
+                return cls(n_vocab, list(zip(grams, counts)))
             except Exception as error:  # a damaged file can raise almost anything, from BadZipFile to KeyError
                 raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
 
@@ -127,9 +129,7 @@ def online(ids, n_vocab, order=3):
     """The row after ids, computed from the n-grams of these ids. So the draft learns while the text is decoded."""
     p = np.full(n_vocab, 1 / n_vocab)
     for nexts in continuations(ids, order - 1):
-        counts = np.bincount(ids[nexts], minlength=n_vocab)
-        tokens = np.flatnonzero(counts)
-        p = blend(p, tokens, counts[tokens])
+        p = blend(p, *np.unique(ids[nexts], return_counts=True))
     return p
 
 

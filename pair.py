@@ -99,6 +99,7 @@ class Pair:
         The models that `decode` calls. For a sampler of your own, replace both. Your models must call `pair.draft` and
         `pair.target`, which keep their logits. At temperature 0, some stops and schedules look at these logits. Above
         0, they look at the rows of your models. So unless your models are greedy, give the Pair a temperature above 0.
+        (The stop of --draft lookup always looks at the logits.)
     n_ctx : int
         How long a text may be, with its prompt.
     """

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # (only sample is used here; importers want the rest)
+from sampling import logits_to_probs, penalised, sample, sampler  # (only sample is used in this file)
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):

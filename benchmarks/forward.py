@@ -40,7 +40,7 @@ def memory():
     try:
         with open("/proc/self/status") as f:
             return int(re.search(r"RssAnon:\s+(\d+) kB", f.read())[1]) * 1024
-    except OSError:
+    except (OSError, TypeError):  # no such file, or no such line in it
         return float("nan")
 
 

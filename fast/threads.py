@@ -90,7 +90,7 @@ def bytes_worth_waking():
     several cores are at least 10 % faster than one. Usually there is none, because one core reads almost as fast as the
     memory delivers. Then the result is 5.3 MB. Most products of a long prompt have more work than that, because each
     tile counts once for each group of rows (see `linear`). In these products, the arithmetic takes longer than the
-    reading, so several cores are faster.
+    reading, so several cores are faster. (If several threads come here first, each of them measures.)
     """
     if n_cores() == 1:
         return math.inf

@@ -5,7 +5,6 @@ For the proof and the broken variants, the first two parts are enough.
 
 import copy
 import http.server
-import json
 import os
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 from hypothesis import strategies as st
 
 from checkpoint.download import FILES
-from checkpoint.writer import vocabulary, write_bundle
+from checkpoint.writer import vocabulary
 from enumeration import output_distribution, total_variation
 from gpt2 import GPT2
 from speculative import speculative_sampling, verify, verify_block
@@ -134,6 +133,7 @@ def random_gpt2(seed, **hparams):
     return GPT2(nest(tensors, hparams["n_layer"]), hparams)
 
 
+@cache
 def stored_gpt2(directory):
     hparams, params = load_hparams_and_params(directory)
     return GPT2(params, hparams)
@@ -141,12 +141,7 @@ def stored_gpt2(directory):
 
 def bundled(name):
     """A GPT2 of its own for each test. All of them share the weights, because it takes 50 ms to lay them out."""
-    return copy.copy(bundled_once(name))
-
-
-@cache
-def bundled_once(name):
-    return stored_gpt2(Path(MODELS_DIR) / name)
+    return copy.copy(stored_gpt2(Path(MODELS_DIR) / name))
 
 
 # The seven files of a model: the micro checkpoint, and a vocabulary of 300 tokens that fits it
@@ -193,20 +188,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *args):
         pass
-
-
-def write_pair(models_dir):
-    """Write a draft and a target whose tokens are the bytes and <|endoftext|>. They predict only <|endoftext|>."""
-    hparams = dict(n_vocab=257, n_ctx=64, n_embd=16, n_head=2, n_layer=1)
-    rng = np.random.default_rng(0)
-    tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}
-    tensors["model/ln_f/b"] = 100 * tensors["model/wte"][-1]
-    files = {"hparams.json": json.dumps(hparams).encode(), "checkpoint": b"1", "model.ckpt.meta": b"1"}
-    for directory in models_dir / "draft", models_dir / "target":
-        directory.mkdir()
-        write_bundle(str(directory / "model.ckpt"), tensors.items())
-        for name, content in (files | vocabulary(257)).items():
-            (directory / name).write_bytes(content)
 
 
 # ---- main.py ----

@@ -108,7 +108,7 @@ NOT_JSON = ("{", "[" * 100_000, '{"n_layer": ' + "9" * 5000 + "}", "\0")
         ("encoder.json", b"[" * 100_000, r"encoder\.json is damaged: maximum recursion"),
         ("vocab.bpe", PAIRS + b"\xff", r"vocab\.bpe is damaged: 'utf-8' codec"),
         ("encoder.json", TOKENS.replace(b'"a"', b'"bb"'), "1 tokens are missing from encoder.json, such as 'a'"),
-        ("encoder.json", b"[1, 2]", "not a JSON object that maps tokens to ids"),
+        ("encoder.json", b"[1, 2]", r"the vocabulary in \S+ is damaged: encoder\.json is not a JSON object that maps"),
         ("encoder.json", TOKENS.replace(b"256", b'"256"'), "not a JSON object that maps tokens to ids"),
         ("encoder.json", TOKENS.replace(b": 1,", b": true,"), "not a JSON object that maps tokens to ids"),
         ("encoder.json", TOKENS.replace(b"256", b"255"), "are not 0 to 299, each once"),

@@ -82,7 +82,7 @@ def test_a_saved_model_loads_as_it_was(tmp_path_factory, text, ids):
 
 
 def test_a_damaged_file_of_n_grams_is_an_error(tmp_path):
-    path, array, outside = tmp_path / "ngrams.npz", io.BytesIO(), io.BytesIO()
+    path, array, outside, uneven = tmp_path / "ngrams.npz", io.BytesIO(), io.BytesIO(), io.BytesIO()
     with pytest.raises(FileNotFoundError):
         NGram.load(path, 1)
     ngram([0, 1, 2], 3, 1).save(path)
@@ -90,8 +90,9 @@ def test_a_damaged_file_of_n_grams_is_an_error(tmp_path):
         NGram.load(path, 2)
     np.save(array, np.zeros(3))
     np.savez(outside, n_vocab=3, steps_1=[5], counts_1=[1])  # token 5 of 3
+    np.savez(uneven, n_vocab=3, steps_1=[0, 1], counts_1=[1])
     whole = path.read_bytes()
-    for damaged in b"", b"PK", whole[:-9], array.getvalue(), outside.getvalue():
+    for damaged in b"", b"PK", whole[:-9], array.getvalue(), outside.getvalue(), uneven.getvalue():
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"ngrams\.npz is damaged"):
             NGram.load(path, 1)

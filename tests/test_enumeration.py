@@ -43,8 +43,9 @@ class Tensor:
         (lambda rng: rng.choice(["a", "b"]).size, {(1,): 1}),  # an element is a NumPy number or str, as in NumPy
         (lambda rng: rng.choice(4, size=(2, 1), p=P), TWO_DRAWS),
         (lambda rng: np.arange(4)[rng.choice(4, size=0)], {(): 1}),
-        (lambda rng: [int(rng.choice(1)), rng.choice(2, size=1, replace=False)[0]], {(0, 0): 0.5, (0, 1): 0.5}),
+        (lambda rng: [rng.choice(1, replace=False), *rng.choice(2, 1, replace=False)], {(0, 0): 0.5, (0, 1): 0.5}),
         (lambda rng: rng.integers(3, 4, size=2, endpoint=True), {(i, j): 1 / 4 for i in (3, 4) for j in (3, 4)}),
+        (lambda rng: rng.integers(254, np.uint8(255), endpoint=True), {(254,): 0.5, (255,): 0.5}),
         (lambda rng: int(~(rng.integers(2) == 1)), {(0,): 0.5, (1,): 0.5}),  # a NumPy bool, for which ~ means "not"
         (lambda rng: np.argmax(rng.multinomial(1, P, size=2), axis=-1), TWO_DRAWS),
         # one uniform number, compared with one other number
@@ -103,6 +104,7 @@ def test_total_variation():
         (lambda rng: int(rng.random() < np.nan), ValueError, "NaN"),
         (lambda rng: int(0 * rng.random() < 1), ValueError, "multiplied by 0"),
         (lambda rng: int(np.inf * rng.random() < 1), ValueError, "finite"),
+        (lambda rng: int(1e-200 * (1e-200 * rng.random()) < 1), ValueError, "other than 0"),
         (lambda rng: rng.standard_normal(), AttributeError, "standard_normal"),
         (lambda rng: rng.choice(3, size=2, replace=False), AttributeError, "replace=False"),
         (lambda rng: rng.integers(2**63), ValueError, "items to choose from"),

@@ -1,6 +1,7 @@
 """main.py as a user meets it: the two texts that it prints, and errors of one line. Most tests start a process."""
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -10,18 +11,34 @@ from unittest.mock import Mock, call, patch
 
 import numpy as np
 import pytest
-from support import ROOT, read, run, write_pair
+from support import ROOT, read, run
 
 import main
 from checkpoint.download import FILES
+from checkpoint.writer import vocabulary, write_bundle
 from pair import Pair
 from speculative import verify_block
+from utils import expected_shapes
 
 
 def texts_of(result):
     assert result.returncode == 0, result.stderr
     text = r" Decode\n-+\nTime = [\d.]+s\nText = (.*?)\n\n"
     return re.search(f"Autoregressive{text}Speculative{text}models", result.stdout, re.DOTALL).groups()
+
+
+def write_pair(models_dir):
+    """Write a draft and a target whose tokens are the bytes and <|endoftext|>. They predict only <|endoftext|>."""
+    hparams = dict(n_vocab=257, n_ctx=64, n_embd=16, n_head=2, n_layer=1)
+    rng = np.random.default_rng(0)
+    tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}
+    tensors["model/ln_f/b"] = 100 * tensors["model/wte"][-1]
+    files = {"hparams.json": json.dumps(hparams).encode(), "checkpoint": b"1", "model.ckpt.meta": b"1"}
+    for directory in models_dir / "draft", models_dir / "target":
+        directory.mkdir()
+        write_bundle(str(directory / "model.ckpt"), tensors.items())
+        for name, content in (files | vocabulary(257)).items():
+            (directory / name).write_bytes(content)
 
 
 # ---- The main job ----

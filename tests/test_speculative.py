@@ -121,7 +121,9 @@ def test_lossless_with_any_schedule_any_stop_and_eos(verifier, stop, drawn, N, K
     _, rounds = decode(drawn, N, K, seed=0, **options)
     assert asked_with[0] is None  # the later calls get each round but the last
     assert all(a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True))
-    for r in rounds:  # (a token that replaces a rejected one always differs from it)
+    for r in rounds:
+        assert stop is None or not any(map(stop, r.p[:-1], r.drafted[:-1]))  # a stop ended the drafting
+        # (a token that replaces a rejected one always differs from it)
         assert r.n_accepted == sum(a == b for a, b in zip(r.emitted, r.drafted))
 
 
