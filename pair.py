@@ -54,7 +54,7 @@ class Run(NamedTuple):
     n_new: int
     n_drafted: np.ndarray  # int [n_rounds], how many tokens each round drafted
     n_accepted: np.ndarray  # int [n_rounds], how many of these are in the text
-    betas: list  # of float arrays, one per round: beta at each verified position, see theory.betas
+    betas: list  # of float arrays, one per round: sum min(p, q) at each verified position, see theory.betas
     lasted: np.ndarray  # float [n_rounds], the seconds that each round took (the time of on_round is not counted)
     steps: np.ndarray  # float [n_steps], the seconds of each step of the draft; the first one reads the prompt
     passes: np.ndarray  # float [n_rounds], the seconds of each pass of the target; the first one reads the prompt
@@ -96,10 +96,11 @@ class Pair:
     Attributes
     ----------
     draft_model, target_model : callable
-        The models that `decode` calls. For a sampler of your own, replace both. Your models must call `pair.draft` and
-        `pair.target`, which keep their logits. At temperature 0, some stops and schedules look at these logits. Above
-        0, they look at the rows of your models. So unless your models are greedy, give the Pair a temperature above 0.
-        (The stop of --draft lookup always looks at the logits.)
+        The models that `decode` calls. For a sampler of your own, replace both by functions that call `pair.draft` and
+        `pair.target`. These are the two networks, and they keep their last logits. At temperature 0, some stops and
+        schedules look at these logits. Above 0, they look at the rows of your models. So give the Pair a temperature
+        above 0, unless your models always take the most probable token. (The stop of --draft lookup always looks at the
+        logits.)
     n_ctx : int
         How long a text may be, with its prompt.
     """
@@ -214,7 +215,7 @@ class Pair:
         Returns
         -------
         K : int
-            The one with the largest estimated speedup. (It is 0 if no K above 0 was timed.)
+            The one with the largest estimated speedup. (It is 0 if no K above 0 has one above 1, or if none was timed.)
         speedups : float64 [K_max+1]
             For each K from 0 to K_max, the tokens per round that the betas of the pilot run predict, divided by the
             cost of a round (see `costs`). 0 for a K that was timed less than twice.

@@ -76,10 +76,8 @@ class KeysAndValues:
             sums = sums.reshape(len(sums), n_padded, -1).swapaxes(0, 1)  # [n_padded, n_some, ...]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, some])
 
-        # A position has a key and a value of d float32 each: 8 d bytes. The first group of queries reads them from
-        # memory. The others read them from the cache, and we count such a read as a quarter of one from memory:
-        # 1 + (n_groups - 1) / 4 = (3 + n_groups) / 4.
-        in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * (3 + n_groups) // 4)
+        # A position has a key and a value of d float32 each: 8 d bytes, which count once per group, as in `linear`.
+        in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * n_groups)
         return heads[:n_new].reshape(n_new, n_head * d)
 
 

@@ -19,15 +19,17 @@ The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. For
 with AVX-512, and uses it if a product has at most 10^6 multiplications. The groups are these:
 
     1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
-    2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer than 4.
+    2 to 12 rows     Usually one group. An odd number gets a row of zeros, because 3 rows, for example, take longer
+                     than 4.
     13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
 
 A tile holds `width` columns of w. The tiles lie one after the other in memory, and on each core, one call of np.matmul
-runs over many tiles. For groups of rows, `width` is 64. If w has many rows, the product with a whole tile would have
-more than 10^6 multiplications. So a tile of more than DEPTH rows is cut into several *chunks* of `depth` rows, and
-their results are added up, always in the same order. (Any other tile is one chunk.) DEPTH leaves room for groups of 6.
-For 12 rows, a chunk may still be too deep (above 1,302 rows). Then the rows are multiplied in groups of 6 instead.
-Groups of 6 and 12 are stored column by column, because the kernel was faster then wherever we measured it.
+runs over many tiles. For groups of rows, `width` is 64. The *depth* of a tile is n_in, the number of inputs. If w is
+deep, the product with a whole tile would have more than 10^6 multiplications. So a tile deeper than DEPTH is cut into
+several *chunks* of equal depth, and their results are added up, always in the same order. (Any other tile is one
+chunk.) With DEPTH, groups of up to 8 rows are always within 10^6. A group of 10 or 12 may still have more (above a
+depth of 1,562 or 1,302). Then the rows are multiplied in groups of 6 instead. Groups of 6 and 12 are stored column by
+column, because the kernel was faster then wherever we measured it.
 
 gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
 cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
@@ -53,7 +55,7 @@ TILE, NARROW = 64, 32  # columns of a tile for groups of rows, and for single ro
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many multiplications
-DEPTH = 1600  # a chunk has at most this many rows; it is the n_embd of 1558M
+DEPTH = 1600  # a chunk is at most this deep; it is the n_embd of 1558M
 
 
 def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]

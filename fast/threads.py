@@ -18,7 +18,7 @@ from queue import SimpleQueue
 
 import numpy as np
 
-MAX_CORES = 8  # a few cores read as fast as the memory delivers, and every further one has to be woken
+MAX_CORES = 8  # more than a few cores do not read faster, and every further one has to be woken
 HEAD_START = 0.4  # the calling core gets this share of `bytes_worth_waking()` as extra work, while the others wake up
 
 
@@ -32,8 +32,7 @@ def in_parallel(function, n, n_bytes):
     n : int
         Number of items.
     n_bytes : int
-        The work of one item: how many bytes it reads from memory. If computing takes longer than reading, give the
-        bytes that a core could read in the time of computing.
+        The work of one item, as the number of bytes that a core could read from memory in the same time.
     """
     if n * n_bytes < bytes_worth_waking():
         function(slice(n))
@@ -87,10 +86,10 @@ def bytes_worth_waking():
     """Work of at least this many bytes is shared (see `in_parallel`).
 
     Once per process, products of 1.6, 2.4 and 3.5 MB are timed. The result is the first of these sizes for which
-    several cores are at least 10 % faster than one. Usually there is none, because one core reads almost as fast as the
-    memory delivers. Then the result is 5.3 MB. Most products of a long prompt have more work than that, because each
-    tile counts once for each group of rows (see `linear`). In these products, the arithmetic takes longer than the
-    reading, so several cores are faster. (If several threads come here first, each of them measures.)
+    several cores are at least 10 % faster than one. Usually there is none, because for so little work one core reads
+    almost as fast as several. Then the result is 5.3 MB. Most products of a long prompt have more work than that,
+    because each tile counts once for each group of rows (see `linear`). In these products, the arithmetic takes longer
+    than the reading, so several cores are faster. (If several threads come here first, each of them measures.)
     """
     if n_cores() == 1:
         return math.inf
