@@ -219,6 +219,7 @@ def verify_block(drafted, p, q, rng):
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. But the target
     says "a b" just as often as the draft does, so no rejection is needed. Block verification sees this: 1/2 times 2 is
     1, so it always keeps both.
+
     In return, it keeps less of "a a": both tokens with probability 1/4, and otherwise none. (`verify` keeps the first a
     with probability 1/2.) The second token is b with probability 1/3, so on average a first a is kept with probability
     1/3 * 1 + 2/3 * 1/4 = 1/2, as with `verify`. (For "b a" block verification gains nothing: the ratio 2 comes first

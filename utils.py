@@ -137,4 +137,5 @@ def largest(weights, name="model"):
 def common_prefix(a, b):
     """How many ids two texts share at their beginning."""
     n = min(len(a), len(b))
-    return int(np.append(a[:n] != b[:n], True).argmax())  # the first difference, at the latest at n
+    differs = a[:n] != b[:n]
+    return int(differs.argmax()) if differs.any() else n

@@ -12,7 +12,7 @@ import numpy as np
 
 from checkpoint.bundle import DTYPES, MAGIC
 from checkpoint.crc32c import crc32c, mask
-from encoder import bytes_to_unicode
+from encoder import EOT, bytes_to_unicode
 
 NUMBER = {dtype: number for number, dtype in DTYPES.items()}
 
@@ -40,7 +40,7 @@ def vocabulary(n_vocab):
     """The files of a vocabulary for any text: all bytes, pairs of two bytes, and <|endoftext|> -> {name: bytes}."""
     chars = list(bytes_to_unicode().values())
     pairs = list(islice(product(chars, repeat=2), n_vocab - 257))
-    tokens = [*chars, *map("".join, pairs), "<|endoftext|>"]
+    tokens = [*chars, *map("".join, pairs), EOT]
     return {
         "encoder.json": json.dumps({token: id for id, token in enumerate(tokens)}).encode(),
         "vocab.bpe": "\n".join(["#version: 0.2", *map(" ".join, pairs), ""]).encode(),

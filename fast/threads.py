@@ -86,10 +86,11 @@ def bytes_worth_waking():
     """Work of at least this many bytes is shared (see `in_parallel`).
 
     Once per process, products of 1.6, 2.4 and 3.5 MB are timed. The result is the first of these sizes for which
-    several cores are at least 10 % faster than one. Usually there is none, because for so little work one core reads
-    almost as fast as several. Then the result is 5.3 MB. Most products of a long prompt have more work than that,
-    because each tile counts once for each group of rows (see `linear`). In these products, the arithmetic takes longer
-    than the reading, so several cores are faster. (If several threads come here first, each of them measures.)
+    several cores are at least 10 % faster than one. Usually, several cores are not that much faster for so little work,
+    because one core reads almost as fast as they do. Then the result is 5.3 MB. Most products of a long prompt have
+    more work than that, because each tile counts once for each group of rows (see `linear`). In these products, the
+    arithmetic takes longer than the reading, so several cores are faster. (If several threads come here first, each of
+    them measures.)
     """
     if n_cores() == 1:
         return math.inf

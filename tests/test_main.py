@@ -166,7 +166,7 @@ def complaints(capsys, *args):
         (["--draft_model_size", "draft", "--target_model_size", "1558M"], "a bundled model and one of OpenAI's cannot"),
         (["--draft", "ngram", "--target_model_size", "124M"], "--draft ngram needs a --draft_corpus"),
         (["--draft", "bigram", "--draft_corpus", os.devnull], "the text to count n-grams in is empty"),
-        (["--draft", "lookup", "--draft_corpus", os.devnull], "--draft_corpus needs --draft unigram or bigram or"),
+        (["--draft", "lookup", "--draft_corpus", os.devnull], "corpus needs --draft unigram or bigram or ngram, but"),
         (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size needs --draft model, but"),
         (["--repetition_penalty", 101], "--repetition_penalty: '101' is not a number from 0.01 to 100"),
         (["--threshold", "0"], "--threshold needs --schedule target-confidence or draft-confidence"),
