@@ -173,9 +173,9 @@ How exact are these figures? The bundled draft with a fixed K and `verify` (the 
 measured three times: once for "Drafts" ("model") and "Fixed K", once for "Schedules" ("fixed"), and once for "Token \
 by token" (that table leaves out T = 0, but acceptance.json has it). All three decoded the same texts, so only the \
 times differ. The largest of the three speedups is up to {spread(4)} above the smallest for K = 4, and up to \
-{spread(8)} for K = 8. So smaller differences on this page may be noise. Above T = 0, there is another source of \
-chance: two ways to decode draw different random numbers, so they decode different texts, and some texts are easier to \
-guess than others.""",
+{spread(8)} for K = 8. Above T = 0, there is another source of chance: two ways to decode draw different random \
+numbers, so they decode different texts, and some texts are easier to guess than others. "Fixed K" shows how much \
+this changes the tokens per round.""",
         """## Drafts
 
 alpha is the mean of beta over all positions of the target's own text, with draft and target at temperature T. (The \
@@ -184,8 +184,8 @@ speedups are for K = 4.
 
 - `unigram`, `bigram` and `ngram` predict from counts of 1, 2 and 3 tokens in a row in the training text.
 - `online` counts in the text so far.
-- `lookup` copies from the text so far, and stops drafting if it finds nothing to copy. So it loses less time than \
-`online`.
+- `lookup` copies from the text so far. If it finds nothing to copy, it drafts one random token, and stops for this \
+round. `online` always drafts K tokens. So `lookup` loses less time.
 - `early-exit:L` is the target's first L layers.
 - `model` is the bundled draft network.
 
