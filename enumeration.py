@@ -56,8 +56,9 @@ If two runs make the same choices and then draw differently, `output_distributio
 stay the same and only the output changes, it notices nothing, and its result is wrong. For code that draws from
 PyTorch, see benchmarks/torch_enumeration.py.
 
-The core of this file is `output_distribution`, with `take_branch` and `next_path` of `EveryBranch`. `Uniform.is_below`
-turns `rng.random() < a` into a choice with two branches. The rest imitates NumPy, and you may skip it.
+The core of this file is `output_distribution`, with `take_branch` and `next_path` of `EveryBranch`. (A *branch* is one
+outcome of a choice, with its probability.) `Uniform.is_below` turns `rng.random() < a` into a choice with two branches.
+The rest imitates NumPy, and you may skip it.
 """
 
 import math

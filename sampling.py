@@ -56,10 +56,10 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
         return probs
 
     for row in probs:
-        # `least` only saves time, because fewer tokens are sorted. (Sorting all 50,257 tokens of GPT-2 would take a
-        # quarter of a pass of 124M.) With top_k, tokens below the top_k-th cannot be kept. With top_p alone, tokens
-        # below (1 - top_p) / n_vocab cannot be kept: there are at most n_vocab of them, so together they have less than
-        # 1 - top_p. The other tokens together have more than top_p, so top_p is reached before these are needed.
+        # Tokens with a probability below `least` cannot be kept, so they are not sorted. This saves time: sorting all
+        # 50,257 tokens of GPT-2 would take a quarter of a pass of 124M. With top_k, `least` is the top_k-th largest
+        # probability. With top_p alone, it is (1 - top_p) / n_vocab. There are at most n_vocab tokens below that, so
+        # together they have less than 1 - top_p. The other tokens have more than top_p, so they reach it alone.
         cuts = 0 < top_k < np.count_nonzero(row)  # otherwise top_k leaves out only zeros, or nothing
         least = -np.partition(-row, top_k - 1)[top_k - 1] if cuts else (1 - top_p) / len(row)
         tokens = np.flatnonzero(~(row < least))  # (not >=, so that a NaN stays, and drawing fails)

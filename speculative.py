@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # (only sample is used in this file)
+from sampling import logits_to_probs, penalised, sample, sampler  # only sample is used here; the others are for callers
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
@@ -158,8 +158,8 @@ def speculative_sampling(
     schedule : callable, optional
         `schedule(last_round) -> k_max` chooses how many tokens the next round drafts at most (fewer after a stop). 0 is
         allowed. last_round is the `Round` that has just ended, or None at the first call. schedules.py says why the
-        output is exact for any k_max. Without a schedule, k_max is K. A k_max above K counts as K. Near the end, where
-        m tokens are still wanted, a k_max above m - 1 counts as m - 1, because a round can add k_max + 1 tokens.
+        output is exact for any k_max. Without a schedule, k_max is K. In any case, it is limited to K, and near the
+        end to one less than the tokens that are still wanted, because a round can add k_max + 1 tokens.
     stop : callable, optional
         `stop(row of p, token) -> bool` ends the drafting of a round early, see `propose`.
 
@@ -210,10 +210,10 @@ def verify_block(drafted, p, q, rng):
     """Block verification: Sun et al. 2024 (arXiv 2403.10444), Algorithm 2. To be used in place of `verify`.
 
     Let a1, a2, ... be the ratios q/p of the drafted tokens. `verify` keeps at least the first i of these tokens with
-    probability min(1, a1) * ... * min(1, ai). So it cuts off each ratio at 1, and then multiplies. Block verification
-    multiplies by one ratio after the other. After each factor, it cuts off the product so far at 1. So a ratio above 1
-    can make up for a ratio below 1 that came before it. A token that the target likes too little may be kept because of
-    the tokens after it.
+    probability min(1, a1) * ... * min(1, ai). So it limits each ratio to 1, and then multiplies. Block verification
+    multiplies the ratios as they are, and after each factor limits the product so far to 1. So a ratio above 1 can make
+    up for a ratio below 1 that came before it. A token that the target likes too little may be kept because of the
+    tokens after it.
 
     For example, let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say "a b". `verify`
     keeps a with probability 1/2 and then b with probability 1, so it keeps both with probability 1/2. But the target
@@ -223,11 +223,11 @@ def verify_block(drafted, p, q, rng):
     In return, it keeps less of "a a": both tokens with probability 1/4, and otherwise none. (`verify` keeps the first a
     with probability 1/2.) The second token is b with probability 1/3, so on average a first a is kept with probability
     1/3 * 1 + 2/3 * 1/4 = 1/2, as with `verify`. (For "b a" block verification gains nothing: the ratio 2 comes first
-    and is cut off, so both are kept with probability 1/2.) On average over all that can be drafted, `verify` accepts
-    10/9 tokens, and block verification 11/9.
+    and is limited to 1, so both are kept with probability 1/2.) On average over all that can be drafted, `verify`
+    accepts 10/9 tokens, and block verification 11/9.
 
-    It tries to keep all tokens first, then all but the last, and so on. (The paper begins with the shortest prefix and
-    keeps the longest one that passes. That gives the same distribution, but draws more random numbers.)
+    `verify_block` tries to keep all tokens first, then all but the last, and so on. (The paper begins with the shortest
+    prefix and keeps the longest one that passes. That gives the same distribution, but draws more random numbers.)
     """
     w, h = block_probabilities(drafted, p, q)  # two lists of k + 1 probabilities, explained below
     i = len(drafted)
@@ -248,8 +248,8 @@ def block_probabilities(drafted, p, q):
         w[i] is the running product of `verify_block`: w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
         of the next drafted token. w[i] is also a goal: the round should keep the first i drafted tokens (and perhaps
         more) with probability w[i], on average over the tokens that are drafted later. If they are kept, token t should
-        come next with probability q(t). So "they are kept, and then t" should have probability w[i] q(t). In `verify`,
-        this number is q(t).
+        come next with probability q(t). So "they are kept, and then t" should have probability w[i] q(t). This product
+        takes the place that q(t) has in `verify`.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. h[k] is
         w[k]. For i < k, let w be w[i], let p and q be the rows p[i] and q[i], and let surplus be sum max(w q - p, 0).
@@ -260,12 +260,9 @@ def block_probabilities(drafted, p, q):
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
     """
-    w = [1.0]
+    w, h = [1.0], []
     for i, token in enumerate(drafted):
-        w.append(acceptance(p[i, token], w[i] * q[i, token]))  # min(1, w q / p)
-    h = []
-    for i in range(len(drafted)):
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
         h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)  # (w = 1 and p = q would be 0 / 0)
-    h.append(w[-1])  # all k tokens are tried first, so nothing was refused before
-    return w, h
+        w.append(acceptance(p[i, token], w[i] * q[i, token]))  # min(1, w q / p)
+    return w, [*h, w[-1]]  # all k tokens are tried first, so nothing was refused before

@@ -82,7 +82,7 @@ def one_random_number_for_all(drafted, p, q, rng):
 
 def withdraws_an_unsure_token(drafted, p, q, rng):
     unsure = [row[token] < 0.4 for row, token in zip(p, drafted, strict=True)]
-    k = unsure.index(True) if any(unsure) else len(drafted)
+    k = [*unsure, True].index(True)
     return verify(drafted[:k], p[:k], q[: k + 1], rng)
 
 

@@ -16,7 +16,7 @@ token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3
 The same for any p and q: token t is drafted with probability p(t) (step 1), and accepted with min(1, q(t) / p(t)). The
 product is min(p(t), q(t)) (step 2). Let S be sum max(q - p, 0). For each token, min(p, q) + max(q - p, 0) is q, and q
 sums to 1. So the drafted token is accepted with probability sum min(p, q) = 1 - S, and rejected with S (step 3). After
-a rejection, t is added with probability max(q(t) - p(t), 0) / S. So a rejection, and then t, have the probability
+a rejection, t is added with probability max(q(t) - p(t), 0) / S. So the probability of a rejection followed by t is
 max(q(t) - p(t), 0) (step 4). Both ways together give q(t) (step 5).
 
 Steps 6 and 7 lead from one token to a whole text. From here on, q is the target's row after the text so far.
@@ -27,8 +27,8 @@ that we know the tokens before it. There are two cases:
 
 - The round has drafted and accepted all of the known tokens. Then the token at this position is drafted and checked
   with random numbers of its own. So by steps 1 to 5 it is a draw from q. (If nothing more was drafted, because of K or
-  because of a stop, it is drawn from q. A stop depends only on the known tokens, so it favours no token here. All of
-  this case is about `verify`. For block verification, item 2 below takes its place.)
+  because of a stop, it is drawn from q. A stop depends only on the known tokens, so it favours no token here. For block
+  verification, this case has a proof of its own: item 2 at the end.)
 - The round ended before this position. Then the token at this position is a plain sample, which is a draw from q.
 
 Step 7. Begin with N plain samples. Replace the first K + 1 of them by a round, filled up to K + 1 tokens by plain
@@ -43,8 +43,9 @@ round. The rounds emit two tokens, one token, and two tokens:
 Each round emits at least one token, so after at most N rounds, all N tokens come from rounds. If fewer than K + 1
 tokens are left, the round drafts fewer. (If there is an eos, both samplers end the text after the first one, so the
 distributions stay equal.) The plain samples after a round are draws from q even if we know everything that happened in
-the round, including which tokens were rejected. A schedule chooses K before the next round draws anything, so it can
-use only such knowledge. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about rounds.)
+the round, including which tokens were rejected. Such knowledge is all that a schedule can use, because it chooses K
+before the next round draws anything. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about
+rounds.)
 
 Block verification is exact too, by the same argument with w q in the place of q. (w and h are explained at
 `block_probabilities` in speculative.py. You may skip this at first.) Fix the first i drafted tokens. In what follows, w
@@ -66,8 +67,8 @@ is w[i], p and q are the rows p[i] and q[i], and all sums are over the next toke
 
    Two cases are special. If surplus is 0 and w is 1, the fraction is 0 / 0. But then the round gets to i with
    probability 0, so h[i] is not used. And a round that gets to i = 0 keeps 0 tokens for certain, so h[0] is not used.
-2. If the first i tokens are kept, i < k, the token after them is a draw from q. We show that with probability w q(t),
-   they are kept and token t comes next. It happens in two ways. t is drafted and kept, with probability
+2. If the first i tokens are kept, i < k, the token after them is a draw from q. We show that the probability of
+   "they are kept, and token t comes next" is w q(t). It happens in two ways. t is drafted and kept, with probability
    p(t) w[i+1] = min(p(t), w q(t)), by item 1 for i + 1. Or exactly i tokens are kept, with probability surplus, and t
    is drawn from the residual, with probability max(w q(t) - p(t), 0) / surplus. The product is max(w q(t) - p(t), 0),
    and the sum of both ways is w q(t). (After all k tokens, the next one is drawn from the last row of q.) At least i
