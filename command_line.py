@@ -137,7 +137,7 @@ def arguments(argv, description):
         args.target_model_size = "1558M" if released else "target"
     sizes = {args.draft_model_size, args.target_model_size}
     is_usual = os.path.abspath(args.models_dir) == MODELS_DIR  # (another folder may have other models of these names)
-    if args.draft == "model" and is_usual and sizes & {*RELEASED} and sizes & {*BUNDLED}:
+    if is_usual and sizes & {*RELEASED} and sizes & {*BUNDLED}:
         fail("a bundled model and one of OpenAI's cannot be a pair: their vocabularies differ, so choose two of a kind")
     if is_usual and args.target_model_size in RELEASED and args.draft in ORDERS and args.draft_corpus is None:
         fail(f"--draft {args.draft} needs a --draft_corpus, because the bundled n-grams do not fit OpenAI's models")

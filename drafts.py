@@ -24,8 +24,8 @@ def lookup(ids, n_vocab, longest=3):
     """Prompt lookup (Saxena 2023): find an earlier copy of the text's last tokens, and repeat the token after it.
 
     Leviathan et al. 2023 have the idea in section 3.6. A copy of the last `longest` tokens is best, then a shorter one.
-    If there are several, the latest is taken. The row has a single 1, at the token that followed the copy. Without a
-    copy, the row is uniform.
+    Among copies of the same length, the latest is taken. The row has a single 1, at the token that followed the copy.
+    Without a copy, the row is uniform.
 
     Parameters
     ----------
@@ -38,12 +38,11 @@ def lookup(ids, n_vocab, longest=3):
     -------
     float64 [n_vocab], the row after ids
     """
-    after = list(continuations(ids, longest))[1:]  # after[m - 1]: the indices of the tokens after copies of m tokens
-    if not after:
+    after = list(continuations(ids, longest))  # after[m]: the indices of the tokens after copies of the last m tokens
+    if len(after) < 2:
         return np.full(n_vocab, 1 / n_vocab)
     row = np.zeros(n_vocab)
-    longest_copies = after[-1]
-    row[ids[longest_copies[-1]]] = 1  # the token after the latest one
+    row[ids[after[-1][-1]]] = 1  # the token after the latest of the longest copies
     return row
 
 
@@ -89,7 +88,7 @@ def make_draft(name, target, encoder, corpus=None):
     Raises
     ------
     UserError or OSError
-        If the name is unknown, if the corpus or TABLES cannot be used, or if the target has fewer than L layers.
+        If the name is unknown, if the corpus or TABLES cannot be used, or if L is not from 1 to the number of layers.
     """
     n_vocab = target.n_vocab
     if early_exit := re.fullmatch("early-exit:([0-9]{1,4})", name):

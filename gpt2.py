@@ -53,8 +53,9 @@ def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [
     """The logits after each of the last n_rows of the ids. The ids follow n_past positions, which are in pasts."""
     n_seq = len(ids)
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    # Rows of zeros are added here once, because `linear` works faster with whole groups (see fast/product.py). They
-    # get keys and values too, as if they came after the text. Masks hide these, and later calls overwrite them.
+    # `linear` multiplies whole groups of rows (see fast/product.py). Rows of zeros are added here, so that it seldom
+    # has to add its own in each layer. They get keys and values too, as if they came after the text. Masks hide these,
+    # and later calls overwrite them.
     x = whole_groups(x)  # [n_seq and up to 5 more, n_embd]
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
@@ -65,8 +66,8 @@ class GPT2:
     """A GPT-2 that remembers the keys and values of the ids that it was called with last.
 
     It is a network: it returns logits, and `sampling.sampler` makes a model of it. It behaves like a pure function: the
-    logits depend on the ids alone. With the routines of OpenBLAS for five kinds of CPU, they were the same to the last
-    bit, however positions are grouped into calls (see fast/). Going back, as after a rejected draft, is just a call
+    logits depend on the ids alone. With the routines of OpenBLAS for five kinds of CPU, the logits had the same bits,
+    however positions were grouped into calls (see fast/). Going back, as after a rejected draft, is just a call
     with other ids. Threads may share a GPT2, because one call waits for the other. But it is faster to give each thread
     a copy: `copy.copy(network)` shares the weights.
 

@@ -79,15 +79,15 @@ def run(args):
     shared = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}
     best_K = []  # the figure that --K auto adds
     if args.K == "auto":
-        n_pilot, rng = min(args.n_tokens_to_generate, PILOT), np.random.default_rng(args.seed)
+        n_pilot, rng = min(n, PILOT), np.random.default_rng(args.seed)
         with tqdm(total=2 * n_pilot, desc="Pilot runs", unit="token", leave=False, disable=None) as bar:
             args.K, speedups = pair.best_K(x, n_pilot, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **shared)
         if not speedups[1:].any():
-            args.K = min(DEFAULT_K, args.n_tokens_to_generate)  # the pilot run was too short to tell
+            args.K = min(DEFAULT_K, n)  # the pilot run was too short to tell
         best_K = [best_K_figure(args.K, speedups)]
     speculative = shared | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}
     for options in shared, speculative:  # a warm-up, because the first use of the weights is slow
-        pair.decode(x, min(args.n_tokens_to_generate, 8), rng=np.random.default_rng(args.seed), **options)
+        pair.decode(x, min(n, 8), rng=np.random.default_rng(args.seed), **options)
     plain, _ = decode(args, pair, x, "Autoregressive Decode", shared)
     fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)
     draft = args.draft_model_size if args.draft == "model" else args.draft

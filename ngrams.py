@@ -53,7 +53,7 @@ class NGram:
         p = self.unigram.copy()
         tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
         for n, (grams, counts) in enumerate(tables, start=2):
-            first = 0  # will be the n-gram that consists of the context and token 0
+            first = 0  # will be the number of the first n-gram with this context, whose last token is 0
             for token in ids[1 - n :].tolist():
                 first = (first + token) * self.n_vocab
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])

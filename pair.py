@@ -96,11 +96,10 @@ class Pair:
     Attributes
     ----------
     draft_model, target_model : callable
-        The models that `decode` calls. For a sampler of your own, replace both by functions that call `pair.draft` and
-        `pair.target`. These are the two networks, and they keep their last logits. At temperature 0, some stops and
-        schedules look at these logits. Above 0, they look at the rows of your models. So give the Pair a temperature
-        above 0, unless your models always take the most probable token. (The stop of --draft lookup always looks at the
-        logits.)
+        The models that `decode` calls. For a sampler of your own, replace both by functions that call the networks as
+        `pair.draft` and `pair.target`, which keep their last logits. If the Pair has temperature 0, some stops and
+        schedules look at these logits, and not at the rows of your models. So give the Pair a temperature above 0,
+        unless your models always take the most probable token. (The stop of --draft lookup always looks at the logits.)
     n_ctx : int
         How long a text may be, with its prompt.
     """
@@ -122,7 +121,7 @@ class Pair:
         ----------
         x : int [n_prompt]
         N : int
-            len(x) + N should be at most n_ctx. (A longer text is an error only when the loop gets there.)
+            len(x) + N should be at most n_ctx. (A longer text is an error only if the loop gets there.)
         K : int, optional
             How many tokens to draft per round, at most. Without K, the target decodes alone, and schedule, threshold
             and verify are not used.
@@ -178,8 +177,8 @@ class Pair:
         - cost(0) is the unit. Until k = 0 is timed, every other k costs infinitely much, so 0 is tried first.
         - Until k = 1 is timed, it costs as much as k = 0, and a larger k that was not timed costs infinitely much. So 1
           is usually tried next.
-        - Any other k costs cost(k - 1) + cost(1) - cost(0), and at least cost(k - 1). This is more often too low than
-          too high. So a k that was not timed seems cheap, and the schedule soon tries it.
+        - A larger k that was not timed then costs cost(k - 1) + cost(1) - cost(0), and at least cost(k - 1). This is
+          more often too low than too high. So such a k seems cheap, and the schedule soon tries it.
 
         Returns
         -------
@@ -218,7 +217,7 @@ class Pair:
             The one with the largest estimated speedup. (It is 0 if no K above 0 has one above 1, or if none was timed.)
         speedups : float64 [K_max+1]
             For each K from 0 to K_max, the tokens per round that the betas of the pilot run predict, divided by the
-            cost of a round (see `costs`). 0 for a K that was timed less than twice.
+            cost of a round (see `costs`). 0 for a K that was timed at most once.
         """
         ks = itertools.cycle(range(K_max + 1))
         self.decode(x, N, **options)
@@ -257,8 +256,8 @@ def predicted(plain, fast):
     # The first call of each run reads a prompt, so it does not show how long a step takes.
     steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "n_drafted"))
     # Below are means, and not medians as in `costs`, because the measured speedup has the slow rounds in it too.
-    # timed[k] has the seconds of the passes that checked k tokens. For k = 0, these are passes of the plain loop,
-    # because such a pass takes longer in the speculative loop, after passes of other kinds.
+    # timed[k] has the seconds of the passes that checked k tokens. timed[0] is from the plain loop alone, because it
+    # sets the unit. (In the speculative loop, a pass with k = 0 takes longer, after passes of other kinds.)
     timed = {k: passes[checked == k] for k in np.unique(checked)} | {0: joined(plain, "passes", first=1)}
     known = sorted(timed)
     if min(map(len, (steps, timed[0], checked[checked > 0]))) < ENOUGH:
@@ -299,7 +298,7 @@ def load_pair(
     Raises
     ------
     UserError or OSError
-        If something cannot be loaded, if the two vocabularies differ or have no <|endoftext|>, or as in gpt2.GPT2.
+        If something cannot be loaded, if the vocabularies differ or lack <|endoftext|>, or as in `make_draft` or GPT2.
     """
     sizes = [draft_size, target_size] if draft == "model" else [target_size]
     loaded = [load_encoder_hparams_and_params(size, models_dir, models_url) for size in sizes]

@@ -24,7 +24,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     Parameters
     ----------
     logits : float [n_rows, n_vocab]
-    temperature : float >= 0
+    temperature : float, 0 <= temperature < infinity
         Divides the logits. 0 is greedy: all probability is on the largest logit, the first of them on ties.
     top_k : int
         Keep only the top_k most probable tokens, the lower ids on ties. 0 or less keeps all.
@@ -42,8 +42,8 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     ValueError
         If the temperature or top_p is out of its bounds.
     """
-    if not (temperature >= 0 and 0 < top_p <= 1):
-        raise ValueError(f"found {temperature=} and {top_p=}, but temperature >= 0 and 0 < top_p <= 1 are needed")
+    if not (0 <= temperature < np.inf and 0 < top_p <= 1):
+        raise ValueError(f"found {temperature=} and {top_p=}, but 0 <= temperature < inf and 0 < top_p <= 1 are needed")
     if temperature == 0:
         probs = np.zeros(np.shape(logits))  # one-hot rows: no division by a tiny number is needed
         probs[np.arange(len(probs)), np.argmax(logits, axis=-1)] = 1
@@ -96,7 +96,14 @@ def penalised(logits, ids, penalty):
     Returns
     -------
     float [n_rows, n_vocab]
+
+    Raises
+    ------
+    ValueError
+        If the penalty is not above 0.
     """
+    if not penalty > 0:
+        raise ValueError(f"found {penalty=}, but penalty > 0 is needed")
     seen = np.zeros(np.shape(logits), dtype=bool)  # seen[i, token]: whether the prefix of row i has the token
     for i in range(len(seen)):
         seen[i, ids[: len(ids) - len(seen) + 1 + i]] = True

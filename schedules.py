@@ -118,7 +118,7 @@ class KeepsLogits:
         return self.logits
 
     def rows(self):
-        """The rows of the last call at temperature 1, without top-k, top-p and penalty. [n_rows, n_vocab]"""
+        """The last call's rows, as they are at temperature 1 without top-k, top-p and penalty. [n_rows, n_vocab]"""
         return logits_to_probs(self.logits)
 
 
@@ -126,7 +126,7 @@ def heuristic(K):
     """A schedule: two tokens more than in the last round if it accepted all drafted tokens, otherwise one fewer.
 
     It asks for K tokens in the first round, and for 1 to K later (0 if K is 0). Hugging Face's Transformers has a
-    similar rule. It has no limit K, and counts from the number that was planned, not from the number that was drafted.
+    similar rule, without a limit K. That rule counts from the number that was planned, not from the number drafted.
     """
 
     def schedule(last):

@@ -65,7 +65,7 @@ def propose(x, draft_model, k_max, rng, stop=None):
 
     Returns
     -------
-    drafted : int [k]
+    drafted : int array [k]
     p : float64 [k, n_vocab], the rows that the tokens were drawn from (if k is 0, an empty array of shape [0])
     """
     n, p = len(x), []
@@ -86,7 +86,7 @@ def verify(drafted, p, q, rng):
 
     Parameters
     ----------
-    drafted : int [k]
+    drafted : int array [k]
         k may be 0. Then this is one autoregressive step.
     p : float64 [k, n_vocab]
         The distributions that the tokens were drawn from.
@@ -132,7 +132,7 @@ class Round(NamedTuple):
 
     drafted: np.ndarray  # int [k]
     p: np.ndarray  # float64 [k, n_vocab]: the rows that drafted was drawn from
-    q: np.ndarray  # float64 [k+1, n_vocab]: the target's rows, at the same positions and one more
+    q: np.ndarray  # float64 [k+1, n_vocab]: the array that the target returned, with one row more than p
     emitted: np.ndarray  # int [n_accepted+1]: what was added to the text ([n_accepted] if a drafted eos was accepted)
     n_accepted: int  # how many drafted tokens are in the text
 

@@ -1,9 +1,9 @@
 """The keys and values of one layer, and attention over them.
 
 In each head, a position has three vectors of d numbers: a query, a key and a value. The query of a position is
-multiplied by the keys of all positions up to this one. A softmax of these products gives each of them a *share*. The
-result is the mean of their values, weighted by the shares. (In this file, q stands for queries, k for keys and v for
-values.)
+multiplied by the keys of all positions up to this one. A softmax turns these products into the *shares* of the
+positions. The result is the mean of the values of these positions, weighted by the shares. (In this file, q stands for
+queries, k for keys and v for values.)
 
 Positions are stored in blocks of 64. A block of keys is laid out like a tile of weights: each column is the key of one
 position (see fast/product.py). So the shapes of the products do not depend on the length of the text. Positions after
@@ -56,7 +56,8 @@ class KeysAndValues:
     def attend(self, q, n_past):  # [n_head, n_new, d] -> [n_new, n_head * d]
         """softmax(q k^T / sqrt(d) + mask) v, for queries at positions n_past, n_past + 1, ..."""
         n_head, n_new, d = q.shape
-        # A product with a block of values has as many multiplications as one with a tile of this depth.
+        # A product with a block of values, [BLOCK, n_columns], has as many multiplications as one with a tile that is
+        # n_columns deep.
         group = group_size(n_new, depth=self.values.shape[-1])
         q = whole_groups(q.swapaxes(0, 1), group).swapaxes(0, 1)
         n_padded, n_groups = q.shape[1], q.shape[1] // group

@@ -25,11 +25,11 @@ with AVX-512, and uses it if a product has at most 10^6 multiplications. The gro
 
 A tile holds `width` columns of w. The tiles lie one after the other in memory, and on each core, one call of np.matmul
 runs over many tiles. For groups of rows, `width` is 64. The *depth* of a tile is n_in, the number of inputs. If w is
-deep, the product with a whole tile would have more than 10^6 multiplications. So a tile deeper than DEPTH is cut into
-several *chunks* of equal depth, and their results are added up, always in the same order. (Any other tile is one
-chunk.) With DEPTH, groups of up to 8 rows are always within 10^6. A group of 10 or 12 may still have more (above a
-depth of 1,562 or 1,302). Then the rows are multiplied in groups of 6 instead. Groups of 6 and 12 are stored column by
-column, because the kernel was faster then wherever we measured it.
+deep, the product with a whole tile would have more than 10^6 multiplications. So a tile deeper than 1,600 (DEPTH) is
+cut into several *chunks* of equal depth, and their results are added up, always in the same order. (Any other tile is
+one chunk.) Then groups of up to 8 rows never have more than 10^6 multiplications. But above a depth of 1,562, a group
+of 10 rows has more, and above 1,302, a group of 12. Such rows are multiplied in groups of 6 instead. Groups of 6 and 12
+are stored column by column, because the kernel was faster then wherever we measured it.
 
 gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
 cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
@@ -119,7 +119,7 @@ def lay_out(params):
     layers = []
 
     def copy(tree):
-        """Copy all but the matrices. `layers` collects the dicts that have one; the last loop replaces it by tiles."""
+        """Copy all but the matrices "w". `layers` collects their dicts, in which the last loop replaces w by tiles."""
         if isinstance(tree, list):
             return [copy(branch) for branch in tree]
         if not isinstance(tree, dict):

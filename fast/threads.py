@@ -18,7 +18,7 @@ from queue import SimpleQueue
 
 import numpy as np
 
-MAX_CORES = 8  # more than a few cores do not read faster, and every further one has to be woken
+MAX_CORES = 8  # beyond a few cores, reading gets no faster, and every further one has to be woken
 HEAD_START = 0.4  # the calling core gets this share of `bytes_worth_waking()` as extra work, while the others wake up
 
 
@@ -86,11 +86,10 @@ def bytes_worth_waking():
     """Work of at least this many bytes is shared (see `in_parallel`).
 
     Once per process, products of 1.6, 2.4 and 3.5 MB are timed. The result is the first of these sizes for which
-    several cores are at least 10 % faster than one. Usually, several cores are not that much faster for so little work,
-    because one core reads almost as fast as they do. Then the result is 5.3 MB. Most products of a long prompt have
-    more work than that, because each tile counts once for each group of rows (see `linear`). In these products, the
-    arithmetic takes longer than the reading, so several cores are faster. (If several threads come here first, each of
-    them measures.)
+    several cores are at least 10 % faster than one. Often they are not, because waking them takes about as long as they
+    save. Then the result is 5.3 MB. Most products of a long prompt have more work than that, because each tile counts
+    once for each group of rows (see `linear`). In these products, the arithmetic takes longer than the reading, so
+    several cores are faster. (If several threads come here first, each of them measures.)
     """
     if n_cores() == 1:
         return math.inf

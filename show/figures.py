@@ -23,7 +23,7 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     if found_by_formula := predicted([plain], [fast]):
         formula = "by the formula {:.2f} (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*found_by_formula)
     if plain.n_new != fast.n_new:
-        formula += f"; the texts have {plain.n_new} and {fast.n_new} tokens, and the prompt slows the shorter one more"
+        formula += f"; the texts have {plain.n_new} and {fast.n_new} tokens; the prompt weighs more in the shorter"
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
     n, same = fast.n_drafted.sum(), np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
@@ -64,6 +64,6 @@ def best_K_figure(K, speedups):
     estimates = ", ".join(f"{speedup:.2f} (K = {k})" for k, speedup in enumerate(speedups) if speedup)
     meaning = (
         "Found by a short pilot run. Its estimates leave out the time to read the prompt, and each comes from a few "
-        "rounds, so the largest of them is usually too high. A K that was timed less than twice has no estimate."
+        "rounds, so the largest of them is usually too high. A K that was timed at most once has no estimate."
     )
     return "best K", f"{K}; rough estimates of the speedup: {estimates}", meaning

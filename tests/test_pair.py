@@ -176,13 +176,13 @@ def test_best_K_tries_every_K_and_takes_the_best():
 
 
 def test_best_K_divides_tokens_by_costs(monkeypatch):
-    both, Ks = Pair(bundled("draft"), bundled("target")), []
+    both, calls = Pair(bundled("draft"), bundled("target")), []
     pilot = run_with([2.0] * 13, drafted=[2] * 13, betas=[[0.5, 0.5]] * 13)
     both.times |= {0: [2.0] * 2, 1: [5.0] * 2, 2: [6.0] * 2, 3: [0.1]}
-    monkeypatch.setattr(both, "decode", lambda x, N, K=None, **options: Ks.append(K) or pilot)
-    K, speedups = both.best_K([5], 9, K_max=3)
+    monkeypatch.setattr(both, "decode", lambda x, N, K=None, schedule=None, **rest: calls.append((K, rest)) or pilot)
+    K, speedups = both.best_K([5], 9, K_max=3, eos=7)
     assert K == 0 and speedups == pytest.approx([1, 1.5 * 2 / 5, 1.75 * 2 / 6, 0])  # K = 3 was timed only once
-    assert Ks == [None, 3]  # the baseline is the plain loop
+    assert calls == [(None, {"eos": 7}), (3, {"eos": 7})]  # the baseline is the plain loop
 
 
 @pytest.mark.parametrize(("n_plain", "n_draft", "n_fast"), [(4, 8, 6), (9, 4, 6), (9, 9, 4), (9, -1, 9), (-1, -1, -1)])

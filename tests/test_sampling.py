@@ -99,13 +99,19 @@ def test_sampler_passes_everything_on():
         assert model([0, 1]).shape == (1, 4)
 
 
-@pytest.mark.parametrize(("temperature", "top_p"), [(-1, 1), (np.nan, 1), (1, 0), (0, 1.1)])
+@pytest.mark.parametrize(("temperature", "top_p"), [(-1, 1), (np.inf, 1), (np.nan, 1), (1, 0), (0, 1.1)])
 def test_settings_out_of_bounds(temperature, top_p):
     with pytest.raises(ValueError, match=f"found temperature={temperature} and top_p={top_p}, but"):
         logits_to_probs([[0.0, 1.0]], temperature, top_p=top_p)
 
 
 # The repetition penalty
+
+
+@pytest.mark.parametrize("penalty", [-1, 0, np.nan])
+def test_a_penalty_out_of_bounds(penalty):
+    with pytest.raises(ValueError, match=f"found penalty={penalty}, but"):
+        penalised(np.zeros((1, 2)), [0], penalty)
 
 
 @given(

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import bundled, run
 
+import main
 from encoder import get_encoder
 from pair import Pair, predicted
 from show.figures import best_K_figure, figures
@@ -251,7 +252,21 @@ def test_trace_and_colour_on_the_command_line(tmp_path):
     trace = tmp_path / f"{odd}t.html"
     plain, coloured = run(*arguments).stdout, run(*arguments, "--color", "always", "--trace", trace).stdout
     assert trace.read_text(encoding="utf-8").startswith("<!DOCTYPE html>") and "written to" in coloured
-    assert COLOURS["accepted"] in coloured and "drafted and accepted" in coloured
+    assert COLOURS["accepted"] in coloured.split("Text = ")[2] and "drafted and accepted" in coloured
     assert "\x1b" not in coloured.split("Speculative Decode")[0]
     one, other = (uncoloured(output).split("Text = ")[2].split("\n\n")[0] for output in (plain, coloured))
     assert one == other
+
+
+def test_a_terminal_shows_the_text_while_it_is_decoded(monkeypatch, capsys):
+    shown, original = [], Pair.decode
+
+    def decode(*args, on_round=None, **options):
+        watched = on_round and (lambda r: (on_round(r), shown.append(capsys.readouterr().out)))
+        return original(*args, on_round=watched, **options)
+
+    monkeypatch.setattr(Pair, "decode", decode)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    main.main("--prompt Once --n_tokens_to_generate 6 --color never".split())
+    assert shown[0].startswith("\nAutoregressive Decode\n---------------------\nText = Once") and all(shown)
+    assert "Text = " not in capsys.readouterr().out  # it is not printed again

@@ -122,6 +122,7 @@ def test_lossless_with_any_schedule_any_stop_and_eos(verifier, stop, drawn, N, K
     assert asked_with[0] is None  # the later calls get each round but the last
     assert all(a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True))
     for r in rounds:
+        assert len(r.drafted) <= K
         assert stop is None or not any(map(stop, r.p[:-1], r.drafted[:-1]))  # a stop ended the drafting
         # (a token that replaces a rejected one always differs from it)
         assert r.n_accepted == sum(a == b for a, b in zip(r.emitted, r.drafted))
