@@ -7,8 +7,8 @@ product of the probabilities of its outcomes. The probability of an output is th
 The result is exact up to rounding.
 
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
-`EveryBranch` answers each draw with the first possible outcome. Each later run changes one draw, the last one that
-still has an outcome to try, and gives it its next outcome. The draws before it are repeated, and the draws after it
+`EveryBranch` answers each draw with the first possible outcome. In each later run, the last draw that still has an
+outcome to try takes its next one. The draws before it are repeated, and the draws after it
 begin with their first outcome again, like the digits of a counter. This continues until all paths have been run. A
 number from `rng.random()` gets no value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True
 with probability 0.3.

@@ -68,7 +68,7 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
             tokens = tokens[:top_k]
         if top_p < 1:
             mass = np.cumsum(row[tokens])
-            total = mass[-1] if cuts else 1.0  # (without top_k, tokens below `least` count too)
+            total = mass[-1] if cuts else 1.0  # (without top_k, it is that of the whole row)
             tokens = tokens[: np.searchsorted(mass, top_p * total) + 1]  # with the token that reaches top_p
         kept = row[tokens]
         row[:] = 0

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # only sample is used here; the others are for callers
+from sampling import logits_to_probs, penalised, sample, sampler  # (you may import these from here too)
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):
@@ -246,16 +246,16 @@ def block_probabilities(drafted, p, q):
     -------
     w : list of k + 1 floats
         w[i] is the running product of `verify_block`: w[0] is 1, and w[i+1] is min(1, w[i] q/p), where q/p is the ratio
-        of the next drafted token. w[i] is also a goal: the round should keep the first i drafted tokens (and perhaps
-        more) with probability w[i], on average over the tokens that are drafted later. If they are kept, token t should
-        come next with probability q(t). So "they are kept, and then t" should have probability w[i] q(t). This product
-        takes the place that q(t) has in `verify`.
+        of the next drafted token. w[i] is also a goal: given the first i drafted tokens, the round should keep them
+        (and perhaps more) with probability w[i], on average over the tokens that are drafted later. If they are kept,
+        token t should come next with probability q(t). So "they are kept, and then t" should have the probability
+        w[i] q(t). This product takes the place that q(t) has in `verify`.
     h : list of k + 1 floats
         If `verify_block` has refused to keep more than i tokens, it keeps exactly i with probability h[i]. h[k] is
         w[k]. For i < k, let w be w[i], let p and q be the rows p[i] and q[i], and let surplus be sum max(w q - p, 0).
         Token t is drafted next with probability p(t), and then i + 1 tokens or more are kept with probability
         w[i+1] = min(1, w q(t) / p(t)). The sum over all t is sum min(p, w q), which is w - surplus. The goal is w, so
-        exactly i tokens must be kept with probability surplus. `verify_block` gets to i with probability
+        exactly i tokens must be kept with probability surplus. It has refused to keep more with probability
         1 - (w - surplus). So h[i] is surplus / (1 - w + surplus). (It is 0 if surplus is 0. h[0] is not used.)
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.

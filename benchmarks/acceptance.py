@@ -169,13 +169,12 @@ number of tokens.
 - c, v and r are the costs of a draft step, of the target's pass over K + 1 positions, and of the rest of a round. The \
 unit is a plain step: one step of the plain loop.
 
-How exact are these figures? The bundled draft with a fixed K and `verify` (the usual check, token by token) was \
-measured three times: once for "Drafts" ("model") and "Fixed K", once for "Schedules" ("fixed"), and once for "Token \
-by token" (that table leaves out T = 0, but acceptance.json has it). All three decoded the same texts, so only the \
-times differ. The largest of the three speedups is up to {spread(4)} above the smallest for K = 4, and up to \
-{spread(8)} for K = 8. Above T = 0, there is another source of chance: two ways to decode draw different random \
-numbers, so they decode different texts, and some texts are easier to guess than others. "Fixed K" shows how much \
-this changes the tokens per round.""",
+How exact are these figures? For K = 4 and K = 8, the bundled draft with `verify` (the usual check, token by token) \
+was measured three times: for "Fixed K", for "Schedules" (the line "fixed"), and for "Token by token" (the line \
+"verify"). All three decoded the same texts, so only the times differ. The largest of the three speedups is up to \
+{spread(4)} above the smallest for K = 4, and up to {spread(8)} for K = 8. Above T = 0, there is another source of \
+chance: two ways to decode draw different random numbers, so they decode different texts, and some texts are easier to \
+guess than others.""",
         """## Drafts
 
 alpha is the mean of beta over all positions of the target's own text, with draft and target at temperature T. (The \
@@ -184,7 +183,7 @@ speedups are for K = 4.
 
 - `unigram`, `bigram` and `ngram` predict from counts of 1, 2 and 3 tokens in a row in the training text.
 - `online` counts in the text so far.
-- `lookup` copies from the text so far. If it finds nothing to copy, it drafts one random token, and stops for this \
+- `lookup` copies from the text so far. If it finds nothing to copy, it drafts one arbitrary token, and stops for this \
 round. `online` always drafts K tokens. So `lookup` loses less time.
 - `early-exit:L` is the target's first L layers.
 - `model` is the bundled draft network.
@@ -223,11 +222,11 @@ tokens.
 
 The prediction is `pair.predicted`. It uses the formulas of theory.py with c, v, r, the time to read the prompt, and \
 a mean of beta for each position in a round. All of these were measured in the same runs. At T = 0, each beta is 0 or \
-1, so the prediction would only add up what was measured, and the table leaves it out. Above T = 0, the two numbers \
+1, so the prediction would only repeat the measurement, and the table leaves it out. Above T = 0, the two numbers \
 differ mainly if more or fewer tokens were accepted than the betas say. Chance decides how many are accepted. To see \
 its size, we decoded all openings with 30 other sets of seeds (T = 0.5, K = 8). The rounds emitted 0.95 to 1.04 times \
 as many tokens as the betas say, and 1.00 times on average. In the run of this page, the measured speedup of this \
-cell is {lucky["speedup"] / lucky["predicted"]:.2f} times the predicted one.
+cell is {lucky["speedup"] / lucky["predicted"]:.2f} times the predicted one, so chance was even larger there.
 
 With the kernel "groups of rows", a pass computes an even number of positions: 4 for K = 2 and 3, and 6 for K = 4 and \
 5 ([speed.md](speed.md) has more). So K = 4 pays for six positions and uses five.
@@ -241,9 +240,9 @@ With the kernel "groups of rows", a pass computes an even number of positions: 4
         """## The best K in theory
 
 The figure shows the best K for each alpha, if all positions of a round have the same alpha. Each line is for a draft \
-step that costs c plain steps. Here v is 1: checking K + 1 positions takes as long as computing one, as in Leviathan \
-et al. 2023, Figure 3. On a CPU, v usually grows with K ([speed.md](speed.md) says how). So each further token also \
-makes the check more expensive, and the best K is smaller than in this figure.
+step that costs c plain steps. Here v is 1 and r is 0: a round costs its draft steps and one plain step, as in \
+Leviathan et al. 2023, Figure 3. On a CPU, v usually grows with K ([speed.md](speed.md) says how). So a longer check \
+usually costs more, and the best K is usually smaller than in this figure.
 
 ![optimal K](optimal_K.svg)
 """,

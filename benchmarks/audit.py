@@ -4,7 +4,7 @@
     python benchmarks/audit.py --out docs/audit.json
     python benchmarks/audit.py --only transformers --setting "generate, assistant_ensemble" --samples 20000 \\
         --out docs/audit.json
-    git clone https://github.com/meta-pytorch/gpt-fast
+    git clone https://github.com/meta-pytorch/gpt-fast && git -C gpt-fast checkout COMMIT
     python benchmarks/audit.py --gpt-fast gpt-fast --gpt-fast-version COMMIT --out docs/audit.json
     python benchmarks/audit.py --table docs/audit.json
 
@@ -13,8 +13,8 @@ torch_enumeration.py). Two things are replaced: the functions that draw random n
 that does only one round or only the check, the loop around it is ours. A library that is not installed is skipped.
 
 transformers' `generate` needs whole models, so it gets tiny random networks with 3 tokens. Everything else gets fixed
-rows of probabilities for 3 tokens, the same rows that tests/test_broken_variants.py uses. transformers and mlx-lm
-compute with float32, whose rounding causes distances of about 1e-7.
+rows of probabilities for 3 tokens, the same rows that tests/test_broken_variants.py uses. `generate` and
+mlx-lm compute with float32, whose rounding causes distances of up to 1e-7.
 """
 
 import argparse

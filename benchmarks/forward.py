@@ -5,9 +5,10 @@
 
 A pass over few rows takes at least the time to read the weights. So the table compares each pass with sgemv, which is
 OpenBLAS's product of a matrix and a vector, on a matrix of 537 MB. The cases "x @ w" multiply rows by matrices of the
-model's shapes and do nothing else. The cases take turns, because the memory of a shared machine may become twice as
-fast within a minute. Each ratio is computed within a turn, and the table shows the medians. The printed memory is right
-only for the first model, because later ones use memory again that the first one has freed.
+model's shapes and do nothing else. (Models of 1 GB or more do not have these cases.) The cases take turns, because the
+memory of a shared machine may become twice as fast within a minute. Each ratio is computed within a turn, and the table
+shows the medians. The printed memory is right only for the first model, because later ones use memory again that the
+first one has freed.
 """
 
 import argparse

@@ -39,11 +39,11 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
          "Speculative tokens per second, divided by autoregressive ones. The formula is the expected number of tokens "
          "per round, divided by the cost of a round, K c + v + r. The expected number comes from the mean probability "
          "of acceptance at each place in a round (the first drafted token, the second, and so on). At temperature 0, "
-         "these probabilities are 0 or 1, so the formula only adds up what was measured. The time to read the prompt "
-         "is counted too. alpha is the mean probability that a drafted token is accepted, over the tokens up to the "
-         "first rejection of a round. The costs are in plain steps. (A plain step adds one token without speculation.) "
-         "c is the cost of a draft step, v that of the target's pass over K + 1 positions, and r that of the rest. If "
-         "rounds differ, v is for the most frequent number of drafted tokens above 0."),
+         "these probabilities are 0 or 1, so with a fixed K the formula only adds up what was measured. The time to "
+         "read the prompt is counted too. alpha is the mean probability that a drafted token is accepted, over the "
+         "tokens up to the first rejection of a round. The costs are in plain steps. (A plain step adds one token "
+         "without speculation.) c is the cost of a draft step, v that of the target's pass over K + 1 positions, and r "
+         "that of the rest. If rounds differ, v is for the most frequent number of drafted tokens above 0."),
         ("time", f"{drafting:.0f} % draft, {checking:.0f} % target, {100 - drafting - checking:.0f} % the rest",
          "Where the time of the speculative loop went. The rest is drawing tokens and accepting them."),
         ("acceptance rate", f"{fast.acceptance_rate:.2f} of {n} drafted tokens" if n else "nothing was drafted",

@@ -1,6 +1,6 @@
 """What several test files share: made-up models, exact comparisons, checkpoints, a server, main.py.
 
-For the proof and the broken variants, the first two parts are enough.
+For the proof, the first two parts are enough.
 """
 
 import copy

@@ -11,6 +11,7 @@ enumeration.py computes it exactly, so a distance of 0.0001 is found as reliably
 
 import re
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -56,8 +57,7 @@ def changed(
     def variant(drafted, p, q, rng):
         for i, token in enumerate(drafted):
             if not rng.random() < accept(p, q, i, token):
-                row = replacement(p, q, i, token)
-                return np.append(drafted[:i], sample(row, rng))
+                return np.append(drafted[:i], sample(replacement(p, q, i, token), rng))
         row = extra(p, q) if len(drafted) else q[-1]  # (without a drafted token, only q[-1] exists)
         return np.append(drafted, sample(row, rng))
 
@@ -74,10 +74,7 @@ def continues_after_a_rejection(drafted, p, q, rng):
 
 def one_random_number_for_all(drafted, p, q, rng):
     u = rng.random()
-    for i, token in enumerate(drafted):
-        if not u < acceptance(p[i, token], q[i, token]):
-            return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
-    return np.append(drafted, sample(q[-1], rng))
+    return verify(drafted, p, q, SimpleNamespace(random=lambda: u, choice=rng.choice))
 
 
 def withdraws_an_unsure_token(drafted, p, q, rng):
@@ -158,7 +155,7 @@ def draft_that_forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
     n, before = len(x), x
     for _ in range(k):
         x = np.append(x, sample(draft_model(before)[-1], rng))
-    return x[n:], draft_model(x[:-1], k) if k else np.empty((0, 3))
+    return x[n:], draft_model(x[:-1], k)
 
 
 PROPOSE = {
@@ -180,16 +177,14 @@ ROWS = re.findall(r"^\| (.+) \| (.+) \| ([\d.]+|< 1e-15) \|$", PAGE, re.MULTILIN
 @cache
 def distance(name):
     """The total variation distance between the outputs of a variant and of plain sampling from the target."""
-
-    def decode(rng):
-        with pytest.MonkeyPatch.context() as patch:
-            if name in PROPOSE:  # (`speculative_sampling` has no argument for another `propose`)
-                patch.setattr(speculative, "propose", PROPOSE[name])
-            rule = VERIFY.get(name, verify)
-            return speculative.speculative_sampling(PROMPT, draft_model, target_model, N, K, rng, verify=rule)
-
     plain = output_distribution(lambda rng: autoregressive_sampling(PROMPT, target_model, N, rng))
-    return total_variation(plain, output_distribution(decode))
+    options = dict(verify=VERIFY.get(name, verify))
+    with pytest.MonkeyPatch.context() as patch:  # (`speculative_sampling` has no argument for another `propose`)
+        patch.setattr(speculative, "propose", PROPOSE.get(name, speculative.propose))
+        decoded = output_distribution(
+            lambda rng: speculative.speculative_sampling(PROMPT, draft_model, target_model, N, K, rng, **options)
+        )
+    return total_variation(plain, decoded)
 
 
 def rounded(name):

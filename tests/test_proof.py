@@ -100,8 +100,7 @@ def one_draft(p, q):
 
     def one_round(rng):
         drafted, p_rows = propose(np.array([0]), Table([p]), 1, rng)
-        certain = np.eye(len(q))[0]  # so that the extra token after an acceptance needs no draw
-        emitted = verify(drafted, p_rows, np.array([q, certain]), rng)
+        emitted = verify(drafted, p_rows, np.array([q, q]), rng)
         return drafted[0], len(emitted) - 1, emitted[0]
 
     mass = np.zeros((len(p), 2, len(p)))

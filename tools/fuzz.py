@@ -3,10 +3,11 @@
     pip install -r tools/requirements.txt
     python tools/fuzz.py build/fuzz -max_total_time=1800
 
-The first argument is a directory. The other arguments are libFuzzer's options. The expected errors are CheckpointError
-and VocabularyError. If another error occurs, its input is kept in that directory, as crash-*, timeout-* or oom-*.
+The first argument is the directory that inputs are kept in. The other arguments are libFuzzer's options. The expected
+errors are CheckpointError and VocabularyError. An input that causes another error is kept as crash-*, timeout-* or
+oom-*.
 
-The first byte of an input chooses what the other bytes are: an index, a block of an index, an entry of an index,
+The first byte of an input chooses what the other bytes are: the index of a checkpoint, a block or an entry of an index,
 hparams.json, encoder.json or vocab.bpe. Blocks and entries get correct checksums, because a wrong checksum would end
 loading too early.
 """
