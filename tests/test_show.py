@@ -117,6 +117,11 @@ def test_the_page_shows_every_token_and_every_round_once(options):
             coin = "–" if d.coin is None else f"{number(d.coin)} {'<' if d.kept else '≥'}"
             assert [text_of(td) for td in tr.findall("td")[1:-1]] == [*numbers, coin]
             assert tr.find(".//b[@style]").get("style") == f"width:{100 * d.keep:.0f}%"
+            assert text_of(tr.findall("td")[-1]).split(",")[0].strip() == ("accepted" if d.kept else "rejected")
+        names = ["drafted", "p", "q", *(["w", "h"] if r.is_block else ["min(1, q/p)"]), "drawn", ""]
+        assert [text_of(th) for th in article.findall(".//th")] == (names if r.looked_at else [])
+        added = [text_of(p)[2:].split(" ")[0] for p in article.findall("p") if text_of(p).startswith("+ ")]
+        assert added == [unescape(shown(ENCODER.decode(r.emitted[-1:])))] * (r.origins[-1] != "accepted")
         head = f"{r.origins.count('accepted')} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
         assert text_of(article.find("h3")).endswith(f": {head}")
         for bars, top in zip(article.findall("./div/div"), r.top.values(), strict=True):
@@ -174,8 +179,15 @@ def test_the_figures_are_those_of_the_runs():
     assert found["tokens per second"] == f"{40 / plain.seconds:.1f} autoregressive, {40 / fast.seconds:.1f} speculative"
     numbers = [float(x) for x in re.findall(r"\d+\.\d+", found["speedup"])]
     assert numbers == pytest.approx([plain.seconds / fast.seconds, *predicted([plain], [fast])], abs=0.006)
-    assert "; the texts have 40 and 8 tokens" in values(plain, FAST)["speedup"]
+    assert "; the texts have 40 and 8 tokens" in values(plain, FAST)["speedup"] and "texts" not in found["speedup"]
+    assert values(plain, decoded(K=0)[1])["speedup"].endswith("; nothing was drafted")
     assert best_K_figure(2, np.array([1, 0, 1.5]))[1].endswith(": 1.00 (K = 0), 1.50 (K = 2)")
+    assert best_K_figure(1, np.array([1, 1.5]))[1].endswith(": 1.00 (K = 0), 1.50 (K = 1)")
+
+
+def test_numbers_and_control_characters_on_the_page():
+    assert [*map(number, [None, 0, 0.0012345, 0.01, 0.5])] == ["–", "0.000", "0.00123", "0.010", "0.500"]
+    assert shown("\0\x1f\x7f\x80\x9f\xa0\n\ufffe\uffff", {}) == "␀␟␡\ufffd\ufffd\xa0\n\ufffd\ufffd"
 
 
 @given(text=texts)
