@@ -8,10 +8,9 @@ The result is exact up to rounding.
 
 The sampler itself does not change. It receives an `EveryBranch` instead of a random generator. In the first run,
 `EveryBranch` answers each draw with the first possible outcome. In each later run, the last draw that still has an
-outcome to try takes its next one. The draws before it are repeated, and the draws after it
-begin with their first outcome again, like the digits of a counter. This continues until all paths have been run. A
-number from `rng.random()` gets no value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True
-with probability 0.3.
+outcome to try takes its next one. The draws before it are repeated, and the draws after it begin with their first
+outcome again, like the digits of a counter. This continues until all paths have been run. A number from `rng.random()`
+gets no value. Instead, each comparison with it is a choice: `rng.random() < 0.3` is True with probability 0.3.
 
 For example, take a sampler that draws x from p = (1/2, 1/2), accepts x with probability min(1, q(x) / p(x)), and draws
 from q = (3/4, 1/4) after a rejection. This sampler is wrong, because the token after a rejection should come from the

@@ -271,14 +271,14 @@ def test_trace_and_colour_on_the_command_line(tmp_path):
 
 
 def test_a_terminal_shows_the_text_while_it_is_decoded(monkeypatch, capsys):
-    shown, original = [], Pair.decode
+    printed, original = [], Pair.decode
 
     def decode(*args, on_round=None, **options):
-        watched = on_round and (lambda r: (on_round(r), shown.append(capsys.readouterr().out)))
+        watched = on_round and (lambda r: (on_round(r), printed.append(capsys.readouterr().out)))
         return original(*args, on_round=watched, **options)
 
     monkeypatch.setattr(Pair, "decode", decode)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     main.main("--prompt Once --n_tokens_to_generate 6 --color never".split())
-    assert shown[0].startswith("\nAutoregressive Decode\n---------------------\nText = Once") and all(shown)
+    assert printed[0].startswith("\nAutoregressive Decode\n---------------------\nText = Once") and all(printed)
     assert "Text = " not in capsys.readouterr().out  # it is not printed again
