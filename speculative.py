@@ -256,7 +256,8 @@ def block_probabilities(drafted, p, q):
         Token t is drafted next with probability p(t), and then i + 1 tokens or more are kept with probability
         w[i+1] = min(1, w q(t) / p(t)). The sum over all t is sum min(p, w q), which is w - surplus. The goal is w, so
         exactly i tokens must be kept with probability surplus. `verify_block` has refused to keep more with
-        probability 1 - (w - surplus). So h[i] is surplus / (1 - w + surplus). (It is 0 if surplus is 0. h[0] is not used.)
+        probability 1 - (w - surplus). So h[i] is surplus / (1 - w + surplus). (It is 0 if surplus is 0. h[0] is not
+        used.)
 
     In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
     """
