@@ -58,7 +58,8 @@ def add_options(parser):
         help="sample among the k most probable tokens; 0: among all (default: %(default)s)")
     add("--top_p", type=checked(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1"), default=1.0,
         metavar="p",
-        help="sample among the fewest most probable tokens that have probability p together (default: %(default)s)")
+        help="sample among the most probable tokens, just enough of them to reach probability p together "
+        "(default: %(default)s)")
     add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r",
         help="above 1, tokens that have occurred become less likely, as in Hugging Face's Transformers "
@@ -96,9 +97,9 @@ def add_options(parser):
         "of. heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by "
         "measured acceptance and costs (default: %(default)s)")
     add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
-        help="a model is sure of a token whose probability is at least P, at temperature 1 if T is 0 (default: 0.5 for "
-        "target-confidence, 0.4 for draft-confidence; --draft lookup has a rule of its own, so draft-confidence has "
-        "no effect on it)")
+        help="a model is sure of a token if its probability is at least P; with --temperature 0, the probability at "
+        "temperature 1 counts (default: 0.5 for target-confidence, 0.4 for draft-confidence; --draft lookup has a rule "
+        "of its own, so draft-confidence has no effect on it)")
     add("--verify", choices=("token", "block"), default="token",
         help="accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. 2024) "
         "(default: %(default)s)")

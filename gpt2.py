@@ -67,9 +67,9 @@ class GPT2:
 
     It is a network: it returns logits, and `sampling.sampler` makes a model of it. It behaves like a pure function: the
     logits depend on the ids alone. With the routines of OpenBLAS for five kinds of CPU, the logits had the same bits,
-    however positions were grouped into calls (see fast/). Going back, as after a rejected draft, is just a call
-    with other ids. Threads may share a GPT2, because one call waits for the other. But it is faster to give each thread
-    a copy: `copy.copy(network)` shares the weights.
+    however positions were grouped into calls (see fast/). Going back, as after a rejected draft, is just a call with
+    other ids. Threads may share a GPT2, because one call waits for the other. But it is faster to give each thread a
+    copy: `copy.copy(network)` shares the weights.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ class KeepsLogits:
         return self.logits
 
     def rows(self):
-        """The last call's rows, as they are at temperature 1 without top-k, top-p and penalty. [n_rows, n_vocab]"""
+        """The last call's rows as they would be at temperature 1 without top-k, top-p and penalty. [n_rows, n_vocab]"""
         return logits_to_probs(self.logits)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # (you may import these from here too)
+from sampling import logits_to_probs, penalised, sample, sampler  # (callers may import all four from here)
 
 
 def autoregressive_sampling(x, model, N, rng=None, eos=None, on_round=None):

@@ -152,7 +152,7 @@ def draw(found, out):
         + [cell(T, f"model, K = {K}", what) for T in TEMPERATURES[1:] for what in ("speedup", "predicted")]
         for K in range(1, 9)
     ]
-    lucky = results["0.5"]["ways"]["model, K = 8"]
+    example = results["0.5"]["ways"]["model, K = 8"]
     sections = [
         f"""# What each draft, schedule and K gains
 
@@ -226,7 +226,8 @@ a mean of beta for each position in a round. All of these were measured in the s
 differ mainly if more or fewer tokens were accepted than the betas say. Chance decides how many are accepted. To see \
 its size, we decoded all openings with 30 other sets of seeds (T = 0.5, K = 8). The rounds emitted 0.95 to 1.04 times \
 as many tokens as the betas say, and 1.00 times on average. In the run of this page, the measured speedup of this \
-cell is {lucky["speedup"] / lucky["predicted"]:.2f} times the predicted one, so chance was even larger there.
+cell is {example["speedup"] / example["predicted"]:.2f} times the predicted one. (A number outside of 0.95 to 1.04 \
+means that chance was even larger than in those 30 sets.)
 
 With the kernel "groups of rows", a pass computes an even number of positions: 4 for K = 2 and 3, and 6 for K = 4 and \
 5 ([speed.md](speed.md) has more). So K = 4 pays for six positions and uses five.

@@ -13,8 +13,8 @@ torch_enumeration.py). Two things are replaced: the functions that draw random n
 that does only one round or only the check, the loop around it is ours. A library that is not installed is skipped.
 
 transformers' `generate` needs whole models, so it gets tiny random networks with 3 tokens. Everything else gets fixed
-rows of probabilities for 3 tokens, the same rows that tests/test_broken_variants.py uses. `generate` and
-mlx-lm compute with float32, whose rounding causes distances of up to 1e-7.
+rows of probabilities for 3 tokens, the same rows that tests/test_broken_variants.py uses. `generate` and mlx-lm compute
+with float32, whose rounding causes distances of up to 1e-7.
 """
 
 import argparse

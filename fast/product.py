@@ -27,9 +27,9 @@ A tile holds `width` columns of w. The tiles lie one after the other in memory, 
 runs over many tiles. For groups of rows, `width` is 64. The *depth* of a tile is n_in, the number of inputs. If w is
 deep, the product with a whole tile would have more than 10^6 multiplications. So a tile deeper than 1,600 (DEPTH) is
 cut into several *chunks* of equal depth, and their results are added up, always in the same order. (Any other tile is
-one chunk.) Then groups of up to 8 rows never have more than 10^6 multiplications. But above a depth of 1,562, a group
-of 10 rows has more, and above 1,302, a group of 12. Such rows are multiplied in groups of 6 instead. Groups of 6 and 12
-are stored column by column, because the kernel was faster then wherever we measured it.
+one chunk.) Then a product of a chunk and up to 8 rows never has more than 10^6 multiplications. But above a depth of
+1,562, a group of 10 rows would have more, and above 1,302, a group of 12. Such rows are multiplied in groups of 6
+instead. Groups of 6 and 12 are stored column by column, because the kernel was faster then wherever we measured it.
 
 gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
 cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because

@@ -23,7 +23,8 @@ def figures(plain, fast, draft, target, K, schedule, temperature):
     if found_by_formula := predicted([plain], [fast]):
         formula = "by the formula {:.2f} (alpha = {:.2f}, c = {:.2f}, v = {:.2f}, r = {:.2f})".format(*found_by_formula)
     if plain.n_new != fast.n_new:
-        formula += f"; the texts have {plain.n_new} and {fast.n_new} tokens; the prompt weighs more in the shorter"
+        formula += f"; the texts have {plain.n_new} and {fast.n_new} tokens"
+        formula += ", and the time for the prompt counts more in the shorter text"
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
     n, same = fast.n_drafted.sum(), np.array_equal(plain.ids, fast.ids)
     verdict = "yes" if same else "no"
