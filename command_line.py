@@ -90,7 +90,7 @@ def add_options(parser):
         "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
         "the target's first L layers (default: %(default)s)")
     add("--draft_corpus", type=readable, metavar="FILE",
-        help="the text in which --draft unigram, bigram or ngram counts (the bundled pair has counts of its own)")
+        help="the text that --draft unigram, bigram or ngram learns from (the bundled pair has counts of its own)")
     add("--schedule", choices=SCHEDULES, default="fixed",
         help="how many tokens to draft in each round. fixed: always K. target-confidence: K if the target was sure of "
         "the last token, otherwise none. draft-confidence: up to K, but stop after a token that the draft is not sure "

@@ -96,10 +96,11 @@ class Pair:
     Attributes
     ----------
     draft_model, target_model : callable
-        The models that `decode` calls. For a sampler of your own, replace both by functions that call the networks as
-        `pair.draft` and `pair.target`, which keep their last logits. If the Pair has temperature 0, some stops and
-        schedules look at these logits, and not at the rows of your models. So give the Pair a temperature above 0,
-        unless your models always take the most probable token. (The stop of --draft lookup always looks at the logits.)
+        The models that `decode` calls. For a sampler of your own, replace both by functions that call `pair.draft` and
+        `pair.target`. These are the networks, wrapped so that the last logits are kept. If the Pair has temperature 0,
+        some stops and schedules look at these logits, and not at the rows of your models. So give the Pair a
+        temperature above 0, unless your models always take the most probable token. (The stop of --draft lookup always
+        looks at the logits.)
     n_ctx : int
         How long a text may be, with its prompt.
     """

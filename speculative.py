@@ -234,7 +234,7 @@ def verify_block(drafted, p, q, rng):
     while i > 0 and not rng.random() < h[i]:
         i -= 1
     # If not all tokens were kept, the added token comes from max(w q - p, 0), normalised. (If this has no positive
-    # entry, h[i] is 0. So only i = 0 can get here, where w is 1, and `residual` returns q as in `verify`.)
+    # entry, h[i] is 0, so the loop went on to i = 0. There w is 1, and `residual` returns q as in `verify`.)
     row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
 
@@ -259,7 +259,7 @@ def block_probabilities(drafted, p, q):
         probability 1 - (w - surplus). So h[i] is surplus / (1 - w + surplus). (It is 0 if surplus is 0. h[0] is not
         used.)
 
-    In the example of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
+    For the "a b" of `verify_block`, w is 1, 1/2, 1, and h[1] is 0 and h[2] is 1: both tokens are always kept.
     """
     w, h = [1.0], []
     for i, token in enumerate(drafted):

@@ -173,8 +173,8 @@ How exact are these figures? For K = 4 and K = 8, the bundled draft with `verify
 was measured three times: for "Fixed K", for "Schedules" (the line "fixed"), and for "Token by token" (the line \
 "verify"). All three decoded the same texts, so only the times differ. The largest of the three speedups is up to \
 {spread(4)} above the smallest for K = 4, and up to {spread(8)} for K = 8. Above T = 0, there is another source of \
-chance: two ways to decode draw different random numbers, so they decode different texts, and some texts are easier to \
-guess than others.""",
+chance: two ways that draft or verify differently also use the random numbers differently. So they decode different \
+texts, and some texts are easier to guess than others.""",
         """## Drafts
 
 alpha is the mean of beta over all positions of the target's own text, with draft and target at temperature T. (The \
@@ -242,8 +242,8 @@ With the kernel "groups of rows", a pass computes an even number of positions: 4
 
 The figure shows the best K for each alpha, if all positions of a round have the same alpha. Each line is for a draft \
 step that costs c plain steps. Here v is 1 and r is 0: a round costs its draft steps and one plain step, as in \
-Leviathan et al. 2023, Figure 3. On a CPU, v usually grows with K ([speed.md](speed.md) says how). So a longer check \
-usually costs more, and the best K is usually smaller than in this figure.
+Leviathan et al. 2023, Figure 3. On a CPU, v usually grows with K ([speed.md](speed.md) says how), so the best K \
+is usually smaller than in this figure.
 
 ![optimal K](optimal_K.svg)
 """,
