@@ -15,7 +15,6 @@ import numpy as np
 
 from errors import UserError
 from fast import KeysAndValues, bits_are_independent, lay_out, linear, whole_groups
-from utils import common_prefix, largest
 
 PART = 240  # a long prompt is computed in parts of this size (40 groups of 6 rows), so that arrays stay small
 
@@ -154,3 +153,20 @@ class GPT2:
                 raise UserError(f"the logits are not finite; is {name} damaged? It has a weight of {worst:.3g}")
             self.ids = ids.copy()
             return logits
+
+
+def largest(weights, name="model"):
+    """The largest absolute value of all weights, and the name of its tensor. NaN counts as larger than any number."""
+    if isinstance(weights, np.ndarray):
+        return np.abs(weights).max(), name
+    if isinstance(weights, list):
+        weights = {f"h{i}": block for i, block in enumerate(weights)}
+    found = [largest(branch, name if key == "blocks" else f"{name}/{key}") for key, branch in weights.items()]
+    return max(found, key=lambda one: (np.isnan(one[0]), one[0]))
+
+
+def common_prefix(a, b):
+    """How many ids two texts share at their beginning."""
+    n = min(len(a), len(b))
+    differs = a[:n] != b[:n]
+    return int(differs.argmax()) if differs.any() else n

@@ -1,145 +1,117 @@
-"""Decode with a target model alone, then with a draft model that guesses ahead, and compare.
+"""Decode with the target alone, then with a draft that guesses ahead, and compare.
 
-At temperature 0, both give the same text. With a good draft, the second one takes less time.
-
-Without any model sizes, the trained pair in models/ runs, which needs no download. With --target_model_size 1558M,
-OpenAI's released GPT-2 runs, after a download (6.2 GB, and 0.5 GB for the 124M that drafts).
+At temperature 0 both loops write the same text, the second one in less time.
 
 examples:
   python main.py --K 4
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
-  python main.py --K auto
-  python main.py --draft ngram
-  python main.py --K 8 --schedule adaptive
-  python main.py --temperature 1 --trace trace.html
-  python main.py --target_model_size 1558M --K 4 --prompt "Alan Turing theorized that computers would one day become"
+  python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would one day become"
 """
 
-import os
-
-if __name__ == "__main__":  # Ctrl-C may come while NumPy is still being imported
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # background jobs of a script ignore Ctrl-C
-        signal.signal(signal.SIGINT, lambda *_: (os.write(2, b"\nInterrupted.\n"), os._exit(130)))
-
-import sys
-from functools import partial
-from pathlib import Path
-
-if sys.version_info < (3, 10):
-    sys.exit("main.py: error: Python 3.10 or newer is needed, and this is " + sys.version.split()[0])
+import argparse
+import math
+import time
 
 import numpy as np
-from tqdm import tqdm
 
-from command_line import DEFAULT_K, arguments, fail
-from encoder import EOT
-from errors import UserError
-from pair import load_pair
-from show.figures import best_K_figure, figures
-from show.page import page
-from show.picture import picture
-from show.rounds import Recorder, origins
-from show.terminal import Writer, legend, wants_colour
-from speculative import verify, verify_block
+from errors import UserError, report
+from sampling import sampler
+from speculative import autoregressive_sampling, speculative_sampling
+from utils import MODELS_DIR, SIZES, load_models, pair_of, prompt_ids, show
 
-PILOT = 96  # tokens of the pilot run of --K auto
+PROMPT = "Once upon a time there was a king who had three sons,"
+LAB = """there is more in the lab:
+  python -m lab --K auto                            find the best K first
+  python -m lab --draft lookup                      guess by copying from the text so far
+  python -m lab --temperature 1 --trace trace.html  a page that shows every round"""
 
 
 def main(argv=None):
-    args = arguments(argv, __doc__)
-    try:
-        run(args)
-    except BrokenPipeError:  # nobody reads the output any more, as with "| head"
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python still writes at exit goes nowhere
-        sys.exit(1)
-    except (UserError, OSError) as error:  # what the user gave, the internet, the disk
-        fail(error)
-    except MemoryError:
-        fail("there is not enough memory for these models; choose smaller ones (1558M needs 8 GB)")
+    args = options(__doc__, LAB, "see --help, and python -m lab --help, which has more options").parse_args(argv)
+    encoder, *networks = load_models(*pair_of(args.draft_model_size, args.target_model_size), args.models_dir)
+    draft, target = (sampler(network, args.temperature, args.top_k, args.top_p) for network in networks)
+    N, K = args.n_tokens_to_generate, args.K
+    x = prompt_ids(args.prompt, N, encoder, networks)
+
+    def plain(on_round=None, N=N, model=target):
+        return autoregressive_sampling(x, model, N, np.random.default_rng(args.seed), on_round=on_round)
+
+    def speculative(on_round=None, N=N):
+        rng = np.random.default_rng(args.seed)
+        return speculative_sampling(x, draft, target, N, K, rng, on_round=on_round)
+
+    def decode(title, loop):
+        for network in networks:
+            network.forget()
+        target.seconds.clear()
+        return (*show(title, args.prompt, encoder, N, loop), target.seconds[1:])  # the first pass reads the prompt
+
+    for loop in plain, speculative:
+        loop(N=min(N, 8))  # the first use of the weights is slow
+    ids, seconds, _, passes = decode("Autoregressive Decode", plain)
+    fast_ids, fast_seconds, rounds, fast_passes = decode("Speculative Decode", speculative)
+    networks[0].forget()
+    begun = time.perf_counter()
+    plain(model=draft)
+    draft_seconds = time.perf_counter() - begun
+    if N == 0:
+        return print("\nnothing was decoded, so there is nothing to compare")
+
+    n_drafted, n_accepted = (sum(counts) for counts in zip(*rounds))
+    alone, draft_alone, together = (f"{N / each:.1f}" for each in (seconds, draft_seconds, fast_seconds))
+    same = np.array_equal(ids, fast_ids)
+    other = "no: these are two samples from one distribution" if args.temperature else "NO: please report a bug"
+    print(f"\ntokens per second {alone} target alone, {draft_alone} draft alone, {together} speculative")
+    print(f"speedup           {seconds / fast_seconds:.2f}")
+    print(f"acceptance rate   {n_accepted / max(n_drafted, 1):.2f} of {n_drafted} drafted tokens")
+    print(f"tokens per round  {N / len(rounds):.2f}, with K = {K}")
+    print(f"same text         {'yes' if same else other}")
+    if fast_seconds > seconds and n_drafted and passes and fast_passes:
+        v = np.median(fast_passes) / np.median(passes)
+        print(f"slower, because   a pass over up to {K + 1} positions took {v:.1f} times a pass over one, and the draft")
+        print("                  takes time too. Try --K 2, or python -m lab --K auto")
 
 
-def run(args):
-    if args.trace:  # if it cannot be written, say so before anything takes time
-        existed = os.path.lexists(args.trace)
-        open(args.trace, "a", encoding="utf-8").close()
-        if not existed:
-            os.remove(args.trace)
-    pair = load_pair(
-        args.draft_model_size, args.target_model_size, draft=args.draft, corpus=args.draft_corpus,
-        models_dir=args.models_dir, models_url=args.models_url, bit_identical=args.bit_identical,
-        temperature=args.temperature, top_k=args.top_k, top_p=args.top_p, repetition_penalty=args.repetition_penalty,
-    )  # fmt: skip
-    x = np.array(pair.encoder.encode(args.prompt) or [pair.encoder.ids[EOT]])
-    n = args.n_tokens_to_generate
-    if len(x) + n > pair.n_ctx:
-        fail(f"the prompt has {len(x)} tokens and {n} more are wanted; these models hold {pair.n_ctx} in all")
-    eos = pair.encoder.ids[EOT] if args.eos else None
-    shared = {"eos": eos, "verify": verify_block if args.verify == "block" else verify}
-    best_K = []  # the figure that --K auto adds
-    if args.K == "auto":
-        n_pilot, rng = min(n, PILOT), np.random.default_rng(args.seed)
-        with tqdm(total=2 * n_pilot, desc="Pilot runs", unit="token", leave=False, disable=None) as bar:
-            args.K, speedups = pair.best_K(x, n_pilot, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **shared)
-        if not speedups[1:].any():
-            args.K = min(DEFAULT_K, n)  # the pilot run was too short to tell
-        best_K = [best_K_figure(args.K, speedups)]
-    speculative = shared | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}
-    for options in shared, speculative:  # a warm-up, because the first use of the weights is slow
-        pair.decode(x, min(n, 8), rng=np.random.default_rng(args.seed), **options)
-    plain, _ = decode(args, pair, x, "Autoregressive Decode", shared)
-    fast, rounds = decode(args, pair, x, "Speculative Decode", speculative)
-    draft = args.draft_model_size if args.draft == "model" else args.draft
-    found = figures(plain, fast, draft, args.target_model_size, args.K, args.schedule, args.temperature) + best_K
-    print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
-    if args.trace:
-        if args.trace.endswith(".html"):
-            content = page(pair.encoder, x, plain, fast, rounds, found, args.command)
-        else:
-            content = picture(pair.encoder, x, rounds)
-        # errors="replace", because the page shows the command line, and a file name in it may not be UTF-8
-        Path(args.trace).write_text(content, encoding="utf-8", errors="replace")
-        print(f"trace             written to {args.trace}", flush=True)
+def options(description, epilog, advice="see --help"):
+    """The parser of this page's options, which the lab has too."""
+
+    def error(message):
+        raise UserError(f"{message}; {advice}")
+
+    parser = argparse.ArgumentParser(
+        description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+        conflict_handler="resolve",  # the lab has a --K of its own
+    )
+    parser.error, add = error, parser.add_argument
+    count = checked(int, lambda n: n >= 0, "a whole number from 0 up")
+    add("--prompt", default=PROMPT, help="the text to continue (default: %(default)r)")
+    add("--n_tokens_to_generate", type=count, default=154, metavar="N", help="how many tokens (default: %(default)s)")
+    add("--draft_model_size", metavar="SIZE", help="the small model, which guesses")
+    add("--target_model_size", metavar="SIZE", help=f"the large model, which decides the text: {SIZES}")
+    add("--models_dir", default=MODELS_DIR, metavar="DIR", help="where models are, and where downloads go")
+    add("--K", type=count, default=4, help="how many tokens to draft per round (default: %(default)s)")
+    add("--temperature", type=checked(float, lambda T: 0 <= T < math.inf, "a number from 0 up"), default=0.0,
+        metavar="T", help="0: the most probable token; 1: sample as the model says (default: %(default)s)")  # fmt: skip
+    add("--top_k", type=count, default=0, metavar="k", help="sample among the k most probable tokens; 0: among all")
+    add("--top_p", type=checked(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1"), default=1.0,
+        metavar="p", help="sample among the most probable tokens, up to probability p together; 1: all")  # fmt: skip
+    add("--seed", type=count, default=123, help="for the random numbers of both loops (default: %(default)s)")
+    return parser
 
 
-def decode(args, pair, x, title, options):
-    """Decode with one of the two loops, and print the text: on a terminal as it comes, otherwise at the end.
+def checked(type, is_good, what):
+    """A type for argparse: a value for which is_good holds."""
 
-    Returns a pair.Run, and the rounds that --trace shows: a list of show.rounds.Seen, or None.
-    """
-    live, held_back = sys.stdout.isatty(), []
-    write = partial(print, end="", flush=True) if live else held_back.append
-    is_fast = "K" in options
-    coloured = is_fast and wants_colour(args.color, sys.stdout)
-    writer = Writer(pair.encoder, write, coloured)
-    rng = np.random.default_rng(args.seed)
-    recorder = Recorder(rng, options["verify"]) if args.trace and is_fast else None
-    head = f"\n{title}\n{'-' * len(title)}\n" + (f"({legend()})\n" if coloured else "")
-    if live:
-        print(f"{head}Text = ", end="")
-    writer.add(x if args.prompt else x[1:])  # without the <|endoftext|> that stands for an empty prompt
-    no_bar = live or None  # (None: tqdm shows a bar only if standard error is a terminal)
-    with tqdm(total=args.n_tokens_to_generate, desc=title, unit="token", leave=False, disable=no_bar) as bar:
+    def parse(text):
+        try:
+            if is_good(value := type(text)):
+                return value
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
 
-        def on_round(r):  # the clock of the run does not count the time that this takes
-            if recorder:
-                recorder(r)
-            writer.add(r.emitted, origins(r))
-            bar.update(len(r.emitted))
-
-        # (a recorder passes on the numbers of the rng, and notes them down)
-        done = pair.decode(x, args.n_tokens_to_generate, rng=recorder or rng, on_round=on_round, **options)
-    writer.close()
-    time = f"Time = {done.seconds:.2f}s"
-    print(f"\n{time}" if live else f"{head}{time}\nText = {''.join(held_back)}", flush=True)
-    return done, recorder and recorder.rounds
+    return parse
 
 
 if __name__ == "__main__":
-    for name in "stdout", "stderr":
-        if getattr(sys, name) is None:  # the caller has closed it, as with ">&-"
-            setattr(sys, name, open(os.devnull, "w"))
-    if hasattr(sys.stdout, "reconfigure"):  # (IDLE and Jupyter have a stdout of their own)
-        sys.stdout.reconfigure(errors="replace")  # a text may have characters that a terminal or a file cannot show
-    main()
+    report(main, "main.py")

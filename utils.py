@@ -3,23 +3,29 @@
 Each size is a directory of seven files in OpenAI's format. At the end of this file are two helpers of gpt2.py.
 """
 
+import codecs
 import json
 import os
 import reprlib
+import sys
+import time
 
 import numpy as np
+from tqdm import tqdm
 
 from checkpoint.bundle import CheckpointError, load
 from checkpoint.download import RELEASED, download_gpt2_files, missing_files
-from encoder import get_encoder
+from encoder import EOT, get_encoder
 from errors import UserError
+from gpt2 import GPT2
 
 BUNDLED = ("draft", "target")
+SIZES = f"one of {', '.join(BUNDLED)} (bundled), {', '.join(RELEASED)} (OpenAI's)"
 HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 MODELS_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
 
 
-def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_url=None):
+def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     """Load everything that a model consists of. Files that are missing are downloaded first.
 
     Parameters
@@ -28,8 +34,6 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
         "124M", "355M", "774M" or "1558M"; or "draft" or "target", the bundled pair, which is never downloaded.
     models_dir : str
         Has a directory for each size. A bundled model that is not there is taken from this project's.
-    models_url : str, optional
-        Where to download from. The default is the environment variable GPT2_MODELS_URL or, if it is not set, OpenAI.
 
     Returns
     -------
@@ -54,7 +58,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR, models_ur
         models_dir = MODELS_DIR
     model_dir = os.path.join(models_dir, model_size)
     if model_size in RELEASED and missing_files(model_dir):
-        download_gpt2_files(model_size, model_dir, models_url)
+        download_gpt2_files(model_size, model_dir)
     if missing := missing_files(model_dir):
         raise CheckpointError(f"{os.path.join(model_dir, missing[0])} is missing or empty; restore it from the project")
     hparams, params = load_hparams_and_params(model_dir)
@@ -124,18 +128,73 @@ def nest(tensors, n_layer):
     return params
 
 
-def largest(weights, name="model"):
-    """The largest absolute value of all weights, and the name of its tensor. NaN counts as larger than any number."""
-    if isinstance(weights, np.ndarray):
-        return np.abs(weights).max(), name
-    if isinstance(weights, list):
-        weights = {f"h{i}": block for i, block in enumerate(weights)}
-    found = [largest(branch, name if key == "blocks" else f"{name}/{key}") for key, branch in weights.items()]
-    return max(found, key=lambda one: (np.isnan(one[0]), one[0]))
+def pair_of(draft_size, target_size):
+    """Both sizes of a pair of which one or none was given."""
+    released = draft_size in RELEASED or target_size in RELEASED
+    return draft_size or ("124M" if released else "draft"), target_size or ("1558M" if released else "target")
 
 
-def common_prefix(a, b):
-    """How many ids two texts share at their beginning."""
-    n = min(len(a), len(b))
-    differs = a[:n] != b[:n]
-    return int(differs.argmax()) if differs.any() else n
+def load_models(draft_size, target_size, models_dir=MODELS_DIR):
+    """Load a draft and a target with the same vocabulary -> encoder, gpt2.GPT2, gpt2.GPT2"""
+    loaded = [load_encoder_hparams_and_params(size, models_dir) for size in (draft_size, target_size)]
+    if loaded[0][0].ids != loaded[1][0].ids:
+        raise UserError(f"{draft_size} and {target_size} have different vocabularies; a pair must have the same")
+    return loaded[0][0], *(GPT2(params, hparams) for _, hparams, params in loaded)
+
+
+def prompt_ids(prompt, N, encoder, networks):
+    """The prompt as an array of ids. An empty prompt is <|endoftext|>."""
+    x = np.array(encoder.encode(prompt) or [encoder.ids[EOT]])
+    n_ctx = min(network.n_ctx for network in networks)
+    if len(x) + N > n_ctx:
+        raise UserError(f"the prompt has {len(x)} tokens and {N} more are wanted; these models hold {n_ctx} in all")
+    return x
+
+
+# ---- Text as it is decoded ----
+
+LEGEND = {"accepted": "guessed and accepted", "corrected": "corrected", "bonus": "bonus"}
+COLOURS = {"accepted": "\x1b[32m", "corrected": "\x1b[31;4m", "bonus": "\x1b[35m"}  # green, red underlined, magenta
+RESET = "\x1b[0m"
+
+
+def origins(r):
+    """Where each emitted token of a `speculative.Round` comes from, in the words of LEGEND."""
+    last = "bonus" if r.n_accepted == len(r.drafted) else "corrected"
+    return ["accepted"] * r.n_accepted + [last] * (len(r.emitted) - r.n_accepted)
+
+
+def show(title, prompt, encoder, N, loop, colour=None):
+    """Run loop(on_round) and print its text: on a terminal as it comes, in colours, otherwise at the end.
+
+    Returns what the loop returned, the seconds that it took without the printing, and
+    the counts (drafted, accepted) of each round.
+    """
+    live, utf8 = sys.stdout.isatty(), codecs.getincrementaldecoder("utf-8")("replace")
+    if colour is None:
+        colour = live and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    held_back, counts, printing = [], [], 0.0
+    write = (lambda text: print(text, end="", flush=True)) if live else held_back.append
+    print(f"\n{title}\n{'-' * len(title)}")
+    write(f"Text = {prompt}")
+
+    def on_round(r):
+        nonlocal printing
+        begun = time.perf_counter()
+        counts.append((len(r.drafted), r.n_accepted))
+        bar.update(len(r.emitted))
+        for token, origin in zip(r.emitted, origins(r)):
+            text = utf8.decode(encoder.bytes_of([token]))
+            write(COLOURS[origin] + text + RESET if colour and text and len(r.drafted) else text)
+        printing += time.perf_counter() - begun
+
+    with tqdm(total=N, desc=title, unit="token", leave=False, disable=live or None) as bar:
+        begun = time.perf_counter()
+        result = loop(on_round)
+        seconds = time.perf_counter() - begun - printing
+    write(utf8.decode(b"", final=True))
+    took = f"Time = {seconds:.2f}s"
+    print(f"\n{took}" if live else f"{took}\n{''.join(held_back)}", flush=True)
+    if colour and any(k for k, _ in counts):
+        print("Colours:", ", ".join(COLOURS[origin] + words + RESET for origin, words in LEGEND.items()))
+    return result, seconds, counts

@@ -4,7 +4,7 @@ import codecs
 from html import escape
 from pathlib import Path
 
-from show.terminal import LEGEND
+from utils import LEGEND
 
 HERE = Path(__file__).parent
 SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # how white space is written in a token that stands alone
@@ -12,22 +12,21 @@ SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # how white space is written in a to
 PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 PICTURES |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), 0xFFFE, 0xFFFF], 0xFFFD)
 RULES = {  # by whether it is block verification
-    False: "A token is accepted if a number drawn between 0 and 1 is below min(1, q/p). After a rejection, a token is "
-    "drawn from the residual: the probabilities max(q - p, 0), normalised to sum 1.",
-    True: "Block verification begins at the last drafted token and goes backwards. If a number drawn between 0 and 1 "
-    "is below the h of a token, this token and all before it are accepted. Otherwise the token before it is tried. w "
-    "is a goal: the probability with which a token and all before it should be accepted, averaged over the tokens "
-    "that may be drafted afterwards. h is chosen so that this goal is reached. After a rejection, a token is drawn "
-    "from the residual: max(w q - p, 0), normalised to sum 1.",
+    False: "A guess is accepted if a random number is below min(1, q/p). The first one that is not is replaced by a "
+    "draw from the residual: max(q - p, 0), normalised.",
+    True: "Block verification begins at the last guess. If a random number is below its h, it is accepted with all "
+    "guesses before it, and otherwise the guess before it is tried. w is the probability with which a guess and all "
+    "before it should be kept, and h is chosen to reach it. What is not kept is replaced by a draw from the residual: "
+    "max(w q - p, 0), normalised.",
 }
+ADDED = {"corrected": "drawn from the residual", "bonus": "a bonus: nothing was rejected"}
 
 
 def page(encoder, prompt, plain, fast, rounds, figures, command):
     """The page as a text.
 
-    prompt holds ids. plain and fast are `pair.Run`s without and with speculation. rounds are the rounds of fast, at
-    least one, each a `show.rounds.Seen`. figures is as `show.figures.figures` returns it. command is the command line,
-    which stands below the title.
+    prompt holds ids. plain and fast are `pair.Run`s without and with speculation, rounds
+    the `rounds.Seen` of fast, at least one. figures is what `figures.figures` returns.
     """
     rows = "".join(f"<dt>{name}</dt><dd><b>{escape(value)}</b> {meaning}</dd>\n" for name, value, meaning in figures)
     legend = " ".join(f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items())
@@ -117,12 +116,13 @@ def card(encoder, i, r):
         tokens = " ".join(f"<s>{alone(encoder, d.token)}</s>" for d in skipped)
         parts.append(f'<p class="skipped">not looked at: {tokens}</p>\n')
     if (origin := r.origins[-1]) != "accepted":
-        why = LEGEND[origin] if r.drafted else "added by the target"
+        why = ADDED[origin] if r.drafted else "added by the target"
         parts.append(f'<p>+ <b class="{origin}">{alone(encoder, r.emitted[-1])}</b> {why}</p>\n')
     else:
         parts.append("<p>The text ends with this token.</p>\n")
     if r.top:
-        bars = "".join(f"<div><h4>{name}</h4>{tops(encoder, top)}</div>\n" for name, top in r.top.items())
+        marks = {r.drafted[n_accepted].token: "rejected", r.emitted[-1]: "corrected"}
+        bars = "".join(f"<div><h4>{name}</h4>{tops(encoder, top, marks)}</div>\n" for name, top in r.top.items())
         parts.append(f'<div class="top">{bars}</div>\n')
     return "".join([*parts, "</article>\n"])
 
@@ -140,8 +140,12 @@ def drafted_row(encoder, d, in_text):
     return f'<tr class="{verdict}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
 
 
-def tops(encoder, top):
-    return "".join(f"<p>{alone(encoder, token)}{bar(share)}{number(share)}</p>" for token, share in top)
+def tops(encoder, top, marks):
+    """The most probable tokens of a row, and those in marks, {token: class}."""
+    return "".join(
+        f'<p class="{marks.get(token, "")}">{alone(encoder, token)}{bar(share)}{number(share)}</p>'
+        for token, share in top
+    )
 
 
 def timeline(plain, fast):

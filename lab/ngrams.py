@@ -1,31 +1,21 @@
-"""Rows predicted from n-grams, which are sequences of n tokens.
+"""Next-token distributions from n-gram counts: of a given text (`ngram`), or of the text so far (`online`).
 
-`ngram` counts n-grams in a given text and returns an `NGram`. A call of the `NGram` with ids, an int array [n_ids],
-returns the row after them, float64 [n_vocab]. `online` returns such a row too, but counts in these ids alone.
-
-The *context* is the last few tokens of the ids. The *order* is the largest n, so contexts have up to order - 1 tokens.
-Long contexts predict better but are rare, so `blend` combines the counts after contexts of all lengths.
+The context is the last few tokens. Long contexts predict better but are rare, so the
+counts after contexts of all lengths are blended.
 """
 
 import numpy as np
 
 from errors import UserError
 
-DISCOUNT = 0.75  # taken off each count, see `blend`
+DISCOUNT = 0.75
 
 
 def blend(p, tokens, counts):
-    """Refine the row p with the counts of a longer context: interpolated absolute discounting (Ney et al. 1994).
+    """Refine p [n_vocab] by the counts of a longer context: interpolated absolute discounting (Ney et al. 1994).
 
-    DISCOUNT is taken off each count, and the probability that this frees is distributed like p. So a token that never
-    followed the longer context keeps some probability. p itself is not changed.
-
-    Parameters
-    ----------
-    p : float64 [n_vocab]
-        The row for the shorter context, which is the context without its first token.
-    tokens, counts : int [m]
-        The tokens that followed the context, and how often each of them did.
+    tokens [m] followed the longer context, counts [m] times each. DISCOUNT is taken off
+    each count, and what this frees is distributed like p.
     """
     total = counts.sum()
     p = p * (DISCOUNT * len(counts) / total)
@@ -34,15 +24,11 @@ def blend(p, tokens, counts):
 
 
 class NGram:
-    """Predicts from the n-gram counts of a fixed text. Use `ngram` or `NGram.load` to make one.
+    """Predicts from the n-grams of a fixed text: `NGram(ids) -> float64 [n_vocab]`. `ngram` or `load` makes one.
 
-    Parameters
-    ----------
-    n_vocab : int
-    tables : list of (int64 [m], int [m])
-        For n = 1 ... order: the n-grams that were counted, in ascending order, and how often each occurs. An n-gram is
-        stored as one number, whose digits in base n_vocab are its ids. So all n-grams that begin with the same context
-        are neighbours, and a binary search finds them.
+    tables has a pair (n-grams, counts) for n = 1, 2, ... An n-gram is one int64, whose
+    digits in base n_vocab are its ids. They are sorted, so those that begin with the
+    same context are neighbours, and a binary search finds them.
     """
 
     def __init__(self, n_vocab, tables):
@@ -51,14 +37,13 @@ class NGram:
 
     def __call__(self, ids):
         p = self.unigram.copy()
-        tables = self.tables[1 : len(ids) + 1]  # for n = 2, 3, ..., as long as the context fits into ids
-        for n, (grams, counts) in enumerate(tables, start=2):
-            first = 0  # will be the number of the first n-gram with this context, whose last token is 0
+        for n, (grams, counts) in enumerate(self.tables[1 : len(ids) + 1], start=2):
+            first = 0  # becomes the first n-gram with this context
             for token in ids[1 - n :].tolist():
                 first = (first + token) * self.n_vocab
             begin, end = np.searchsorted(grams, [first, first + self.n_vocab])
             if begin == end:
-                break  # longer contexts are not in the tables either
+                break
             p = blend(p, grams[begin:end] - first, counts[begin:end])
         return p
 
@@ -71,7 +56,7 @@ class NGram:
 
     @classmethod
     def load(cls, path, order):
-        """Read a file that `save` wrote, up to this order. UserError if the file is damaged or has no such n-grams."""
+        """Read what `save` wrote, up to this order. UserError if the file is damaged."""
         with open(path, "rb") as file:
             try:
                 with np.load(file, allow_pickle=False) as f:
@@ -86,29 +71,13 @@ class NGram:
 
 
 def ngram(ids, n_vocab, order, least=1):
-    """Count the n-grams of a text.
+    """Count the n-grams of a text, for n = 1 ... order -> NGram.
 
-    Parameters
-    ----------
-    ids : int [n]
-        The text, at least one token.
-    n_vocab : int
-    order : int
-        The largest n to count, at least 1.
-    least : int
-        Leave out n-grams that occur less often than this, which makes the tables smaller. Single tokens are all kept.
-
-    Returns
-    -------
-    NGram
-
-    Raises
-    ------
-    UserError
-        If there are no ids, if an id is outside the vocabulary, if order is below 1, or if n_vocab ** order is
-        2 ** 63 or more.
+    Those that occur less than `least` times are left out, except single tokens.
+    UserError if there are no ids, if one is outside the vocabulary, or if
+    n_vocab ** order does not fit into an int64.
     """
-    ids, n_vocab = np.asarray(ids, dtype=np.int64), int(n_vocab)  # (a NumPy int32 could overflow in **)
+    ids, n_vocab = np.asarray(ids, dtype=np.int64), int(n_vocab)
     if len(ids) == 0:
         raise UserError("the text to count n-grams in is empty; give at least one token")
     if ids.min() < 0 or ids.max() >= n_vocab:
@@ -117,8 +86,7 @@ def ngram(ids, n_vocab, order, least=1):
         raise UserError(f"order = {order}, but it must be 1 or more, and {n_vocab} ** order must be below 2 ** 63")
     tables, grams = [], np.zeros(len(ids), dtype=np.int64)
     for n in range(1, order + 1):
-        before = grams[: len(ids) - n + 1]  # all (n-1)-grams that a token follows
-        grams = before * n_vocab + ids[n - 1 :]  # [len(ids)-n+1]
+        grams = grams[: len(ids) - n + 1] * n_vocab + ids[n - 1 :]  # the (n-1)-grams before, each with its next token
         found, counts = np.unique(grams, return_counts=True)
         kept = counts >= (least if n > 1 else 1)
         tables.append((found[kept], counts[kept]))
@@ -126,7 +94,7 @@ def ngram(ids, n_vocab, order, least=1):
 
 
 def online(ids, n_vocab, order=3):
-    """The row after ids, computed from the n-grams of these ids. So the draft learns while the text is decoded."""
+    """The distribution after ids by the n-grams of these ids. So the draft learns while the text is decoded."""
     p = np.full(n_vocab, 1 / n_vocab)
     for nexts in continuations(ids, order - 1):
         p = blend(p, *np.unique(ids[nexts], return_counts=True))
@@ -134,10 +102,10 @@ def online(ids, n_vocab, order=3):
 
 
 def continuations(ids, longest):
-    """For m = 0, 1, ... longest: yield the indices of all tokens that follow an earlier copy of the last m tokens.
+    """For m = 0, 1, ... longest: the indices of all tokens that follow an earlier copy of the last m tokens.
 
-    For m = 0, these are all indices. It stops at the first m without an earlier copy. For example, for the ids 5 6 5 6
-    7 5 6, it yields 0 to 6, then 2 and 4 (for 6), and again 2 and 4 (for 5 6).
+    It stops at the first m without a copy. For 5 6 5 6 7 5 6 it yields 0 to 6, then 2
+    and 4 after copies of 6, and 2 and 4 again after copies of 5 6.
     """
     nexts = np.arange(len(ids))
     for m in range(longest + 1):

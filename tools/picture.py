@@ -2,17 +2,17 @@
 
 from html import escape, unescape
 
-from show.page import number, shown
+from lab.page import number, shown
 
 STYLE = """<style>
 text { font: 14px system-ui, sans-serif; fill: #1c1e21 } .page { fill: #fff } .soft { fill: #5c636b }
 .bold { font-weight: 600 } line { stroke: #8a939d }
-.box { stroke: #8a939d; fill: none } .box.accepted { fill: #d3f0d9 } .box.residual { fill: #fbd5d2 }
-.box.extra { fill: #e6d8f8 } .bar { fill: #d5d9de } .keep { fill: #3f9b5b } .short { fill: #d2564c }
+.box { stroke: #8a939d; fill: none } .box.accepted { fill: #d3f0d9 } .box.corrected { fill: #fbd5d2 }
+.box.bonus { fill: #e6d8f8 } .bar { fill: #d5d9de } .keep { fill: #3f9b5b } .short { fill: #d2564c }
 .rejected + text { text-decoration: line-through } .tick { stroke: #1c1e21; stroke-width: 2 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6e8ea } .page { fill: #16181b } .soft { fill: #a0a8b0 } .tick { stroke: #fff }
-.box.accepted { fill: #1c4a2a } .box.residual { fill: #6a2621 } .box.extra { fill: #47306b } .bar { fill: #3a3f45 }
+.box.accepted { fill: #1c4a2a } .box.corrected { fill: #6a2621 } .box.bonus { fill: #47306b } .bar { fill: #3a3f45 }
 }
 </style>"""
 WIDTH, LEFT = 130, 180  # of a column; of the names of the rows
@@ -33,7 +33,7 @@ def svg(width, height, parts):
 def typical_round(rounds):
     """The first round that accepted two tokens or more and then rejected one. Otherwise, the longest round."""
     for r in rounds:
-        if r.origins.count("accepted") >= 2 and "residual" in r.origins:
+        if r.origins.count("accepted") >= 2 and "corrected" in r.origins:
             return r
     return max(rounds, key=lambda r: len(r.emitted))
 
@@ -66,7 +66,7 @@ def picture(encoder, prompt, rounds):
         x = LEFT + WIDTH * i
         parts.append(box(encoder, x, below + 24, token, origin))
         if origin != "accepted":
-            source = "residual" if origin == "residual" else "target"
+            source = "residual" if origin == "corrected" else "target"
             parts.append(text(x, below + 48, f"a draw from the {source}", "soft"))
     return svg(LEFT + max(WIDTH * (len(r.drafted) + 1) + 60, 9 * len(unescape(before))), below + 60, parts)
 

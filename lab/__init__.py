@@ -1,0 +1,1 @@
+"""More drafts, schedules, block verification, theory, measuring, and the trace page. `python -m lab --help` uses all."""

@@ -1,0 +1,139 @@
+"""Decode as main.py does, with every draft, schedule and rule of the lab, and look inside.
+
+examples:
+  python -m lab --K auto
+  python -m lab --draft ngram
+  python -m lab --K 8 --schedule adaptive
+  python -m lab --temperature 1 --trace trace.html
+"""
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from encoder import EOT
+from errors import UserError, report
+from lab.block import verify_block
+from lab.drafts import DRAFTS, ORDERS
+from lab.figures import best_K_figure, figures
+from lab.measure import best_K
+from lab.page import page
+from lab.pair import load_pair
+from lab.rounds import Recorder
+from lab.schedules import SCHEDULES
+from main import checked, options
+from speculative import verify
+from utils import pair_of, prompt_ids, show
+
+PILOT = 96  # tokens of the pilot run of --K auto
+THRESHOLDS = ("target-confidence", "draft-confidence")
+
+
+def main(argv=None):
+    args = arguments(argv)
+    if args.trace:  # if it cannot be written, say so before anything takes time
+        existed = os.path.lexists(args.trace)
+        open(args.trace, "a", encoding="utf-8").close()
+        if not existed:
+            os.remove(args.trace)
+    pair = load_pair(
+        *pair_of(args.draft_model_size, args.target_model_size), draft=args.draft, corpus=args.draft_corpus,
+        models_dir=args.models_dir, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
+        repetition_penalty=args.repetition_penalty,
+    )  # fmt: skip
+    encoder, N = pair.encoder, args.n_tokens_to_generate
+    x = prompt_ids(args.prompt, N, encoder, [pair])
+    shared = {
+        "eos": encoder.ids[EOT] if args.eos else None,
+        "verify": verify_block if args.verify == "block" else verify,
+    }
+    extra = []  # the figure that --K auto adds
+    if args.K == "auto":
+        n, rng = min(N, PILOT), np.random.default_rng(args.seed)
+        with tqdm(total=2 * n, desc="Pilot runs", unit="token", leave=False, disable=None) as bar:
+            args.K, speedups = best_K(pair, x, n, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **shared)
+        if not speedups[1:].any():
+            args.K = min(4, N)  # the pilot run was too short to tell
+        extra = [best_K_figure(args.K, speedups)]
+    fast_options = shared | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}
+    recorder = Recorder(np.random.default_rng(args.seed), shared["verify"]) if args.trace else None
+
+    def decode(title, rng, options, colour=None):
+        def loop(on_round):
+            both = (lambda r: (rng(r), on_round(r))) if rng is recorder else on_round
+            return pair.decode(x, N, rng=rng, on_round=both, **options)
+
+        return show(title, args.prompt, encoder, N, loop, colour)[0]
+
+    for each in shared, fast_options:
+        pair.decode(x, min(N, 8), rng=np.random.default_rng(args.seed), **each)  # the first use of the weights is slow
+    plain = decode("Autoregressive Decode", np.random.default_rng(args.seed), shared)
+    colour = {"always": True, "never": False, "auto": None}[args.color]
+    fast = decode("Speculative Decode", recorder or np.random.default_rng(args.seed), fast_options, colour)
+    found = figures(plain, fast, args.K, args.schedule, args.temperature) + extra
+    print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
+    if args.trace:
+        content = page(encoder, x, plain, fast, recorder.rounds, found, args.command)
+        Path(args.trace).write_text(content, encoding="utf-8", errors="replace")
+        print(f"trace             written to {args.trace}")
+
+
+def arguments(argv=None):
+    """The options, checked. Those that do not fit together are a UserError."""
+    parser = options(__doc__, None)
+    add = parser.add_argument_group("the lab").add_argument
+    # fmt: off
+    add("--K", type=checked(str, lambda text: re.fullmatch("auto|[0-9]{1,99}", text), "a whole number from 0 up, or auto"),
+        default=4, help="how many tokens to draft per round, at most; auto: the best of 0 to 8 by a short pilot run, "
+        "whose times the seed does not fix (default: %(default)s)")
+    add("--draft", default="model", metavar="DRAFT",
+        type=checked(str, lambda name: name in DRAFTS or re.fullmatch("early-exit:[0-9]{1,4}", name),
+                     f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."),
+        help="what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts of 1, 2 and 3 "
+        "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
+        "the target's first L layers (default: %(default)s)")
+    add("--draft_corpus", metavar="FILE",
+        help="the text that --draft unigram, bigram or ngram learns from; the bundled pair has counts of its own")
+    add("--schedule", choices=SCHEDULES, default="fixed",
+        help="how many tokens to draft in each round. fixed: always K. target-confidence: K if the target was sure of "
+        "the last token, otherwise none. draft-confidence: up to K, but stop after a token that the draft is not sure "
+        "of. heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by "
+        "measured acceptance and times, which the seed does not fix (default: %(default)s)")
+    add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
+        help="a model is sure of a token if its probability is at least P; with --temperature 0, the probability at "
+        "temperature 1 counts (default: 0.5 for target-confidence, 0.4 for draft-confidence)")
+    add("--verify", choices=("token", "block"), default="token",
+        help="accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. 2024) "
+        "(default: %(default)s)")
+    add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
+        default=1.0, metavar="r", help="above 1, tokens that have occurred become less likely (default: %(default)s)")
+    add("--eos", action="store_true", help=f"stop after {EOT}")
+    add("--color", choices=("auto", "always", "never"), default="auto",
+        help="colour the text by where each token comes from; auto: on a terminal (default: %(default)s)")
+    add("--trace", type=checked(str, lambda path: path.endswith(".html"), "the name of a .html file"), metavar="FILE",
+        help="write a page that shows every round of the speculative run")
+    # fmt: on
+    args = parser.parse_args(argv)
+    if args.threshold is not None and args.schedule not in THRESHOLDS:
+        raise UserError(f"--threshold needs --schedule {' or '.join(THRESHOLDS)}, but --schedule is {args.schedule}")
+    if args.draft_corpus is not None and args.draft not in ORDERS:
+        raise UserError(f"--draft_corpus needs --draft {' or '.join(ORDERS)}, but --draft is {args.draft}")
+    if args.draft_model_size is not None and args.draft != "model":
+        raise UserError(f"--draft_model_size needs --draft model, but --draft is {args.draft}")
+    if args.draft == "lookup" and args.schedule == "draft-confidence":
+        raise UserError("--draft lookup stops by itself where it finds no copy; choose another --schedule")
+    if args.trace and args.n_tokens_to_generate == 0:
+        raise UserError("--trace needs a round to show, so --n_tokens_to_generate must be above 0")
+    args.command = shlex.join(["python", "-m", "lab", *(sys.argv[1:] if argv is None else argv)])
+    if args.K != "auto":
+        args.K = min(int(args.K), args.n_tokens_to_generate)  # a larger K would make no difference
+    return args
+
+
+if __name__ == "__main__":
+    report(main, "python -m lab")

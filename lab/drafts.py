@@ -1,0 +1,101 @@
+"""Drafts without a checkpoint of their own: n-grams, prompt lookup, and the target's own first layers.
+
+`make_draft` makes a network of each, as gpt2.GPT2 is one: ids in, logits out.
+"""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+
+from encoder import EOT
+from errors import UserError
+from lab.ngrams import NGram, continuations, ngram, online
+from utils import MODELS_DIR
+
+ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
+TABLES = Path(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled models were trained on
+DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, ...; `make_draft` makes all but "model"
+
+
+def lookup(ids, n_vocab, longest=3):
+    """Prompt lookup (Saxena 2023): find an earlier copy of the last tokens, and repeat what followed it.
+
+    The longest copy is best, of up to `longest` tokens, and among these the latest. The
+    result is one-hot, or uniform where there is no copy. Leviathan et al. 2023 have the
+    idea in section 3.6.
+    """
+    after = list(continuations(ids, longest))
+    if len(after) < 2:
+        return np.full(n_vocab, 1 / n_vocab)
+    row = np.zeros(n_vocab)
+    row[ids[after[-1][-1]]] = 1
+    return row
+
+
+class AsNetwork:
+    """A network made of a function row(ids) -> float64 [n_vocab]. Its logits are logarithms.
+
+    `sure` ends the drafting after a token with a smaller probability, see `lab.pair.Pair`.
+    """
+
+    n_ctx = math.inf
+
+    def __init__(self, row, sure=0.0):
+        self.row, self.sure = row, sure
+
+    def __call__(self, ids, n_rows=1):
+        ids = np.asarray(ids)
+        rows = [self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))]
+        self.last = rows[-1]
+        with np.errstate(divide="ignore"):
+            return np.log(rows)  # [n_rows, n_vocab]
+
+    def confidence(self, token):
+        """The probability of a token after the ids of the last call."""
+        return self.last[token]
+
+    def forget(self):
+        """These drafts keep nothing from call to call."""
+
+
+def make_draft(name, target, encoder, corpus=None):
+    """Make a draft for a target, a gpt2.GPT2 -> a network.
+
+    Parameters
+    ----------
+    name : str
+        One of DRAFTS but "model", or "early-exit:L" for the target's first L layers.
+    corpus : str, optional
+        A text file to count n-grams in. Without it they come from TABLES, which fits the bundled models.
+    """
+    n_vocab = target.n_vocab
+    if early_exit := re.fullmatch("early-exit:([0-9]{1,4})", name):
+        return target.first_layers(int(early_exit[1]))
+    if name == "lookup":
+        return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)  # stops after a token that was not copied
+    if name == "online":
+        return AsNetwork(lambda ids: online(ids, n_vocab))
+    if name not in ORDERS:
+        raise UserError(f"unknown draft {name!r}; there are {', '.join(DRAFTS[1:])}, early-exit:1, ...")
+    if corpus is not None:
+        return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
+    table = NGram.load(TABLES, ORDERS[name])
+    if table.n_vocab != n_vocab:
+        raise UserError(f"the bundled n-grams fit only the bundled models; --draft {name} needs a --draft_corpus FILE")
+    return AsNetwork(table)
+
+
+def read_texts(path):
+    """The texts of a UTF-8 file, which <|endoftext|> separates."""
+    try:
+        texts = [text.strip("\n") for text in Path(path).read_text(encoding="utf-8").split(EOT)]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not a text in UTF-8, so convert it first: {error}") from None
+    return [text for text in texts if text]
+
+
+def ids_of(texts, encoder):
+    """Several texts as one list of ids, with <|endoftext|> after each."""
+    return [id for text in texts for id in [*encoder.encode(text), encoder.ids[EOT]]]
