@@ -68,8 +68,7 @@ def main(argv=None):
     print(f"same text         {'yes' if same else other}")
     if fast_seconds > seconds and n_drafted and passes and fast_passes:
         v = np.median(fast_passes) / np.median(passes)
-        print(f"slower, because   a pass over up to {K + 1} positions took {v:.1f} times a pass over one, and the draft")
-        print("                  takes time too. Try --K 2, or python -m lab --K auto")
+        print(f"slower, because   {K + 1} positions took {v:.1f} times one; try --K 2, or python -m lab --K auto")
 
 
 def options(description, epilog, advice="see --help"):
@@ -79,7 +78,10 @@ def options(description, epilog, advice="see --help"):
         raise UserError(f"{message}; {advice}")
 
     parser = argparse.ArgumentParser(
-        description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
         conflict_handler="resolve",  # the lab has a --K of its own
     )
     parser.error, add = error, parser.add_argument

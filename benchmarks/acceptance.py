@@ -25,15 +25,17 @@ from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from drafts import make_draft
 from fast import matrix_kernel
 from fast.threads import n_cores
 from gpt2 import GPT2
-from pair import Pair, joined, predicted
+from lab.block import verify_block
+from lab.drafts import make_draft
+from lab.measure import joined, predicted
+from lab.pair import Pair
+from lab.schedules import SCHEDULES
+from lab.theory import beta, optimal_K
 from sampling import sampler
-from schedules import SCHEDULES
-from speculative import verify, verify_block
-from theory import beta, optimal_K
+from speculative import verify
 from utils import load_encoder_hparams_and_params
 
 TEMPERATURES = 0.0, 0.5, 1.0

@@ -17,8 +17,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from gpt2 import GPT2
-from pair import Pair, joined, predicted
-from theory import tokens_by_position
+from lab.measure import joined, predicted
+from lab.pair import Pair
+from lab.theory import tokens_by_position
 from utils import load_hparams_and_params
 
 

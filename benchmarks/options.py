@@ -19,13 +19,14 @@ from functools import cache
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from drafts import AsNetwork, lookup
 from enumeration import output_distribution, total_variation
 from gpt2 import GPT2
-from ngrams import ngram, online
-from pair import Pair
-from schedules import SCHEDULES
-from speculative import verify, verify_block
+from lab.block import verify_block
+from lab.drafts import AsNetwork, lookup
+from lab.ngrams import ngram, online
+from lab.pair import Pair
+from lab.schedules import SCHEDULES
+from speculative import verify
 from utils import expected_shapes, nest
 
 PROMPT, N, K = [0, 2, 1], 4, 2

@@ -1,1 +1,1 @@
-"""More drafts, schedules, block verification, theory, measuring, and the trace page. `python -m lab --help` uses all."""
+"""More drafts, schedules, block verification, trees, theory, measuring, the trace page. See `python -m lab --help`."""

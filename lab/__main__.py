@@ -88,8 +88,9 @@ def arguments(argv=None):
     parser = options(__doc__, None)
     add = parser.add_argument_group("the lab").add_argument
     # fmt: off
-    add("--K", type=checked(str, lambda text: re.fullmatch("auto|[0-9]{1,99}", text), "a whole number from 0 up, or auto"),
-        default=4, help="how many tokens to draft per round, at most; auto: the best of 0 to 8 by a short pilot run, "
+    add("--K", default=4,
+        type=checked(str, lambda text: re.fullmatch("auto|[0-9]{1,99}", text), "a whole number from 0 up, or auto"),
+        help="how many tokens to draft per round, at most; auto: the best of 0 to 8 by a short pilot run, "
         "whose times the seed does not fix (default: %(default)s)")
     add("--draft", default="model", metavar="DRAFT",
         type=checked(str, lambda name: name in DRAFTS or re.fullmatch("early-exit:[0-9]{1,4}", name),

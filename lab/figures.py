@@ -17,7 +17,9 @@ def figures(plain, fast, K, schedule, temperature):
     else:
         formula = "; costs: c = {:.2f}, v = {:.2f}, r = {:.2f}".format(*prediction[2:])
     if plain.n_new != fast.n_new:
-        formula += f"; the texts have {plain.n_new} and {fast.n_new} tokens, and the shorter one pays more for the prompt"
+        formula += (
+            f"; the texts have {plain.n_new} and {fast.n_new} tokens, and the shorter one pays more for the prompt"
+        )
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
     same = "yes" if np.array_equal(plain.ids, fast.ids) else "NO: please report a bug"
     if temperature > 0 and same != "yes":

@@ -13,7 +13,6 @@
 """
 
 import bisect
-import math
 import time
 from collections import defaultdict
 from functools import partial

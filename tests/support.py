@@ -1,4 +1,4 @@
-"""What several test files share: made-up models, exact comparisons, checkpoints, a server, main.py.
+"""What several test files share: made-up models, exact comparisons, checkpoints, a server, the programs.
 
 For the proof, the first two parts are enough.
 """
@@ -20,7 +20,8 @@ from checkpoint.download import FILES
 from checkpoint.writer import vocabulary
 from enumeration import output_distribution, total_variation
 from gpt2 import GPT2
-from speculative import speculative_sampling, verify, verify_block
+from lab.block import verify_block
+from speculative import speculative_sampling, verify
 from utils import MODELS_DIR, expected_shapes, load_hparams_and_params, nest
 
 ROOT = Path(__file__).parent.parent
@@ -116,7 +117,7 @@ def product_of_conditionals(x, model, N, eos=None):
 def assert_lossless(drawn, N, K, eos=None, **options):
     """Assert that speculative sampling has the target's distribution. drawn: a draft, a target and a prompt."""
     draft, target, x = drawn
-    decoded = output_distribution(lambda rng: speculative_sampling(x, draft, target, N, K, rng, eos, **options))
+    decoded = output_distribution(lambda rng: speculative_sampling(x, draft, target, N, K, rng, eos=eos, **options))
     expected = product_of_conditionals(x, target, N, eos)
     assert total_variation(decoded, expected) < EXACT
     assert decoded.keys() <= expected.keys()  # no output that the target forbids, however improbable
@@ -190,10 +191,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-# ---- main.py ----
+# ---- The programs ----
 
 
 def run(*args, cwd=ROOT, script="main.py", **env):
-    """Run a script in its own process, as a user does."""
-    command = [sys.executable, str(ROOT / script), *map(str, args)]
-    return subprocess.run(command, cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=120)
+    """Run a script in its own process, as a user does. "lab" is `python -m lab`."""
+    path = [str(ROOT / script)] if script != "lab" else ["-m", "lab"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)} | env
+    return subprocess.run(
+        [sys.executable, *path, *map(str, args)], cwd=cwd, env=env, capture_output=True, text=True, timeout=120
+    )

@@ -19,8 +19,9 @@ from support import read
 
 import speculative
 from enumeration import output_distribution, total_variation
+from lab.block import block_probabilities, verify_block
 from sampling import sample
-from speculative import acceptance, autoregressive_sampling, block_probabilities, max_fn, residual, verify, verify_block
+from speculative import acceptance, autoregressive_sampling, max_fn, residual, verify
 
 # P[t] and Q[t] are the rows of the draft and of the target after token t.
 P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])

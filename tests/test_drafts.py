@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import ROOT, assert_lossless, both_verifiers, bundled, models
 
-from drafts import AsNetwork, lookup, make_draft
 from encoder import get_encoder
 from errors import UserError
-from ngrams import DISCOUNT, NGram, ngram, online
+from lab.drafts import AsNetwork, lookup, make_draft
+from lab.ngrams import DISCOUNT, NGram, ngram, online
+from lab.schedules import draft_confidence
 from sampling import sampler
-from schedules import draft_confidence
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
 orders = st.integers(1, 4)
@@ -136,6 +136,20 @@ def test_lookup_is_a_search(ids, longest):
         assert np.array_equal(lookup(prefix, 5, longest), search(prefix, 5, longest))
 
 
+def test_defaults():
+    ids = np.array([1, 2, 3, 4, 0, 9, 3, 4, 5, 2, 3, 4])  # after 2 3 4: 0. After 3 4: the latest is 5
+    assert lookup(ids, 10)[0] == 1 and lookup(ids, 10, longest=2)[5] == 1
+    assert np.array_equal(online(ids, 10), online(ids, 10, order=3))
+    assert not np.array_equal(online(ids, 10), online(ids, 10, order=2))
+    assert not np.array_equal(online(ids, 10), online(ids, 10, order=4))
+
+
+def test_neighbouring_contexts_do_not_mix():
+    """The last token of a context is a token too, and the first one of the next context is not its."""
+    model = ngram([0, 2, 1, 0, 1, 0], 3, 2)
+    np.testing.assert_allclose(model(np.array([0])), by_hand([0, 2, 1, 0, 1, 0], 3, 2, [0], 1))
+
+
 # Drafts by name
 
 
@@ -148,9 +162,9 @@ def test_the_bundled_tables_fit_the_bundled_vocabulary(name, guess):
 
 def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
     target, encoder, path = bundled("target"), get_encoder("target", ROOT / "models"), tmp_path / "corpus.txt"
-    path.write_text("A king.\n<|endoftext|>\nA queen.\n", encoding="utf-8")
+    path.write_text(" A king. \n<|endoftext|>\nA queen.\n<|endoftext|>", encoding="utf-8")
     end = encoder.ids["<|endoftext|>"]
-    text = np.array([*encoder.encode("A king."), end, *encoder.encode("A queen."), end])
+    text = np.array([*encoder.encode(" A king. "), end, *encoder.encode("A queen."), end])
     rows = sampler(make_draft("bigram", target, encoder, path))(text, 4)
     model = ngram(text, 2048, 2)
     np.testing.assert_allclose(rows, [model(prefix) for prefix in prefixes(text)[-4:]], atol=1e-12)

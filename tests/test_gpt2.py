@@ -15,7 +15,7 @@ from checkpoint.bundle import load
 from errors import UserError
 from fast import threads
 from gpt2 import GPT2
-from pair import load_pair
+from lab.pair import load_pair
 from utils import BUNDLED, load_hparams_and_params, nest
 
 GOLDEN = np.load(MICRO / "golden.npz")

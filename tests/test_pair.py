@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import bundled, random_gpt2
 
-import pair
-import theory
-from pair import Pair, Run, load_pair, predicted
+from errors import UserError
+from lab import pair, theory
+from lab.measure import best_K, costs, predicted
+from lab.pair import Pair, Run, load_pair
+from lab.schedules import SCHEDULES
 from sampling import sampler
 
 
@@ -34,12 +36,40 @@ def test_a_run_records_what_happened():
 def test_the_clock_stops_during_on_round(monkeypatch):
     """Each look at this clock takes a second. A round has two looks for each of its k + 1 calls, and one at its end."""
     both, now = Pair(bundled("draft"), bundled("target")), itertools.count()
-    target = both.target_model
-    both.target_model = lambda ids, n_rows=1: [next(now) for _ in range(9)] and target(ids, n_rows)  # 9 seconds more
+    target = both.target
+    both.target_model.network = lambda ids, n_rows=1: [next(now) for _ in range(9)] and target(ids, n_rows)
     monkeypatch.setattr(pair.time, "perf_counter", lambda: next(now))
     run = both.decode([5], 9, K=2, on_round=lambda r: [next(now) for _ in range(1000)])
     assert {*run.steps} == {1} and {*run.passes} == {10}
     assert run.lasted.tolist() == (12 + 2 * run.n_drafted).tolist()
+
+
+def test_models_of_your_own():
+    """A Pair whose models are replaced by functions asks these, also for confidence, and only misses their times."""
+    both = Pair(bundled("draft"), bundled("target"), temperature=0)
+    draft, target = (sampler(network, 0.8) for network in (both.draft, both.target))
+    both.draft_model, both.target_model = lambda ids: draft(ids), lambda ids, n_rows=1: target(ids, n_rows)
+    for schedule in SCHEDULES:
+        rounds = []
+        run = both.decode([5, 6], 20, K=4, rng=np.random.default_rng(0), schedule=schedule, on_round=rounds.append)
+        assert run.n_new == 20 and len(run.steps) == len(run.passes) == 0 and predicted([run], [run]) is None
+        if schedule == "draft-confidence":
+            sure = [row[token] >= 0.4 for r in rounds for row, token in zip(r.p[:-1], r.drafted)]
+            assert sure and all(sure) and len(rounds) > 5
+    lookup = load_pair("", "target", "lookup")
+    lookup.draft_model = lambda ids: draft(ids)
+    assert lookup.decode([5, 6], 9, K=4).n_drafted.max() == 4  # the stop is that of the draft that was replaced
+
+
+def test_with_given_costs_the_seed_fixes_the_text():
+    def text(costs):
+        both = Pair(bundled("draft"), bundled("target"), temperature=1)
+        rng = np.random.default_rng(0)
+        run = both.decode([5, 6], 60, K=8, rng=rng, schedule="adaptive", costs=lambda K: np.array(costs[: K + 1]))
+        return run.ids.tolist(), run.n_drafted
+
+    cheap, dear = np.linspace(1, 1.1, 9), np.linspace(1, 9, 9)
+    assert text(cheap)[0] == text(cheap)[0] and text(cheap)[1][0] == 8 and text(dear)[1][0] == 0
 
 
 def test_each_run_reads_the_prompt_again(n_computed):
@@ -65,8 +95,6 @@ def test_confidence_is_the_probability_at_the_temperature_or_at_1_instead_of_0(t
         sure = draft(np.append(x, r.drafted[:-1]), k)[np.arange(k), r.drafted] >= 0.6
         assert sure[:-1].all() and (k == 4 or not sure[-1])
         x = np.append(x, r.emitted)
-    both.target(x, 5)
-    np.testing.assert_allclose(both.target.rows(), sampler(bundled("target"))(x, 5), atol=1e-6)
 
 
 def test_the_smaller_context_is_that_of_the_pair():
@@ -74,40 +102,47 @@ def test_the_smaller_context_is_that_of_the_pair():
     assert Pair(large, small).n_ctx == Pair(small, large).n_ctx == 4
 
 
-@pytest.mark.parametrize("options", [{}, {"schedule": "draft-confidence", "threshold": 0}], ids=str)
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)
-def test_a_lookup_that_finds_nothing_ends_the_round(settings, options):
+def test_a_lookup_that_finds_nothing_ends_the_round(settings):
     """With these settings, a sampled row has a token with probability 1 even if the lookup found nothing."""
     both, rounds, text = load_pair("(not needed)", "target", "lookup", **settings), [], np.array([5, 6, 7])
-    both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append, **options)
+    both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append)
     for r in rounds:
         prefixes = [np.append(text, r.drafted[:i]) for i in range(len(r.drafted))]
-        found = [both.draft.network.row(prefix).max() == 1 for prefix in prefixes]
+        found = [both.draft.row(prefix).max() == 1 for prefix in prefixes]
         assert all(found[:-1])  # only the last token may come from a uniform row
         text = np.append(text, r.emitted)
     assert len(rounds[0].drafted) == 1 and max(len(r.drafted) for r in rounds) == 4
+    with pytest.raises(UserError, match="a stop of its own"):
+        both.decode(text, 4, K=4, schedule="draft-confidence")
 
 
 # The clocks
 
 
 def test_costs_are_medians():
-    both = Pair(bundled("draft"), bundled("target"))
-    both.times |= {3: [6.0, 7.0, 8.0, 9.0, 99.0], 0: [1.0]}
-    assert both.costs(2).tolist() == [1, math.inf, math.inf]  # 0 was timed once, which does not count, so it is next
-    both.times[0] = [2.0, 9.0]
-    assert both.costs(4).tolist() == [1, 1, math.inf, 4, math.inf]  # now 1 is next
-    both.times |= {1: [2.0, 3.0, 5.0], 4: [1.0]}
-    assert both.costs(5).tolist() == [1, 1.5, 2, 4, 4.5, 5] and both.costs(0).tolist() == [1]
-    both.times = {0: [2.0, 2.0], 1: [1.0, 1.0]}  # by chance, drafting made the rounds faster
-    assert both.costs(4).tolist() == [1, 0.5, 0.5, 0.5, 0.5]
+    def of(times, K):
+        return costs(times, K).tolist()
+
+    times = {3: [6.0, 7.0, 8.0, 9.0, 99.0], 0: [1.0], None: [0.1, 0.1, 0.1]}  # steps of the plain loop do not count
+    assert of(times, 2) == [1, math.inf, math.inf]  # 0 was timed once, which does not count, so it is next
+    times[0] = [2.0, 9.0]
+    assert of(times, 4) == [1, 1, math.inf, 4, math.inf]  # now 1 is next
+    times |= {1: [2.0, 3.0, 5.0], 4: [1.0]}
+    assert of(times, 5) == [1, 1.5, 2, 4, 4.5, 5] and of(times, 0) == [1]
+    times = {0: [2.0, 2.0], 1: [1.0, 1.0]}  # by chance, drafting made the rounds faster
+    assert of(times, 4) == [1, 0.5, 0.5, 0.5, 0.5]
 
 
 def test_costs_are_kept_from_run_to_run(monkeypatch):
-    """So that `adaptive` need not try every K in each run."""
+    """So that `adaptive` need not try every K in each run. A plain run in between changes nothing."""
     both, now = Pair(bundled("draft"), bundled("target")), itertools.count()
     monkeypatch.setattr(pair.time, "perf_counter", lambda: next(now))  # a round takes 3 + 2 k ticks
-    first, second = (both.decode([5, 6, 7], 30, K=4, schedule="adaptive") for _ in range(2))
+    first = both.decode([5, 6, 7], 30, K=4, schedule="adaptive")
+    before = costs(both.times, 4).tolist()
+    both.decode([5, 6, 7], 30)
+    assert costs(both.times, 4).tolist() == before
+    second = both.decode([5, 6, 7], 30, K=4, schedule="adaptive")
     assert first.n_drafted[:6].tolist() == [0, 0, 0, 1, 1, 1] and second.n_drafted[0] == 1
 
 
@@ -165,22 +200,22 @@ def test_the_prediction_for_rounds_that_draft_different_numbers_of_tokens():
 
 def test_best_K_tries_every_K_and_takes_the_best():
     both = Pair(bundled("draft"), bundled("target"), temperature=1)
-    K, speedups = both.best_K([5, 6, 7], 80, K_max=5, rng=np.random.default_rng(0))
+    K, speedups = best_K(both, [5, 6, 7], 80, K_max=5, rng=np.random.default_rng(0))
     assert K == np.argmax(speedups) and len(speedups) == 6 and speedups[0] == 1
-    assert set(both.times) == {0, 1, 2, 3, 4, 5} and min(map(len, both.times.values())) > 1
+    assert set(both.times) == {None, 0, 1, 2, 3, 4, 5} and min(map(len, both.times.values())) > 1
     assert all(times == sorted(times) for times in both.times.values())
-    K, speedups = Pair(bundled("draft"), bundled("target")).best_K([5, 6, 7], 12, K_max=5)
+    K, speedups = best_K(Pair(bundled("draft"), bundled("target")), [5, 6, 7], 12, K_max=5)
     assert speedups[0] == 1 and not speedups.all()  # 12 tokens are too few to time every K
-    K, speedups = Pair(bundled("draft"), bundled("target")).best_K([5, 6, 7], 1, K_max=5)
+    K, speedups = best_K(Pair(bundled("draft"), bundled("target")), [5, 6, 7], 1, K_max=5)
     assert K == 0 and not speedups.any()  # one token is too short to time anything
 
 
 def test_best_K_divides_tokens_by_costs(monkeypatch):
     both, calls = Pair(bundled("draft"), bundled("target")), []
     pilot = run_with([2.0] * 13, drafted=[2] * 13, betas=[[0.5, 0.5]] * 13)
-    both.times |= {0: [2.0] * 2, 1: [5.0] * 2, 2: [6.0] * 2, 3: [0.1]}
+    both.times |= {None: [2.0] * 2, 0: [9.0] * 2, 1: [5.0] * 2, 2: [6.0] * 2, 3: [0.1]}
     monkeypatch.setattr(both, "decode", lambda x, N, K=None, schedule=None, **rest: calls.append((K, rest)) or pilot)
-    K, speedups = both.best_K([5], 9, K_max=3, eos=7)
+    K, speedups = best_K(both, [5], 9, K_max=3, eos=7)
     assert K == 0 and speedups == pytest.approx([1, 1.5 * 2 / 5, 1.75 * 2 / 6, 0])  # K = 3 was timed only once
     assert calls == [(None, {"eos": 7}), (3, {"eos": 7})]  # the baseline is the plain loop
 

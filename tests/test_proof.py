@@ -152,7 +152,7 @@ def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_tar
 @given(drawn=models(sizes=[1, 2, 3, 4]), N=st.integers(0, 4), eos=st.sampled_from([None, 0]))
 def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_conditionals(drawn, N, eos):
     _, target, x = drawn
-    outputs = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng, eos))
+    outputs = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
     assert total_variation(outputs, product_of_conditionals(x, target, N, eos)) < EXACT
 
 

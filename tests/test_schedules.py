@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import assert_lossless, both_verifiers, models
 
-import schedules
-import theory
-from schedules import SCHEDULES, adaptive, heuristic, make_schedule, target_confidence
+from lab import schedules, theory
+from lab.schedules import SCHEDULES, adaptive, heuristic, make_schedule, target_confidence
 from speculative import Round
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from support import EXACT, Table, assert_lossless, both_verifiers, bundled, models, pairs, product_of_conditionals
 
 from enumeration import output_distribution
+from lab.block import block_probabilities, verify_block
 from sampling import sampler
-from speculative import autoregressive_sampling, max_fn, propose, speculative_sampling, verify, verify_block
+from speculative import autoregressive_sampling, max_fn, propose, speculative_sampling, verify
 
 # Block verification: Sun et al. 2024, Algorithm 2
 
@@ -204,6 +205,28 @@ def test_rows_that_do_not_fit_together_are_an_error(target, K):
         speculative_sampling([0, 1, 1], Table(np.eye(3)), target, 2, K)
 
 
+@both_verifiers
+def test_a_nan_is_an_error(verifier):
+    p, q = np.array([[0.5, 0.5]] * 2), np.array([[0.5, 0.5]] * 3)
+    for place in range(3):
+        wrong = q.copy()
+        wrong[place] = np.nan
+        with pytest.raises(ValueError, match="NaN"):
+            verifier(np.array([0, 1]), p, wrong, always(0.0 if place == 2 else LARGEST))
+
+
+def test_recorded_rounds_are_not_changed_by_models_that_reuse_an_array():
+    out, rounds = np.empty((3, 2)), []
+
+    def reusing(ids, n_rows=1):
+        out[:n_rows] = 0.5 / (1 + len(rounds)), 1 - 0.5 / (1 + len(rounds))
+        return out[:n_rows]
+
+    speculative_sampling([0], reusing, reusing, 6, 1, on_round=rounds.append)
+    autoregressive_sampling([0], reusing, 2, on_round=rounds.append)
+    assert [r.q[0, 0] for r in rounds] == [0.5 / (1 + i) for i in range(len(rounds))]
+
+
 @both_loops
 def test_without_rng_the_numbers_differ_and_the_result_shares_no_memory_with_the_prompt(loop):
     x, model = np.array([0, 1]), Table([[0.5, 0.5]])
@@ -233,6 +256,13 @@ def test_max_fn():
     for nothing in ([0.0, 0.0], [-1.0, 0.0]):
         with pytest.raises(ValueError, match="positive"):
             max_fn(np.array(nothing))
+
+
+def test_a_tiny_surplus_counts():
+    """Block verification keeps exactly one token with probability surplus / (1 - w + surplus), however small."""
+    p, q = np.array([[1, 0], [0.5, 0.5]]), np.array([[1 - 1e-9, 1e-9], [0.5 + 1e-9, 0.5 - 1e-9], [1, 0]])
+    w, h = block_probabilities(np.array([0, 1]), p, q)
+    assert w[1] == 1 - 1e-9 and h[1] == pytest.approx(1 / 3, rel=1e-6)
 
 
 EXTREME = (0, 1, 2, 1e-2, 1e-4, 1 - 2**-53, 1 + 2**-52, 2**-53, 1e-17, 1e-300, 5e-324)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import theory
+from lab import theory
 from speculative import Round
 
 shares = st.one_of(st.sampled_from([0.0, 0.5, 1 - 1e-12, 1.0]), st.floats(0, 1))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from drafts import read_texts
+from lab.drafts import read_texts
 
 
 def split_tales(path):

@@ -8,9 +8,9 @@ import os
 
 from corpus import split_tales  # (which also puts the project on the path)
 
-from drafts import ORDERS, ids_of
 from encoder import get_encoder
-from ngrams import ngram
+from lab.drafts import ORDERS, ids_of
+from lab.ngrams import ngram
 from utils import MODELS_DIR
 
 

@@ -1,20 +1,53 @@
-"""Draw docs/tree.svg, a picture of the README: every path to the first token of a round.
+"""Draw the pictures of the README in docs/: tree.svg and round.svg.
 
-    python tools/pictures.py > docs/tree.svg
+    python tools/pictures.py
 
-The example is the README's: a draft with p = (.5, .3, .2), a target with q = (.3, .6, .1), K = 1. (The README's picture
-of a round comes from `python main.py --temperature 1 --seed 3 --trace docs/round.svg`.)
+tree.svg has every path to the first token of a round, for the README's p and q. round.svg
+is a round of the bundled pair at temperature 1.
 """
 
 import argparse
 import sys
+from html import escape, unescape
 from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from show.picture import svg, text
-from speculative import acceptance, residual
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from lab.page import number, shown
+from lab.pair import load_pair
+from lab.rounds import Recorder
+from main import PROMPT
+from speculative import acceptance, residual, verify
+
+STYLE = """<style>
+text { font: 14px system-ui, sans-serif; fill: #1c1e21 } .page { fill: #fff } .soft { fill: #5c636b }
+.bold { font-weight: 600 } line { stroke: #8a939d }
+.box { stroke: #8a939d; fill: none } .box.accepted { fill: #d3f0d9 } .box.corrected { fill: #fbd5d2 }
+.box.bonus { fill: #e6d8f8 } .bar { fill: #d5d9de } .keep { fill: #3f9b5b } .short { fill: #d2564c }
+.rejected + text { text-decoration: line-through } .tick { stroke: #1c1e21; stroke-width: 2 }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6e8ea } .page { fill: #16181b } .soft { fill: #a0a8b0 } .tick { stroke: #fff }
+.box.accepted { fill: #1c4a2a } .box.corrected { fill: #6a2621 } .box.bonus { fill: #47306b } .bar { fill: #3a3f45 }
+}
+</style>"""
+WIDTH, LEFT = 130, 180  # of a column; of the names of the rows
+
+
+def text(x, y, content, kind=""):
+    return f'<text x="{x}" y="{y}" class="{kind}">{content}</text>'
+
+
+def svg(width, height, parts):
+    """A picture of the parts, which are elements of SVG."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
+        + STYLE + '\n<rect class="page" width="100%" height="100%"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )  # fmt: skip
+
+
+# ---- All paths to the first token ----
 
 P, Q, TOKENS = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1]), "ABC"
 COLUMNS = 10, 150, 370, 560  # where the root, the drafted tokens, the verdicts and the emitted tokens are
@@ -60,6 +93,65 @@ def tree():
     return svg(660, 50 + 34 * len(paths) + 24, parts)
 
 
+# ---- A round ----
+
+
+def a_round():
+    """A round of `python main.py --temperature 1 --seed 3`, as an SVG."""
+    pair = load_pair("draft", "target", temperature=1)
+    x, recorder = pair.encoder.encode(PROMPT), Recorder(np.random.default_rng(3), verify)
+    pair.decode(x, 154, 4, recorder, on_round=recorder)
+    return picture(pair.encoder, x, recorder.rounds)
+
+
+def typical_round(rounds):
+    """The first round that accepted two tokens or more and then rejected one. Otherwise, the longest round."""
+    for r in rounds:
+        if r.origins.count("accepted") >= 2 and "corrected" in r.origins:
+            return r
+    return max(rounds, key=lambda r: len(r.emitted))
+
+
+def picture(encoder, prompt, rounds):
+    """The picture of a typical round."""
+    r = typical_round(rounds)
+    ids = [*prompt, *(token for earlier in rounds[: rounds.index(r)] for token in earlier.emitted)]
+    before = ("… " if len(ids) > 14 else "") + shown(encoder.decode(ids[-14:]).lstrip(), {ord("\n"): "⏎"})
+    keep = "h" if r.is_block else "min(1, q / p)"
+    names = ["drafted", "p, of the draft", "q, of the target", *(["w"] if r.is_block else []), keep, "number drawn"]
+    names += [f"drawn < {keep}?", "emitted"]
+    parts = [text(10, 24, "text so far", "soft"), text(LEFT, 24, before)]
+    parts += [text(10, 62 + 24 * i, escape(name), "soft") for i, name in enumerate(names)]
+    below = 62 + 24 * (len(names) - 2)  # the row of bars; the emitted tokens are in the row after it
+    for i, d in enumerate(r.drafted):
+        x = LEFT + WIDTH * i
+        parts.append(box(encoder, x, 62, d.token, "accepted" if d.kept else "rejected"))
+        if i < len(r.looked_at):
+            numbers = [*d.probabilities, d.keep, d.coin]
+            parts += [text(x, 86 + 24 * j, number(value)) for j, value in enumerate(numbers)]
+            for kind, width in ("bar", 100), ("keep" if d.kept else "short", 100 * d.keep):
+                parts.append(f'<rect class="{kind}" x="{x}" y="{below - 11}" width="{width:.0f}" height="10"/>')
+            if d.coin is not None:
+                tick = round(x + 100 * d.coin)
+                parts.append(f'<line class="tick" x1="{tick}" x2="{tick}" y1="{below - 15}" y2="{below + 3}"/>')
+        else:
+            parts.append(text(x, 86, "not looked at", "soft"))
+    for i, (token, origin) in enumerate(zip(r.emitted, r.origins)):
+        x = LEFT + WIDTH * i
+        parts.append(box(encoder, x, below + 24, token, origin))
+        if origin != "accepted":
+            source = "residual" if origin == "corrected" else "target"
+            parts.append(text(x, below + 48, f"a draw from the {source}", "soft"))
+    return svg(LEFT + max(WIDTH * (len(r.drafted) + 1) + 60, 9 * len(unescape(before))), below + 60, parts)
+
+
+def box(encoder, x, y, token, kind):
+    """A token in a box."""
+    rect = f'<rect class="box {kind}" x="{x}" y="{y - 16}" width="{WIDTH - 8}" height="22" rx="4"/>'
+    return rect + text(x + 8, y, shown(encoder.decode([token])[:14]), "bold")
+
+
 if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    print(tree(), end="")
+    (ROOT / "docs" / "tree.svg").write_text(tree(), encoding="utf-8")
+    (ROOT / "docs" / "round.svg").write_text(a_round(), encoding="utf-8")
