@@ -33,7 +33,7 @@ def costs(times, K):
     -------
     float64 [K+1], in units of the first
     """
-    timed = {k: median(seconds) for k, seconds in times.items() if k is not None and len(seconds) > 1}
+    timed = {k: median(seconds) for k, seconds in times.items() if len(seconds) > 1}
     if 0 not in timed:
         return np.where(np.arange(K + 1) == 0, 1.0, math.inf)
     found = [timed[0], timed.get(1, timed[0])]

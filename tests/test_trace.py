@@ -210,3 +210,11 @@ def test_a_terminal_shows_the_text_while_it_is_decoded(monkeypatch, capsys):
         assert ("\x1b[3" in "".join(printed)) == (not no_colour)
         printed.clear()
         capsys.readouterr()
+
+
+def test_printing_does_not_count_as_decoding(monkeypatch):
+    """Each look at this clock takes a second."""
+    monkeypatch.setattr(utils.time, "perf_counter", iter(range(9)).__next__)
+    rounds = [Round(np.zeros(2), None, None, [5], 1)] * 2
+    _, seconds, counts = show("Title", "", ENCODER, 2, lambda on_round: [on_round(r) for r in rounds])
+    assert seconds == 5 - 2 and counts == [(2, 1), (2, 1)]
