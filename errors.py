@@ -1,11 +1,40 @@
 """Errors of the user are reported in one line, and ours with a traceback."""
 
+import argparse
 import os
 import sys
 
 
 class UserError(ValueError):
     """Something that the user gave, such as an option, a file or a model, cannot be used. The message says why."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Options whose errors are UserErrors, with an advice."""
+
+    def __init__(self, advice="see --help", **kwargs):
+        super().__init__(
+            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+            conflict_handler="resolve", **kwargs,  # the lab has a --K of its own
+        )  # fmt: skip
+        self.advice = advice
+
+    def error(self, message):
+        raise UserError(f"{message}; {self.advice}")
+
+
+def checked(type, is_good, what):
+    """A type for argparse: a value for which is_good holds."""
+
+    def parse(text):
+        try:
+            if is_good(value := type(text)):
+                return value
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+
+    return parse
 
 
 def report(main, name):

@@ -5,17 +5,17 @@ At temperature 0 both loops write the same text, the second one in less time.
 examples:
   python main.py --K 4
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
+  python main.py --temperature 1 --same_text
   python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would one day become"
 """
 
-import argparse
 import math
 import time
 
 import numpy as np
 
-from errors import UserError, report
-from sampling import sampler
+from errors import Parser, checked, report
+from sampling import sampler, seeded
 from speculative import autoregressive_sampling, speculative_sampling
 from utils import MODELS_DIR, SIZES, load_models, pair_of, prompt_ids, show
 
@@ -30,6 +30,8 @@ def main(argv=None):
     args = options(__doc__, LAB, "see --help, and python -m lab --help, which has more options").parse_args(argv)
     encoder, *networks = load_models(*pair_of(args.draft_model_size, args.target_model_size), args.models_dir)
     draft, target = (sampler(network, args.temperature, args.top_k, args.top_p) for network in networks)
+    if args.same_text:
+        draft, target = seeded(draft, args.seed), seeded(target, args.seed)
     N, K = args.n_tokens_to_generate, args.K
     x = prompt_ids(args.prompt, N, encoder, networks)
 
@@ -60,7 +62,10 @@ def main(argv=None):
     n_drafted, n_accepted = (sum(counts) for counts in zip(*rounds))
     alone, draft_alone, together = (f"{N / each:.1f}" for each in (seconds, draft_seconds, fast_seconds))
     same = np.array_equal(ids, fast_ids)
-    other = "no: these are two samples from one distribution" if args.temperature else "NO: please report a bug"
+    sampled = args.temperature > 0 and not args.same_text
+    other = (
+        "no: two samples from one distribution, unless --same_text is given" if sampled else "NO: please report a bug"
+    )
     print(f"\ntokens per second {alone} target alone, {draft_alone} draft alone, {together} speculative")
     print(f"speedup           {seconds / fast_seconds:.2f}")
     print(f"acceptance rate   {n_accepted / max(n_drafted, 1):.2f} of {n_drafted} drafted tokens")
@@ -73,18 +78,8 @@ def main(argv=None):
 
 def options(description, epilog, advice="see --help"):
     """The parser of this page's options, which the lab has too."""
-
-    def error(message):
-        raise UserError(f"{message}; {advice}")
-
-    parser = argparse.ArgumentParser(
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        conflict_handler="resolve",  # the lab has a --K of its own
-    )
-    parser.error, add = error, parser.add_argument
+    parser = Parser(description=description, epilog=epilog, advice=advice)
+    add = parser.add_argument
     count = checked(int, lambda n: n >= 0, "a whole number from 0 up")
     add("--prompt", default=PROMPT, help="the text to continue (default: %(default)r)")
     add("--n_tokens_to_generate", type=count, default=154, metavar="N", help="how many tokens (default: %(default)s)")
@@ -97,22 +92,10 @@ def options(description, epilog, advice="see --help"):
     add("--top_k", type=count, default=0, metavar="k", help="sample among the k most probable tokens; 0: among all")
     add("--top_p", type=checked(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1"), default=1.0,
         metavar="p", help="sample among the most probable tokens, up to probability p together; 1: all")  # fmt: skip
+    add("--same_text", action="store_true",
+        help="draw both texts with the same noise, so that they are the same at any temperature")  # fmt: skip
     add("--seed", type=count, default=123, help="for the random numbers of both loops (default: %(default)s)")
     return parser
-
-
-def checked(type, is_good, what):
-    """A type for argparse: a value for which is_good holds."""
-
-    def parse(text):
-        try:
-            if is_good(value := type(text)):
-                return value
-        except ValueError:
-            pass
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-
-    return parse
 
 
 if __name__ == "__main__":

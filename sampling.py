@@ -112,3 +112,31 @@ class sampler:
     def confidence(self, token, row=-1):
         """The probability of a token in a row of the last call. At temperature 0 it is that of temperature 1."""
         return (self.probs if self.temperature else logits_to_probs(self.logits))[row, token]
+
+
+def seeded(model, seed):
+    """The model with its dice thrown in advance: a model whose rows are one-hot, at draws from the rows of `model`.
+
+    The token at position n is the winner of a race: with independent E_t ~ Exp(1), the
+    argmin of E_t / q_t over the tokens t is a draw from q. The noise E is a function of
+    (seed, n) alone. So give draft and target one seed, and both loops write the same
+    text at any temperature: `verify` accepts a guess exactly if it is what the target
+    draws itself. Averaged over seeds, the text has the target's distribution. A guess is
+    accepted with probability (1 - TV) / (1 + TV) or more, where TV is the distance of p
+    and q: Daliri et al. 2024 (arXiv 2408.07978), who call this Gumbel sampling.
+    """
+
+    def one_hot(ids, n_rows=1):
+        q = np.asarray(model(ids, n_rows))  # [n_rows, n_vocab]
+        if not np.allclose(q.sum(axis=-1), 1):
+            raise ValueError(f"the probabilities of a row must sum to 1; found sums of {q.sum(axis=-1)}")
+        probs = np.zeros(q.shape)
+        for i, row in enumerate(q):
+            noise = np.random.default_rng([seed, len(ids) - n_rows + 1 + i]).exponential(size=len(row))
+            possible = np.flatnonzero(row)
+            probs[i, possible[np.argmin(noise[possible] / row[possible])]] = 1
+        return probs
+
+    kept = ("network", "seconds", "confidence")  # of a `sampler`
+    vars(one_hot).update({name: getattr(model, name) for name in kept if hasattr(model, name)})
+    return one_hot

@@ -17,7 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from encoder import EOT
-from errors import UserError, report
+from errors import UserError, checked, report
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
 from lab.figures import best_K_figure, figures
@@ -26,7 +26,8 @@ from lab.page import page
 from lab.pair import load_pair
 from lab.rounds import Recorder
 from lab.schedules import SCHEDULES
-from main import checked, options
+from main import options
+from sampling import seeded
 from speculative import verify
 from utils import pair_of, prompt_ids, show
 
@@ -46,6 +47,8 @@ def main(argv=None):
         models_dir=args.models_dir, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
         repetition_penalty=args.repetition_penalty,
     )  # fmt: skip
+    if args.same_text:
+        pair.draft_model, pair.target_model = (seeded(m, args.seed) for m in (pair.draft_model, pair.target_model))
     encoder, N = pair.encoder, args.n_tokens_to_generate
     x = prompt_ids(args.prompt, N, encoder, [pair])
     shared = {
@@ -75,7 +78,7 @@ def main(argv=None):
     plain = decode("Autoregressive Decode", np.random.default_rng(args.seed), shared)
     colour = {"always": True, "never": False, "auto": None}[args.color]
     fast = decode("Speculative Decode", recorder or np.random.default_rng(args.seed), fast_options, colour)
-    found = figures(plain, fast, args.K, args.schedule, args.temperature) + extra
+    found = figures(plain, fast, args.K, args.schedule, 0 if args.same_text else args.temperature) + extra
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
     if args.trace:
         content = page(encoder, x, plain, fast, recorder.rounds, found, args.command)

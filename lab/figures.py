@@ -23,7 +23,7 @@ def figures(plain, fast, K, schedule, temperature):
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
     same = "yes" if np.array_equal(plain.ids, fast.ids) else "NO: please report a bug"
     if temperature > 0 and same != "yes":
-        same = "no: these are two samples from one distribution"
+        same = "no: two samples from one distribution, unless --same_text is given"
     return [
         ("tokens per second", f"{plain.tokens_per_second:.1f} target alone, {fast.tokens_per_second:.1f} speculative",
          "Decoded tokens, divided by the time that it took to decode them."),

@@ -15,6 +15,8 @@ import fast
 import gpt2
 from checkpoint import download
 
+EXACT_FILES = ("test_proof", "test_broken_variants", "test_trees")  # and every test_lossless...
+
 settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("ci")
@@ -23,6 +25,14 @@ settings.load_profile("ci")
 def pytest_configure(config):
     if sys.platform == "darwin":  # Apple's BLAS warns without a reason (numpy #28687)
         config.addinivalue_line("filterwarnings", "ignore:.*encountered in matmul:RuntimeWarning")
+
+
+def pytest_collection_modifyitems(items):
+    """The claim comes first. `pytest -m exact` checks nothing else."""
+    for item in items:
+        if item.path.stem in EXACT_FILES or "lossless" in item.name:
+            item.add_marker(pytest.mark.exact)
+    items.sort(key=lambda item: item.get_closest_marker("exact") is None)
 
 
 def pytest_report_header(config):
