@@ -5,6 +5,7 @@ a network. Draft and target may have different settings, and the output still ha
 distribution of the target's rows. With equal settings they agree best.
 """
 
+import inspect
 import time
 
 import numpy as np
@@ -112,6 +113,21 @@ class sampler:
     def confidence(self, token, row=-1):
         """The probability of a token in a row of the last call. At temperature 0 it is that of temperature 1."""
         return (self.probs if self.temperature else logits_to_probs(self.logits))[row, token]
+
+
+def last_rows(model):
+    """Make a model of the form `model(ids) -> probs [n, n_vocab]`, as in J. Mody's blog post, take n_rows."""
+    return lambda ids, n_rows=1: np.asarray(model(ids))[-n_rows:]
+
+
+def check_model(model):
+    """TypeError unless the model can be called with ids and n_rows."""
+    try:
+        inspect.signature(model).bind([0], 2)
+    except TypeError:
+        raise TypeError(f"{model} does not take ids and n_rows; does sampling.last_rows(model) fit?") from None
+    except ValueError:
+        pass  # it was not written in Python, so nobody knows
 
 
 def seeded(model, seed):

@@ -6,14 +6,15 @@ Leviathan et al. swap p and q, and write gamma for K.
 
 A model is any callable `model(ids, n_rows=1) -> probs`: the next-token distributions
 after each of the last n_rows prefixes of ids, float64 [n_rows, n_vocab]. Temperature,
-top-k and top-p belong to the model, see sampling.py.
+top-k and top-p belong to the model, see sampling.py, where `last_rows` wraps a model
+that returns all rows.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from sampling import logits_to_probs, penalised, sample, sampler  # callers may import all four from here
+from sampling import check_model, logits_to_probs, penalised, sample, sampler  # callers may import all four from here
 
 
 def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
@@ -134,6 +135,7 @@ def speculative_sampling(
     -------
     int [n + N], fewer only if eos ends the text
     """
+    check_model(target_model)
     rng = np.random.default_rng() if rng is None else rng
     x = np.array(x, dtype=np.int64)
     end, last = len(x) + N, None

@@ -107,7 +107,7 @@ def product_of_conditionals(x, model, N, eos=None):
     if N == 0:
         return {tuple(x): 1.0}
     found = {}
-    for token, q in enumerate(model(np.array(x))[-1].tolist()):
+    for token, q in enumerate(np.asarray(model(np.array(x)))[-1].tolist()):
         if q > 0:
             rest = product_of_conditionals([*x, token], model, 0 if token == eos else N - 1, eos)
             found |= {ids: q * mass for ids, mass in rest.items()}

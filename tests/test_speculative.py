@@ -11,7 +11,7 @@ from support import EXACT, Table, assert_lossless, both_verifiers, bundled, mode
 
 from enumeration import output_distribution
 from lab.block import block_probabilities, verify_block
-from sampling import sampler
+from sampling import last_rows, sampler
 from speculative import autoregressive_sampling, max_fn, propose, speculative_sampling, verify
 
 # Block verification: Sun et al. 2024, Algorithm 2
@@ -225,6 +225,28 @@ def test_recorded_rounds_are_not_changed_by_models_that_reuse_an_array():
     speculative_sampling([0], reusing, reusing, 6, 1, on_round=rounds.append)
     autoregressive_sampling([0], reusing, 2, on_round=rounds.append)
     assert [r.q[0, 0] for r in rounds] == [0.5 / (1 + i) for i in range(len(rounds))]
+
+
+def test_the_smallest_models_that_work():
+    """Two functions that return lists, as docs/your_models.md shows them, and one that returns all rows."""
+
+    def draft(ids, n_rows=1):
+        return [[0.5, 0.3, 0.2]] * n_rows
+
+    def target(ids, n_rows=1):
+        return [[0.3, 0.6, 0.1]] * n_rows
+
+    assert len(speculative_sampling([0], draft, target, N=10, K=3, rng=np.random.default_rng(0))) == 11
+    assert len(autoregressive_sampling([0], target, N=10, rng=np.random.default_rng(0))) == 11
+    assert_lossless((draft, target, [0]), 2, 2)
+    table = Table(np.random.default_rng(0).dirichlet(np.ones(3), size=5))
+
+    def all_rows(ids):
+        return table(ids, len(ids)).tolist()
+
+    assert_lossless((draft, last_rows(all_rows), [0]), 2, 2)
+    with pytest.raises(TypeError, match=r"does not take ids and n_rows; does sampling\.last_rows"):
+        speculative_sampling([0], draft, all_rows, N=3, K=2)
 
 
 @both_loops
