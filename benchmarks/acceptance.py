@@ -131,14 +131,6 @@ def draw(found, out):
         rows = [[name, *(both(T, f"{name}, K = {K}") for T, K in columns)] for name in names]
         return table(["", *(f"T = {T:g}, K = {K}" for T, K in columns)], rows)
 
-    def spread(K):
-        """By how many percent the three measurements of a fixed K differ, at the worst temperature, as a text."""
-        percents = []
-        for result in results.values():
-            speedups = [result["ways"][f"{name}, K = {K}"]["speedup"] for name in ("model", "fixed", "verify")]
-            percents.append(100 * (max(speedups) / min(speedups) - 1))
-        return f"{max(percents):.0f} %"
-
     by_T = [f"T = {T:g}" for T in TEMPERATURES]
     drafts = [
         [
@@ -154,85 +146,54 @@ def draw(found, out):
         + [cell(T, f"model, K = {K}", what) for T in TEMPERATURES[1:] for what in ("speedup", "predicted")]
         for K in range(1, 9)
     ]
-    example = results["0.5"]["ways"]["model, K = 8"]
     sections = [
         f"""# What each draft, schedule and K gains
 
-`python benchmarks/acceptance.py` measured the figures on this page with the bundled target on {about["date"]}. It ran \
+`python benchmarks/acceptance.py` continued the first {about["n_prompt"]} tokens of {about["openings"]} tales, which \
+the bundled models have not seen, by {about["N"]} tokens, with {about["seeds"]} seeds each. It ran on {about["date"]} \
 on {about["cores"]} cores of a CPU that calls itself "{about["cpu"]}", with NumPy {about["numpy"]} and the matrix \
-kernel "{about["kernel"]}". The benchmark took {about["openings"]} tales that were not used in training. The first \
-{about["n_prompt"]} tokens of each tale, its *opening*, were continued by {about["N"]} tokens, with {about["seeds"]} \
-seeds. The raw figures are in [acceptance.json](acceptance.json).
+kernel "{about["kernel"]}". [acceptance.json](acceptance.json) has the raw figures.
 
-- A *speedup* is the time of the plain loop (the target alone) divided by that of the speculative loop, for the same \
-number of tokens.
-- T is the temperature. p is a row of the draft, and q is the target's row at the same position.
-- beta = sum min(p, q) is the probability that a token drafted at this position is accepted.
-- c, v and r are the costs of a draft step, of the target's pass over K + 1 positions, and of the rest of a round. The \
-unit is a plain step: one step of the plain loop.
-
-How exact are these figures? For K = 4 and K = 8, the bundled draft with `verify` (the usual check, token by token) \
-was measured three times: for "Fixed K", for "Schedules" (the line "fixed"), and for "Token by token" (the line \
-"verify"). All three decoded the same texts, so only the times differ. The largest of the three speedups is up to \
-{spread(4)} above the smallest for K = 4, and up to {spread(8)} for K = 8. Above T = 0, there is another source of \
-chance: two ways that draft or verify differently also use the random numbers differently. So they decode different \
-texts, and some texts are easier to guess than others.""",
+A speedup is the time of the plain loop divided by that of the speculative loop. Repeated measurements of the same \
+texts differ by a few percent. Above T = 0, different rules also write different texts, some of which are easier.""",
         """## Drafts
 
-alpha is the mean of beta over all positions of the target's own text, with draft and target at temperature T. (The \
-alpha that main.py prints is the mean over those positions only that a round looks at.) c was measured at T = 1. The \
-speedups are for K = 4.
-
-- `unigram`, `bigram` and `ngram` predict from counts of 1, 2 and 3 tokens in a row in the training text.
-- `online` counts in the text so far.
-- `lookup` copies from the text so far. If it finds nothing to copy, it drafts one arbitrary token, and stops for this \
-round. `online` always drafts K tokens. So `lookup` loses less time.
-- `early-exit:L` is the target's first L layers.
-- `model` is the bundled draft network.
+With K = 4. alpha is the mean of sum min(p, q) over all positions of the target's own text, c the cost of a draft step \
+in plain steps, at T = 1.
 
 ![alpha by draft](alpha_by_draft.svg)
 
 """
-        + table(["draft", *(f"alpha, {T}" for T in by_T), "c", *(f"speedup, {T}" for T in by_T)], drafts),
+        + table(["draft", *(f"alpha, {T}" for T in by_T), "c", *(f"speedup, {T}" for T in by_T)], drafts)
+        + """
+
+Cheap beats good only at T = 0: `lookup` repeats what the text has said before, and greedy text repeats itself. \
+`early-exit` shows the opposite. The target's own first layers are neither cheap nor good, because nobody trained them \
+to be a draft.""",
         """## Schedules
 
-Each cell is the speedup, with the tokens per round in brackets. A schedule may draft at most K tokens.
-
-- `fixed` drafts K tokens in each round.
-- `target-confidence` drafts K tokens if the target gave the last token a probability of at least 0.5. Otherwise it \
-drafts none. Such a round adds one token, and it counts in the mean.
-- `draft-confidence` stops drafting after a token to which the draft gave a probability below 0.4.
-- `heuristic` drafts two tokens more than in the last round if all were accepted, and otherwise one fewer.
-- `adaptive` drafts the number of tokens that is best by the betas and costs that it has measured. It keeps the costs \
-from one text to the next, so only the first text is decoded without any knowledge of them.
-
-At T = 0, every chosen token has probability 1, so the two confidence rules use the probabilities at temperature 1.
+The speedup, and in brackets the tokens per round. [lab/schedules.py](../lab/schedules.py) explains the names. \
+`target-confidence` has many rounds that draft nothing, which count in the mean.
 
 ![speedup by schedule](speedup_by_schedule.svg)
 
 """
-        + with_rounds(SCHEDULES, [(T, K) for T in TEMPERATURES for K in (4, 8)]),
+        + with_rounds(SCHEDULES, [(T, K) for T in TEMPERATURES for K in (4, 8)])
+        + """
+
+A fixed K = 8 drafts too much. A schedule that knows when to stop loses nothing by a large K.""",
         """## Token by token, or as a block
 
-Each cell is the speedup, with the tokens per round in brackets. `verify` accepts drafted tokens one by one. \
-`verify_block` decides about all tokens of a round together (Sun et al. 2024). At temperature 0, both accept the same \
-tokens.
+The speedup, and in brackets the tokens per round, for `verify` and for [block verification](../lab/block.py). At \
+T = 0 both accept the same tokens.
 
 """
         + with_rounds(("verify", "verify_block"), [(T, K) for T in TEMPERATURES[1:] for K in (2, 4, 8)]),
-        f"""## Fixed K, measured and predicted
+        """## Fixed K, measured and predicted
 
-The prediction is `pair.predicted`. It uses the formulas of theory.py with c, v, r, the time to read the prompt, and \
-a mean of beta for each position in a round. All of these were measured in the same runs. At T = 0, each beta is 0 or \
-1, so the prediction would only repeat the measurement, and the table leaves it out. Above T = 0, the two numbers \
-differ mainly if more or fewer tokens were accepted than the betas say. Chance decides how many are accepted. To see \
-its size, we decoded all openings with 30 other sets of seeds (T = 0.5, K = 8). The rounds emitted 0.95 to 1.04 times \
-as many tokens as the betas say, and 1.00 times on average. In the run of this page, the measured speedup of this \
-cell is {example["speedup"] / example["predicted"]:.2f} times the predicted one. (A number outside of 0.95 to 1.04 \
-means that chance was even larger than in those 30 sets.)
-
-With the kernel "groups of rows", a pass computes an even number of positions: 4 for K = 2 and 3, and 6 for K = 4 and \
-5 ([speed.md](speed.md) has more). So K = 4 pays for six positions and uses five.
+The prediction comes from the formulas of [lab/theory.py](../lab/theory.py), with costs and betas of the same runs. At \
+T = 0 it would only repeat the measurement. Above, the two differ by the luck of the draw: with 30 other sets of seeds \
+for T = 0.5 and K = 8, rounds emitted 0.95 to 1.04 times as many tokens as the betas say.
 
 ![measured and predicted speedup](measured_and_predicted.svg)
 
@@ -242,10 +203,7 @@ With the kernel "groups of rows", a pass computes an even number of positions: 4
         ),
         """## The best K in theory
 
-The figure shows the best K for each alpha, if all positions of a round have the same alpha. Each line is for a draft \
-step that costs c plain steps. Here v is 1 and r is 0: a round costs its draft steps and one plain step, as in \
-Leviathan et al. 2023, Figure 3. On a CPU, v usually grows with K ([speed.md](speed.md) says how), so the best K \
-is usually smaller than in this figure.
+For v = 1 and r = 0, as in Leviathan et al. 2023, Figure 3. On a CPU v grows with K, so the best K is smaller.
 
 ![optimal K](optimal_K.svg)
 """,

@@ -7,6 +7,12 @@ is a round of the bundled pair at temperature 1.
 """
 
 import argparse
+import contextlib
+import os
+import pty
+import re
+import shlex
+import subprocess
 import sys
 from html import escape, unescape
 from pathlib import Path
@@ -20,14 +26,18 @@ from lab.pair import load_pair
 from lab.rounds import Recorder
 from main import PROMPT
 from speculative import acceptance, residual, verify
+from utils import COLOURS, LEGEND, RESET, origins
 
 STYLE = """<style>
 text { font: 14px system-ui, sans-serif; fill: #1c1e21 } .page { fill: #fff } .soft { fill: #5c636b }
 .bold { font-weight: 600 } line { stroke: #8a939d }
 .box { stroke: #8a939d; fill: none } .box.accepted { fill: #d3f0d9 } .box.corrected { fill: #fbd5d2 }
 .box.bonus { fill: #e6d8f8 } .bar { fill: #d5d9de } .keep { fill: #3f9b5b } .short { fill: #d2564c }
+.mono { font: 14px ui-monospace, Menlo, Consolas, monospace; white-space: pre } .small { font-size: 13px }
+.accepted { fill: #1a7f37 } .corrected { fill: #cf222e; text-decoration: underline } .bonus { fill: #8250df }
 .rejected + text { text-decoration: line-through } .tick { stroke: #1c1e21; stroke-width: 2 }
 @media (prefers-color-scheme: dark) {
+.accepted { fill: #3fb950 } .corrected { fill: #ff7b72 } .bonus { fill: #bc8cff }
 text { fill: #e6e8ea } .page { fill: #16181b } .soft { fill: #a0a8b0 } .tick { stroke: #fff }
 .box.accepted { fill: #1c4a2a } .box.corrected { fill: #6a2621 } .box.bonus { fill: #47306b } .bar { fill: #3a3f45 }
 }
@@ -151,7 +161,100 @@ def box(encoder, x, y, token, kind):
     return rect + text(x + 8, y, shown(encoder.decode([token])[:14]), "bold")
 
 
+# ---- Both loops, each token at its measured time ----
+
+SLOWER = 25  # times slower than in reality, so that one can watch it
+LINE = 54  # characters
+
+
+def race():
+    """A moving picture of `python main.py --K 4`: still and complete where animations are off."""
+    pair = load_pair("draft", "target")
+    x, rounds = pair.encoder.encode(PROMPT), {None: [], 4: []}
+    for K in [None, 4] * 3:  # the last of three runs
+        rounds[K].clear()
+        run = pair.decode(x, 60, K, on_round=lambda r, K=K: rounds[K].append((r.emitted.tolist(), origins(r))))
+        rounds[K] = list(zip(rounds[K], np.cumsum(run.lasted)))
+    length = SLOWER * rounds[None][-1][1] + 3  # seconds of one showing
+    rules, parts, y = {}, [], 24
+    for K, title in (None, "Target alone"), (4, "Draft and target"):
+        pieces = [(PROMPT, "soft", 0.0)]
+        for (ids, where), seconds in rounds[K]:
+            for id, origin in zip(ids, where):
+                pieces.append((pair.encoder.decode([id]).replace("\n", " "), origin if K else "", seconds))
+        end = rounds[K][-1][1]
+        parts.append(f'<text x="12" y="{y}"><tspan class="bold">{title}</tspan>')
+        parts.append(f'<tspan class="soft" {at(end, length, rules)}>  {1000 * end:.0f} ms</tspan></text>')
+        words, column, lines = [], 0, [[]]  # a word is one piece or several, and a line ends before a word
+        for piece in pieces:
+            if not words or piece[0].startswith(" ") or piece[1] == "soft":
+                words.append([])
+            words[-1].append(piece)
+        for word in words:
+            size = sum(len(text) for text, _, _ in word)
+            if column + size > LINE:
+                column, lines = 0, [*lines, []]
+            column += size
+            for text, kind, seconds in word:
+                bare = text.lstrip()
+                tspan = f'<tspan class="{kind}" {at(seconds, length, rules)}>{escape(bare)}</tspan>'
+                lines[-1].append(" " * (len(text) - len(bare)) + tspan)
+        for line in lines:
+            y += 24
+            parts.append(f'<text x="12" y="{y}" class="mono">{"".join(line)}</text>')
+        y += 40
+    legend = " ".join(f'<tspan class="{origin}">{meaning}</tspan>' for origin, meaning in LEGEND.items())
+    parts.append(
+        f'<text x="12" y="{y}" class="small">{legend} <tspan class="soft">({SLOWER}x slow motion)</tspan></text>'
+    )
+    moving = "@media (prefers-reduced-motion: no-preference) {\n" + "\n".join(rules.values()) + "\n}"
+    return svg(520, y + 16, [f"<style>{moving}</style>", *parts])
+
+
+def at(seconds, length, rules):
+    """The class of what appears after so many seconds, for which a rule is added."""
+    if seconds == 0:
+        return ""
+    begin, name = 100 * SLOWER * seconds / length, f"t{round(1e6 * seconds)}"
+    hidden, seen = "{ fill-opacity: 0 }", "{ fill-opacity: 1 }"
+    rules[name] = f"@keyframes {name} {{ 0%, {begin:.2f}% {hidden} {begin + 0.01:.2f}%, 100% {seen} }}"
+    return f'style="animation: {name} {length:.1f}s infinite"'
+
+
+# ---- A terminal ----
+
+
+def terminal(command, width=96):
+    """What a command shows on a terminal, as an SVG: its colours are those of ANSI."""
+    main_end, end = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)}
+    done = subprocess.Popen(command, cwd=ROOT, stdout=end, stderr=end, env=env)
+    os.close(end)
+    output = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while piece := os.read(main_end, 1 << 16):
+            output += piece
+    assert done.wait() == 0
+    text = "$ " + shlex.join(["python", *command[1:]]) + "\n" + output.decode().replace("\r\n", "\n")
+    kinds, kind, column, lines = {v: k for k, v in COLOURS.items()} | {RESET: ""}, "", 0, [[]]
+    for piece in re.split("(\x1b[^m]*m|\n)", text.rstrip()):
+        if piece in kinds:
+            kind = kinds[piece]
+            continue
+        while piece:
+            if piece == "\n" or column == width:
+                lines.append([])
+                column = 0
+            now, piece = piece[: width - column].strip("\n"), piece[width - column :].strip("\n")
+            column += len(now)
+            lines[-1].append(f'<tspan class="{kind}">{escape(now)}</tspan>')
+    parts = [f'<text x="12" y="{24 + 20 * i}" class="mono">{"".join(line)}</text>' for i, line in enumerate(lines)]
+    return svg(int(8.45 * width) + 24, 20 * len(lines) + 24, parts)
+
+
 if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     (ROOT / "docs" / "tree.svg").write_text(tree(), encoding="utf-8")
     (ROOT / "docs" / "round.svg").write_text(a_round(), encoding="utf-8")
+    (ROOT / "docs" / "race.svg").write_text(race(), encoding="utf-8")
+    (ROOT / "docs" / "terminal.svg").write_text(terminal([sys.executable, "main.py", "--K", "4"]), encoding="utf-8")
