@@ -1,4 +1,4 @@
-"""Enumerate the random choices of code that draws from PyTorch. enumeration.py explains how enumeration works.
+"""Every branch of code that draws from PyTorch; enumeration.py explains the method.
 
     >>> from enumeration import output_distribution
     >>> def draw(rng):
@@ -7,13 +7,9 @@
     >>> output_distribution(draw)
     {(0,): 0.25, (1,): 0.75}
 
-Within `torch_draws_from(rng)`, the following draw from rng:
-
-- torch.multinomial and torch.bernoulli;
-- torch.rand and torch.rand_like, whose numbers can only be compared;
-- Tensor.exponential_ within `argmax(probs / q.exponential_())`, which is a draw of one token from probs.
-
-Every other random operation of PyTorch raises an error that names the operation.
+These draw from rng: torch.multinomial, torch.bernoulli, torch.rand and torch.rand_like,
+whose numbers can only be compared, and `argmax(probs / q.exponential_())`, which is a
+draw of one token from probs. Any other random operation raises an error that names it.
 """
 
 import contextlib
@@ -26,17 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 @contextlib.contextmanager
 def torch_draws_from(rng):
-    """Within the `with` statement, let PyTorch draw from rng instead of from its own generator.
-
-    Parameters
-    ----------
-    rng : enumeration.EveryBranch
-
-    Raises
-    ------
-    NotImplementedError
-        If the code draws with an operation that is not supported. The message names the operation.
-    """
+    """Within the `with` statement, PyTorch draws from rng, an `EveryBranch`."""
 
     def rand(*size, **options):
         size = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
@@ -69,7 +55,7 @@ def torch_draws_from(rng):
 
 
 class NothingElseDraws(TorchDispatchMode):
-    """Raises an error at every operation that PyTorch marks as random."""
+    """An error at every operation that PyTorch marks as random."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if torch.Tag.nondeterministic_seeded in function.tags:
@@ -80,7 +66,7 @@ class NothingElseDraws(TorchDispatchMode):
 
 
 class Numbers:
-    """Stands in for a tensor of uniform random numbers. The numbers can only be compared."""
+    """Stands in for a tensor of uniform random numbers, which can only be compared."""
 
     def __init__(self, array):
         self.array = np.asarray(array, dtype=object)
@@ -125,7 +111,7 @@ class Numbers:
 
 
 class Race:
-    """Stands in for the exponential random numbers q in `argmax(probs / q)`. The argmax is a draw from probs."""
+    """Stands in for the exponential numbers q of `argmax(probs / q)`, a draw from probs."""
 
     def __init__(self, lambd, probs=None):
         self.probs = probs
@@ -137,7 +123,7 @@ class Race:
     def argmax(self, dim=None, keepdim=False):
         if self.probs is None or dim not in (-1, self.probs.ndim - 1):
             raise NotImplementedError("exponential random numbers q can only be used in argmax(probs / q, dim=-1)")
-        drawn = torch.multinomial(self.probs, 1)  # (replaced by `torch_draws_from`, so it draws from rng)
+        drawn = torch.multinomial(self.probs, 1)  # which draws from rng
         return drawn if keepdim else drawn[..., 0]
 
     @classmethod
