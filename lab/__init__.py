@@ -1,0 +1,1 @@
+"""More drafts, schedules, block verification, theory, measuring, trees of guesses, and the trace page."""
