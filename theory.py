@@ -144,4 +144,4 @@ def best_acceptance(p, q, n):
     with np.errstate(divide="ignore", invalid="ignore"):
         order = np.argsort(q / p, axis=-1)  # 0 / 0 comes last
     p, q = (np.cumsum(np.take_along_axis(row, order, axis=-1), axis=-1) for row in (p, q))
-    return (q + 1 - p**n).min(axis=-1, initial=1.0)
+    return (q + 1 - p**n).min(axis=-1)
