@@ -69,7 +69,7 @@ def paths(node):
 def grade(x, target_model, root):
     """Give each node its row q."""
     for path in paths(root):
-        q = target_model(np.array([*x, *(node.token for node in path[1:])]), len(path))
+        q = np.array(target_model(np.array([*x, *(node.token for node in path[1:])]), len(path)))
         widths = {len(row) for row in [*q, *(node.p for node in path[1:])]}
         if len(q) != len(path) or len(widths) > 1:
             raise ValueError(f"found rows of lengths {widths} and {len(q)} rows of q, not {len(path)} of equal length")

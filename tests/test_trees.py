@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -102,6 +103,26 @@ def test_a_seeded_chain_is_the_text_of_speculative_sampling():
     )  # fmt: skip
     assert text.tolist() == [3, *emitted]
     assert text.tolist() == speculative_sampling([3], draft, target, 50, 4, np.random.default_rng(1)).tolist()
+
+
+def test_a_target_may_reuse_its_array():
+    rng, array = np.random.default_rng(6), np.empty((3, 7))
+    draft, target = (Table(rng.dirichlet(np.ones(7), size=20)) for _ in range(2))
+
+    def reusing(ids, n_rows):
+        array[:n_rows] = target(ids, n_rows)
+        return array[:n_rows]
+
+    one, other = (tree_sampling([3], draft, q, 50, balanced(3, 2), np.random.default_rng(1)) for q in (target, reusing))
+    assert one.tolist() == other.tolist()
+
+
+@both_rules
+def test_a_round_adds_a_token_even_if_rounding_leaves_no_residual(rule):
+    p, q = np.array([0.5, 0.5]), np.array([0.5 - 2**-54, 0.5])
+    root = Node(children=[Node(0, p)])
+    root.q, root.children[0].q = q, q
+    assert rule(root, SimpleNamespace(random=lambda: 1 - 2**-53, choice=lambda n, p: 1)) == [1]
 
 
 def test_models_of_different_vocabularies_are_an_error():
