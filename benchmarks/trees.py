@@ -95,7 +95,7 @@ def measure(T, name, N, n_prompts):
     siblings = [[name, *(accepted[n - 1] for n in SHOWN)]]
     if T > 0:  # at 0, independent guesses are all the same
         bound = [float(best_acceptance(p, q, n).mean()) for n in SHOWN]
-        siblings.append(["at best, if they are independent", *bound])
+        siblings.append(["at best, if independent", *bound])
     gains, rounds = np.maximum(np.diff(accepted, prepend=0), 1e-9), []
     for size in SIZES:
         best = best_shape(gains, size)

@@ -209,7 +209,7 @@ VARIANTS = {
     "`top_down` (exact)": top_down,
     "`bottom_up` (exact)": bottom_up,
 }
-STATED = dict(re.findall(r"^\| (.+?) \| .+ \| ([\d.]+|< 1e-15) \|$", read("docs/trees.md"), re.MULTILINE))
+STATED = dict(re.findall(r"^\| (.+?) \| .+ \| (\d\.\d{4}|< 1e-15) \|$", read("docs/trees.md"), re.MULTILINE))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
