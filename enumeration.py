@@ -64,12 +64,8 @@ class TooManyPaths(RuntimeError):
 def output_distribution(function, max_paths=1_000_000):
     """{output: probability} of function(rng), an int or several. Outputs are tuples of int.
 
-    Raises
-    ------
-    TooManyPaths
-        After max_paths, a million of which take minutes, or MAX_CHOICES draws in a path.
-    RuntimeError
-        If function made the same choices again, but then drew differently.
+    TooManyPaths is raised after max_paths, a million of which take minutes, and
+    RuntimeError if function makes the same choices again, but then draws differently.
     """
     rng, outputs = EveryBranch(), {}
     for _ in range(max_paths):

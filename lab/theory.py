@@ -90,3 +90,16 @@ def speedup(share, K, t_draft, t_target):
     """
     share, K = np.asarray(share), np.asarray(K)
     return share * (K + 1) * t_target / (K * t_draft + t_target)
+
+
+def best_acceptance(p, q, n):
+    """The most that any rule can accept of n independent guesses. [..., n_vocab] -> [...]
+
+    It is the minimum of q(H) + 1 - p(H)^n over all sets of tokens H, and one of the
+    best sets holds the tokens with the smallest q/p (SpecTr, arXiv 2310.15141, and
+    Khisti et al. 2024, arXiv 2410.18234). For n = 1 it is `beta`.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        order = np.argsort(q / p, axis=-1)  # 0 / 0 comes last
+    p, q = (np.cumsum(np.take_along_axis(row, order, axis=-1), axis=-1) for row in (p, q))
+    return (q + 1 - p**n).min(axis=-1)

@@ -1,0 +1,128 @@
+"""Trees of guesses: when the first guess at a token fails, try the second.
+
+A round drafts a tree below the text, and the target accepts a path through it, then
+adds a token of its own. `top_down` walks from the root and judges the children of a
+node one after the other (SpecInfer, 2305.09781). If a child is refused, the rest of q
+that it could not serve is what the next one has to serve. `bottom_up` begins with the
+leaves (traversal verification, 2505.12398). On a chain, the first is `verify` and the
+second is `verify_block`. Siblings are drawn without replacement, because a guess that
+was refused is no use a second time (RSD, 2402.14160; Sequoia, 2402.12374).
+
+This file is about exactness, not speed: it asks the target path by path. An engine
+grades the whole tree in one pass, with a mask that lets each node see its own path.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sampling import sample
+from speculative import acceptance, max_fn, residual
+
+
+class Node:
+    """A drafted token, the row p that it was drawn from, and the target's row q after it."""
+
+    def __init__(self, token=None, p=None, children=()):
+        self.token, self.p, self.children, self.q = token, p, children, None
+
+
+class TreeRound(NamedTuple):
+    root: Node  # it stands for the text, and has no token and no p
+    emitted: np.ndarray  # int [n_accepted + 1], or up to an eos
+
+
+def balanced(*counts):
+    """The shape in which each node at depth i has counts[i] children."""
+    return (balanced(*counts[1:]),) * counts[0] if counts else ()
+
+
+def pruned(shape, depth):
+    return tuple(pruned(below, depth - 1) for below in shape) if depth > 0 else ()
+
+
+def grow(x, draft_model, shape, rng, replace=False):
+    """Draft a tree below the text x -> its nodes right below x.
+
+    shape has an entry for each of them, the shape of what grows below: ((), ()) is two
+    siblings, (((),),) a chain of two. Once each token of p has been drawn, there are no
+    more siblings, as in a row of temperature 0.
+    """
+    children, p = [], np.array(draft_model(x)[-1]) if shape else None
+    for below in shape:
+        token = sample(p, rng)
+        children.append(Node(token, p, grow(np.append(x, token), draft_model, below, rng, replace)))
+        if not replace:
+            left = np.where(np.arange(len(p)) == token, 0, p)
+            if not left.any():
+                break
+            p = max_fn(left)
+    return children
+
+
+def paths(node):
+    """Each way down to a leaf, a list of nodes."""
+    below = [path for child in node.children for path in paths(child)]
+    return [[node, *path] for path in below or [[]]]
+
+
+def grade(x, target_model, root):
+    """Give each node its row q."""
+    for path in paths(root):
+        q = np.array(target_model(np.array([*x, *(node.token for node in path[1:])]), len(path)))
+        widths = {len(row) for row in [*q, *(node.p for node in path[1:])]}
+        if len(q) != len(path) or len(widths) > 1:
+            raise ValueError(f"found rows of lengths {widths} and {len(q)} rows of q, not {len(path)} of equal length")
+        for node, row in zip(path, q):
+            node.q = row
+
+
+def top_down(node, rng):
+    """The accepted tokens below a node, and one more."""
+    r = node.q
+    for child in node.children:
+        if rng.random() < acceptance(child.p[child.token], r[child.token]):
+            return [child.token, *top_down(child, rng)]
+        r = residual(child.p, r)
+    return [sample(r, rng)]
+
+
+def bottom_up(node, rng, w=1.0):
+    """The same, or None: the node is kept, with something below it or not, with probability w.
+
+    It is the w of block verification: w q, and not q, is what the children and the
+    token after the node have to serve. It is always 1 at the root.
+    """
+    r = node.q
+    for child in node.children:
+        kept = bottom_up(child, rng, acceptance(child.p[child.token], w * r[child.token]))
+        if kept is not None:
+            return [child.token, *kept]
+        surplus = np.maximum(w * r - child.p, 0).sum()
+        r = residual(child.p, w * r)
+        w = 1.0 if w == 1 else surplus / (surplus + 1 - w)
+    return [sample(r, rng)] if rng.random() < w else None
+
+
+def tree_sampling(
+    x, draft_model, target_model, N, shape, rng=None, rule=bottom_up, replace=False, eos=None, on_round=None
+):
+    """`speculative_sampling` with a tree of this shape in each round, see `grow`.
+
+    rule is `bottom_up` or `top_down`. on_round gets a `TreeRound`.
+    """
+    rng = np.random.default_rng() if rng is None else rng
+    x = np.array(x, dtype=np.int64)
+    end = len(x) + N
+    while len(x) < end:
+        root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng, replace))
+        grade(x, target_model, root)
+        emitted = np.array(rule(root, rng))
+        if eos in emitted:
+            emitted = emitted[: list(emitted).index(eos) + 1]
+        x = np.append(x, emitted)
+        if on_round is not None:
+            on_round(TreeRound(root, emitted))
+        if x[-1] == eos:
+            break
+    return x
