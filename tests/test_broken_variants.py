@@ -19,7 +19,7 @@ from support import read
 
 import speculative
 from enumeration import output_distribution, total_variation
-from sampling import sample
+from sampling import logits_to_probs, sample
 from speculative import acceptance, autoregressive_sampling, block_probabilities, max_fn, residual, verify, verify_block
 
 # P[t] and Q[t] are the rows of the draft and of the target after token t.
@@ -99,6 +99,28 @@ def accept_a_token_if_the_target_draws_it_too(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
+# ---- Shared noise: one number u in [0, 1) decides a draw, and the draft's numbers are used again ----
+
+NOISE = []  # the numbers of this round
+
+
+def picked(row, u):
+    """The token in whose part of [0, 1) u lies, as a one-hot row."""
+    return np.eye(len(row))[np.sum(row.cumsum()[:-1] <= u)]
+
+
+def noisy_draft(once):
+    """`propose` that draws by NOISE, which is filled once per text or once per round."""
+
+    def variant(x, draft_model, k, rng, stop=None):
+        if not once or len(x) == len(PROMPT):
+            NOISE[:] = [rng.random() for _ in range(K)]
+        numbers = iter(NOISE)
+        return changed_draft(draw=lambda row, rng: picked(row, next(numbers)).argmax())(x, draft_model, k, rng)
+
+    return variant
+
+
 VERIFY = {
     "draws the replacement from the target": changed(replacement=lambda p, q, i, token: q[i]),
     "draws the replacement from the draft": changed(replacement=lambda p, q, i, token: p[i]),
@@ -130,6 +152,10 @@ VERIFY = {
     "withdraws an unsure token": withdraws_an_unsure_token,
     "block verification with w instead of h": block_with_w,
     "accept a token if the target draws it too (exact)": accept_a_token_if_the_target_draws_it_too,
+    "accept a token if the same noise picks it from q (exact)": changed(
+        accept=lambda p, q, i, token: picked(q[i], NOISE[i])[token],
+        replacement=lambda p, q, i, token: picked(q[i], NOISE[i]),
+    ),
     "`verify` (exact)": verify,
     "`verify_block` (exact)": verify_block,
 }
@@ -165,6 +191,67 @@ PROPOSE = {
     ),
     "warm draft with a cold p": changed_draft(reported=lambda row: row**2 / (row**2).sum()),
     "draft that forgets its own tokens": draft_that_forgets_its_own_tokens,
+    "noise drawn once per text": noisy_draft(once=True),
+    "one noise for two draws": noisy_draft(once=False),
+    "accept a token if the same noise picks it from q (exact)": noisy_draft(once=False),
+}
+
+
+# ---- Variants of the loop ----
+
+EOS = 2
+
+
+def rounds(verify, ends):
+    """Texts that end after a round for which ends(drafted, emitted) is true, and nowhere else."""
+
+    def decode(rng):
+        x = np.array(PROMPT)
+        while len(x) < len(PROMPT) + N:
+            drafted, p = speculative.propose(x, draft_model, min(K, len(PROMPT) + N - len(x) - 1), rng)
+            emitted = verify(drafted, p, target_model(np.append(x, drafted), len(drafted) + 1), rng)
+            x = np.append(x, emitted)
+            if ends(drafted, emitted):
+                break
+        return x
+
+    return decode
+
+
+def verification_of_the_note(drafted, p, q, rng):
+    accepted = [rng.random() < acceptance(p[i, token], q[i, token]) for i, token in enumerate(drafted)]
+    kept = accepted if all(accepted) else np.logical_and(accepted, drafted != EOS)
+    i = [*kept, False].index(False)
+    return np.append(drafted[:i], sample(q[i], rng))
+
+
+def top_k_first(ids, n_rows=1):
+    return logits_to_probs(np.log(target_model(ids, n_rows)), top_k=2, top_p=0.65)
+
+
+def top_p_first(ids, n_rows=1):  # top-p comes first and leaves two tokens, so top_k = 2 cuts nothing more
+    return logits_to_probs(np.log(target_model(ids, n_rows)), top_p=0.65)
+
+
+def plain(model=target_model, eos=None):
+    return lambda rng: autoregressive_sampling(PROMPT, model, N, rng, eos)
+
+
+def fast(draft=draft_model, target=target_model, verify=verify):
+    return lambda rng: speculative.speculative_sampling(PROMPT, draft, target, N, K, rng, verify=verify)
+
+
+replaces_by_the_same_noise = changed(replacement=lambda p, q, i, token: picked(residual(p[i], q[i]), NOISE[i]))
+
+LOOP = {  # (the loop, plain sampling)
+    "overlooks an eos inside a round": (rounds(verify, lambda drafted, emitted: emitted[-1] == EOS), plain(eos=EOS)),
+    "the note's verification": (
+        rounds(verification_of_the_note, lambda drafted, emitted: emitted[-1] == EOS and len(emitted) <= len(drafted)),
+        plain(eos=EOS),
+    ),
+    "checks against q cut in another order": (fast(target=top_k_first), plain(top_p_first)),
+    # Draft and target swap roles, because a residual with a single token needs no noise.
+    "one noise for two draws": (fast(target_model, draft_model, replaces_by_the_same_noise), plain(draft_model)),
 }
 
 
@@ -177,14 +264,20 @@ ROWS = re.findall(r"^\| (.+) \| (.+) \| ([\d.]+|< 1e-15) \|$", PAGE, re.MULTILIN
 @cache
 def distance(name):
     """The total variation distance between the outputs of a variant and of plain sampling from the target."""
-    plain = output_distribution(lambda rng: autoregressive_sampling(PROMPT, target_model, N, rng))
-    options = dict(verify=VERIFY.get(name, verify))
-    with pytest.MonkeyPatch.context() as patch:  # (`speculative_sampling` has no argument for another `propose`)
+    decode, own = LOOP.get(name, (fast(verify=VERIFY.get(name, verify)), plain()))
+    with pytest.MonkeyPatch.context() as patch:  # `speculative_sampling` has no argument for another `propose`
         patch.setattr(speculative, "propose", PROPOSE.get(name, speculative.propose))
-        decoded = output_distribution(
-            lambda rng: speculative.speculative_sampling(PROMPT, draft_model, target_model, N, K, rng, **options)
-        )
-    return total_variation(plain, decoded)
+        return total_variation(output_distribution(decode), output_distribution(own))
+
+
+def tokens_per_round(name):
+    """How many tokens a round adds after the prompt, on average."""
+
+    def first_round(rng):
+        drafted, p = PROPOSE.get(name, speculative.propose)(PROMPT, draft_model, K, rng)
+        return VERIFY[name](drafted, p, target_model(np.append(PROMPT, drafted), K + 1), rng)
+
+    return sum(mass * len(emitted) for emitted, mass in output_distribution(first_round).items())
 
 
 def rounded(name):
@@ -197,7 +290,7 @@ def test_a_variant_is_as_far_off_as_stated(name, stated):
 
 
 def test_every_variant_is_explained():
-    assert sorted(name for name, *_ in ROWS) == sorted([*VERIFY, *PROPOSE])
+    assert sorted(name for name, *_ in ROWS) == sorted({*VERIFY, *PROPOSE, *LOOP})
 
 
 def table():
@@ -207,5 +300,15 @@ def table():
     return "\n".join(lines)
 
 
+def exact_rules():
+    lines = ["| exact rule | tokens per round |", "| --- | ---: |"]
+    rates = {name: tokens_per_round(name) for name in VERIFY if name.endswith("(exact)")}
+    return "\n".join([*lines, *(f"| {name} | {rates[name]:.4f} |" for name in sorted(rates, key=rates.get))])
+
+
+def test_the_exact_rules_accept_as_many_tokens_as_stated():
+    assert exact_rules() in PAGE
+
+
 if __name__ == "__main__":
-    print(table())
+    print(table(), exact_rules(), sep="\n\n")
