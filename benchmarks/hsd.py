@@ -109,12 +109,10 @@ def main():
     print("| rule | ahead | behind | mean difference | least | most | off the target by up to |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name, gaps in (tokens | {"HSD, Algorithm 1, per pass": naive_tokens}).items():
-        gaps = np.array(gaps)
+        gaps = np.array(gaps).round(12) + 0.0  # -0.0 becomes 0.0
         far = f"{max(distances[name]):.2g}" if name in distances else ""
         ahead, behind = (gaps > 1e-12).sum(), (gaps < -1e-12).sum()
-        print(
-            f"| {name} | {ahead:,} | {behind:,} | {gaps.mean():+.4f} | {gaps.min():+.4f} | {gaps.max():+.4f} | {far} |"
-        )
+        print(f"| {name} | {ahead:,} | {behind:,} | {gaps.mean():.4f} | {gaps.min():.4f} | {gaps.max():.4f} | {far} |")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ enumeration.py computes it exactly, so a distance of 0.0001 is found as reliably
 """
 
 import re
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +18,7 @@ import pytest
 from support import read
 
 import speculative
+from benchmarks import hsd
 from enumeration import output_distribution, total_variation
 from sampling import logits_to_probs, sample
 from speculative import acceptance, autoregressive_sampling, block_probabilities, max_fn, residual, verify, verify_block
@@ -308,6 +309,15 @@ def exact_rules():
 
 def test_the_exact_rules_accept_as_many_tokens_as_stated():
     assert exact_rules() in PAGE
+
+
+def test_hsd_is_block_verification_and_its_published_code_is_not_exact():
+    for p, q, k in hsd.pairs(1):
+        block = hsd.one_round(verify_block, p, q, k)
+        assert total_variation(block, hsd.one_round(hsd.hsd, p, q, k)) < 1e-12 > hsd.distance(block, q, k)
+    p, q = np.tile([2 / 3, 1 / 3], (2, 1)), np.tile([1 / 3, 2 / 3], (2, 1))  # worked out by hand in docs/audit.md
+    published = hsd.one_round(partial(hsd.hsd, published=True), p, q, 2)
+    assert np.allclose([hsd.mean_length(published), hsd.distance(published, q, 2)], [21 / 9, 1 / 9], rtol=0, atol=1e-12)
 
 
 if __name__ == "__main__":
