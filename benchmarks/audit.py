@@ -2,19 +2,10 @@
 
     pip install -r benchmarks/requirements-audit.txt
     python benchmarks/audit.py --out docs/audit.json
-    python benchmarks/audit.py --only transformers --setting "generate, assistant_ensemble" --samples 20000 \\
-        --out docs/audit.json
-    git clone https://github.com/meta-pytorch/gpt-fast && git -C gpt-fast checkout COMMIT
-    python benchmarks/audit.py --clone gpt-fast gpt-fast COMMIT --out docs/audit.json
     python benchmarks/audit.py --table docs/audit.json
 
-The code of each library runs once for each path that its random choices can take (see enumeration.py and
-torch_enumeration.py). Two things are replaced: the functions that draw random numbers, and the models. For a function
-that does only one round or only the check, the loop around it is ours. A library that is not installed is skipped.
-
-transformers' `generate` needs whole models, so it gets tiny random networks with 3 tokens. Everything else gets fixed
-rows of probabilities for 3 tokens, the same rows that tests/test_broken_variants.py uses. `generate` and mlx-lm compute
-with float32, whose rounding causes distances of up to 2e-7.
+docs/audit.md says how it works, and has the commands for samples and for clones.
+Functions for one round get the rows of tests/test_broken_variants.py.
 """
 
 import argparse
@@ -129,13 +120,9 @@ def transformers():
         return with_rule(verify)
 
     yield "_speculative_sampling", verifier(), plain
-    if "assistant_ensemble_weight" in names:
-        for weight in (0.9, 0.5, 0.0):
-            yield (
-                f"_speculative_sampling, assistant_ensemble_weight = {weight}",
-                verifier(assistant_ensemble_weight=weight),
-                plain,
-            )
+    for weight in (0.9, 0.5, 0.0) if "assistant_ensemble_weight" in names else ():
+        option = {"assistant_ensemble_weight": weight}
+        yield f"_speculative_sampling, assistant_ensemble_weight = {weight}", verifier(**option), plain
 
     def network(config_class, model_class, seed, **sizes):
         torch.manual_seed(seed)
@@ -168,37 +155,29 @@ def transformers():
 
         return drawing(run)
 
-    with_draft = {"assistant_model": small} | fixed
-    for name, settings in {
-        "": {},
-        "temperature = 0.5": {"temperature": 0.5},
-        "top_k = 2": {"top_k": 2},
-        "top_p = 0.7": {"top_p": 0.7},
-        "temperature = 0.5, top_k = 2, top_p = 0.9": {"temperature": 0.5, "top_k": 2, "top_p": 0.9},
-        "repetition_penalty = 1.5": {"repetition_penalty": 1.5},
-        "eos_token_id = 2": {"eos_token_id": 2},
-    }.items():
-        comma = ", " if name else ""
-        yield f"generate, fixed K = {K}{comma}{name}", generate(settings, with_draft), generate(settings, {})
+    with_draft, eos, warm = {"assistant_model": small} | fixed, {"eos_token_id": 2}, {"temperature": 0.5, "top_k": 2}
+    for settings in (
+        {}, {"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.7}, warm | {"top_p": 0.9}, {"repetition_penalty": 1.5}, eos
+    ):  # fmt: skip
+        name = ", ".join([f"generate, fixed K = {K}", *(f"{key} = {value}" for key, value in settings.items())])
+        yield name, generate(settings, with_draft), generate(settings, {})
+    heuristic, transient = (
+        {"num_assistant_tokens": 1, "num_assistant_tokens_schedule": name}
+        for name in ("heuristic", "heuristic_transient")
+    )
     for name, options in {
-        "heuristic schedule": {"num_assistant_tokens": 1, "num_assistant_tokens_schedule": "heuristic"},
-        "heuristic_transient schedule": {
-            "num_assistant_tokens": 1,
-            "num_assistant_tokens_schedule": "heuristic_transient",
-        },
+        "heuristic schedule": heuristic,
+        "heuristic_transient schedule": transient,
         "assistant_confidence_threshold = 0.4": {"assistant_confidence_threshold": 0.4},
+        "assistant_ensemble_weight = 0.9": {"assistant_ensemble_weight": 0.9},
+        "assistant_ensemble_weight = 0.5": {"assistant_ensemble_weight": 0.5},
     }.items():
-        if all(hasattr(small.generation_config, option) for option in options):  # (older releases lack the threshold)
+        if all(hasattr(small.generation_config, option) for option in options):  # older releases lack some
             yield f"generate, {name}", generate({}, with_draft | options), generate({}, {})
-    lookup, eos = {"prompt_lookup_num_tokens": K}, {"eos_token_id": 2}  # some releases fail without an eos
+    lookup = {"prompt_lookup_num_tokens": K}  # some releases fail without an eos
     yield f"generate, prompt_lookup_num_tokens = {K}", generate(eos, lookup), generate(eos, {})
-    settings = eos | {"temperature": 0.5, "top_k": 2}
     name = f"generate, prompt_lookup_num_tokens = {K}, temperature = 0.5, top_k = 2"
-    yield name, generate(settings, lookup), generate(settings, {})
-    if hasattr(large.generation_config, "assistant_ensemble_weight"):
-        for weight in (0.9, 0.5):
-            assistance = with_draft | {"assistant_ensemble_weight": weight}
-            yield f"generate, assistant_ensemble_weight = {weight}", generate({}, assistance), generate({}, {})
+    yield name, generate(eos | warm, lookup), generate(eos | warm, {})
     if hasattr(large.generation_config, "assistant_early_exit"):
         sizes = dict(hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
         llama = network(LlamaConfig, LlamaForCausalLM, 0, **sizes)
