@@ -6,7 +6,7 @@
 
 The rules are those of Zhou et al. 2026 (arXiv 2601.05724), in this project's notation.
 With --clone, which needs PyTorch, the function `HSD` of their simulation.py also runs on
-the pairs with K = 2, and must add as many tokens as `published`.
+the pairs with K = 2, and must add as many tokens as `published`. Both take minutes.
 """
 
 import argparse

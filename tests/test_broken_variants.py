@@ -203,17 +203,14 @@ PROPOSE = {
 EOS = 2
 
 
-def rounds(verify, ends):
-    """Texts that end after a round for which ends(drafted, emitted) is true, and nowhere else."""
+def looks_at_the_last_token(verify):
+    """Texts that end after a round whose last token is the eos, and nowhere else."""
 
     def decode(rng):
         x = np.array(PROMPT)
-        while len(x) < len(PROMPT) + N:
+        while len(x) < len(PROMPT) + N and x[-1] != EOS:
             drafted, p = speculative.propose(x, draft_model, min(K, len(PROMPT) + N - len(x) - 1), rng)
-            emitted = verify(drafted, p, target_model(np.append(x, drafted), len(drafted) + 1), rng)
-            x = np.append(x, emitted)
-            if ends(drafted, emitted):
-                break
+            x = np.append(x, verify(drafted, p, target_model(np.append(x, drafted), len(drafted) + 1), rng))
         return x
 
     return decode
@@ -245,11 +242,8 @@ def fast(draft=draft_model, target=target_model, verify=verify):
 replaces_by_the_same_noise = changed(replacement=lambda p, q, i, token: picked(residual(p[i], q[i]), NOISE[i]))
 
 LOOP = {  # (the loop, plain sampling)
-    "overlooks an eos inside a round": (rounds(verify, lambda drafted, emitted: emitted[-1] == EOS), plain(eos=EOS)),
-    "the note's verification": (
-        rounds(verification_of_the_note, lambda drafted, emitted: emitted[-1] == EOS and len(emitted) <= len(drafted)),
-        plain(eos=EOS),
-    ),
+    "overlooks an eos inside a round": (looks_at_the_last_token(verify), plain(eos=EOS)),
+    "the note's verification": (looks_at_the_last_token(verification_of_the_note), plain(eos=EOS)),
     "checks against q cut in another order": (fast(target=top_k_first), plain(top_p_first)),
     # Draft and target swap roles, because a residual with a single token needs no noise.
     "one noise for two draws": (fast(target_model, draft_model, replaces_by_the_same_noise), plain(draft_model)),
