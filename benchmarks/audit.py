@@ -2,22 +2,14 @@
 
     pip install -r benchmarks/requirements-audit.txt
     python benchmarks/audit.py --out docs/audit.json
-    python benchmarks/audit.py --only transformers --setting "generate, assistant_ensemble" --samples 20000 \\
-        --out docs/audit.json
-    git clone https://github.com/meta-pytorch/gpt-fast && git -C gpt-fast checkout COMMIT
-    python benchmarks/audit.py --gpt-fast gpt-fast --gpt-fast-version COMMIT --out docs/audit.json
     python benchmarks/audit.py --table docs/audit.json
 
-The code of each library runs once for each path that its random choices can take (see enumeration.py and
-torch_enumeration.py). Two things are replaced: the functions that draw random numbers, and the models. For a function
-that does only one round or only the check, the loop around it is ours. A library that is not installed is skipped.
-
-transformers' `generate` needs whole models, so it gets tiny random networks with 3 tokens. Everything else gets fixed
-rows of probabilities for 3 tokens, the same rows that tests/test_broken_variants.py uses. `generate` and mlx-lm compute
-with float32, whose rounding causes distances of up to 2e-7.
+docs/audit.md says how it works, and has the commands for samples and for clones.
+Functions for one round get the rows of tests/test_broken_variants.py.
 """
 
 import argparse
+import ast
 import collections
 import contextlib
 import functools
@@ -38,7 +30,7 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from enumeration import EveryBranch, output_distribution, total_variation
-from speculative import autoregressive_sampling, speculative_sampling
+from speculative import autoregressive_sampling, propose, speculative_sampling
 
 P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])  # the draft's row after each token
 Q = np.array([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])  # the target's
@@ -69,6 +61,22 @@ def completed(one_round):
             ids += [int(token) for token in one_round(ids, rng)]
         return ids[1 : 1 + N]
 
+    decode.one_round = lambda rng: one_round([0], rng)
+    return decode
+
+
+def with_rule(verify):
+    """Turn verify(drafted, p, q, rng) into decode(rng)."""
+    draft, target = table_model(P), table_model(Q)
+
+    def one_round(rng):
+        drafted, p = propose([0], draft, K, rng)
+        return verify(drafted, p, target([0, *drafted], K + 1), rng)
+
+    def decode(rng):
+        return speculative_sampling([0], draft, target, N, K, rng, verify=verify)[1:]
+
+    decode.one_round = one_round
     return decode
 
 
@@ -109,16 +117,12 @@ def transformers():
             function = functools.partial(utils._speculative_sampling, ids, p, len(drafted), q, **options)
             return np.array(drawing(function)(rng)[0][0])
 
-        return lambda rng: speculative_sampling([0], table_model(P), table_model(Q), N, K, rng, verify=verify)[1:]
+        return with_rule(verify)
 
     yield "_speculative_sampling", verifier(), plain
-    if "assistant_ensemble_weight" in names:
-        for weight in (0.9, 0.5, 0.0):
-            yield (
-                f"_speculative_sampling, assistant_ensemble_weight = {weight}",
-                verifier(assistant_ensemble_weight=weight),
-                plain,
-            )
+    for weight in (0.9, 0.5, 0.0) if "assistant_ensemble_weight" in names else ():
+        option = {"assistant_ensemble_weight": weight}
+        yield f"_speculative_sampling, assistant_ensemble_weight = {weight}", verifier(**option), plain
 
     def network(config_class, model_class, seed, **sizes):
         torch.manual_seed(seed)
@@ -151,37 +155,29 @@ def transformers():
 
         return drawing(run)
 
-    with_draft = {"assistant_model": small} | fixed
-    for name, settings in {
-        "": {},
-        "temperature = 0.5": {"temperature": 0.5},
-        "top_k = 2": {"top_k": 2},
-        "top_p = 0.7": {"top_p": 0.7},
-        "temperature = 0.5, top_k = 2, top_p = 0.9": {"temperature": 0.5, "top_k": 2, "top_p": 0.9},
-        "repetition_penalty = 1.5": {"repetition_penalty": 1.5},
-        "eos_token_id = 2": {"eos_token_id": 2},
-    }.items():
-        comma = ", " if name else ""
-        yield f"generate, fixed K = {K}{comma}{name}", generate(settings, with_draft), generate(settings, {})
+    with_draft, eos, warm = {"assistant_model": small} | fixed, {"eos_token_id": 2}, {"temperature": 0.5, "top_k": 2}
+    for settings in (
+        {}, {"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.7}, warm | {"top_p": 0.9}, {"repetition_penalty": 1.5}, eos
+    ):  # fmt: skip
+        name = ", ".join([f"generate, fixed K = {K}", *(f"{key} = {value}" for key, value in settings.items())])
+        yield name, generate(settings, with_draft), generate(settings, {})
+    heuristic, transient = (
+        {"num_assistant_tokens": 1, "num_assistant_tokens_schedule": name}
+        for name in ("heuristic", "heuristic_transient")
+    )
     for name, options in {
-        "heuristic schedule": {"num_assistant_tokens": 1, "num_assistant_tokens_schedule": "heuristic"},
-        "heuristic_transient schedule": {
-            "num_assistant_tokens": 1,
-            "num_assistant_tokens_schedule": "heuristic_transient",
-        },
+        "heuristic schedule": heuristic,
+        "heuristic_transient schedule": transient,
         "assistant_confidence_threshold = 0.4": {"assistant_confidence_threshold": 0.4},
+        "assistant_ensemble_weight = 0.9": {"assistant_ensemble_weight": 0.9},
+        "assistant_ensemble_weight = 0.5": {"assistant_ensemble_weight": 0.5},
     }.items():
-        if all(hasattr(small.generation_config, option) for option in options):  # (older releases lack the threshold)
+        if all(hasattr(small.generation_config, option) for option in options):  # older releases lack some
             yield f"generate, {name}", generate({}, with_draft | options), generate({}, {})
-    lookup, eos = {"prompt_lookup_num_tokens": K}, {"eos_token_id": 2}  # some releases fail without an eos
+    lookup = {"prompt_lookup_num_tokens": K}  # some releases fail without an eos
     yield f"generate, prompt_lookup_num_tokens = {K}", generate(eos, lookup), generate(eos, {})
-    settings = eos | {"temperature": 0.5, "top_k": 2}
     name = f"generate, prompt_lookup_num_tokens = {K}, temperature = 0.5, top_k = 2"
-    yield name, generate(settings, lookup), generate(settings, {})
-    if hasattr(large.generation_config, "assistant_ensemble_weight"):
-        for weight in (0.9, 0.5):
-            assistance = with_draft | {"assistant_ensemble_weight": weight}
-            yield f"generate, assistant_ensemble_weight = {weight}", generate({}, assistance), generate({}, {})
+    yield name, generate(eos | warm, lookup), generate(eos | warm, {})
     if hasattr(large.generation_config, "assistant_early_exit"):
         sizes = dict(hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
         llama = network(LlamaConfig, LlamaForCausalLM, 0, **sizes)
@@ -314,7 +310,7 @@ def gpt_fast(path):
         stub = types.ModuleType(name)
         stub.Transformer = stub.get_tokenizer = None
         sys.modules[name] = stub
-    spec = importlib.util.spec_from_file_location("gpt_fast_generate", Path(path) / "generate.py")
+    spec = importlib.util.spec_from_file_location("gpt_fast_generate", path / "generate.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
@@ -342,6 +338,34 @@ def gpt_fast(path):
             yield setting + (f", top_k = {top_k}" if top_k else ""), completed(one_round), own
 
 
+def hsd_rules(path):
+    """The functions of simulation.py, {name: verify}. The rest of that file draws figures, so it is not imported."""
+    import torch
+
+    names = {"torch": torch, "F": torch.nn.functional, "np": np}
+    functions = [node for node in ast.parse((path / "simulation.py").read_text()).body if hasattr(node, "args")]
+    exec(compile(ast.Module(functions, []), "simulation.py", "exec"), names)
+
+    def rule(name):
+        def verify(drafted, p, q, rng):
+            if len(drafted) == 0:
+                return [rng.choice(len(q[0]), p=q[0])]
+            args = torch.tensor([list(drafted)]), torch.tensor(p)[None], len(drafted), torch.tensor(q)[None]
+            return drawing(functools.partial(names[name], *args))(rng)[0][0].numpy()
+
+        return verify
+
+    return {name: rule(name) for name in ("HSD", "blockwise", "tokenwise")}
+
+
+def hsd(path):
+    for name, verify in hsd_rules(path).items():
+        yield f"{name} of simulation.py, K = {K}", with_rule(verify), plain
+
+
+CLONES = {"gpt-fast": gpt_fast, "Hierarchical-Speculative-Decoding": hsd}
+
+
 # ---- The audit ----
 
 
@@ -360,6 +384,8 @@ def audit(package, version, settings, only_setting="", n_samples=0):
         try:
             found, wanted = output_distribution(counted, max_paths=100_000), output_distribution(slow)
             row = {"paths": n_paths, "distance": total_variation(found, wanted)}
+            if hasattr(fast, "one_round"):
+                row["tokens_per_round"] = sum(len(out) * p for out, p in output_distribution(fast.one_round).items())
             if n_samples and row["distance"] > ROUNDING:
                 drawn = sampled_distribution(fast, n_samples, setting)
                 row["samples"] = n_samples
@@ -393,8 +419,8 @@ def distance_by_chance(distribution, n_samples):
 
 def table(rows):
     """The results in Markdown."""
-    header = "package", "version", "setting", "paths", "distance", "samples"
-    lines = [f"| {' | '.join(header)} |", "| --- | --- | --- | ---: | ---: | --- |"]
+    header = "package", "version", "setting", "paths", "distance", "tokens per round", "samples"
+    lines = [f"| {' | '.join(header)} |", "| --- | --- | --- | ---: | ---: | ---: | --- |"]
     for row in rows:
         paths, distance, samples = "", row.get("error"), ""
         if "distance" in row:
@@ -404,7 +430,8 @@ def table(rows):
         if "samples" in row:
             chance = f"{row['samples_to_computed_by_chance']:.4f} by chance"
             samples = f"{row['samples_to_computed']:.4f} ({chance}, n = {row['samples']:,})"
-        cells = row["package"], row["version"], row["setting"], paths, distance, samples
+        tokens = f"{row['tokens_per_round']:.4f}" if "tokens_per_round" in row else ""
+        cells = row["package"], row["version"], row["setting"], paths, distance, tokens, samples
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -420,7 +447,7 @@ def merged(old, new):
         before = rows.get(key, {})
         same = math.isclose(before.get("distance", math.nan), row.get("distance", math.nan), abs_tol=1e-6)
         rows[key] = before | row if same else row
-    packages = [*CHECKS, "gpt-fast"]
+    packages = [*CHECKS, *CLONES]
     return sorted(rows.values(), key=lambda row: packages.index(row["package"]))
 
 
@@ -428,17 +455,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=CHECKS, help="audit one package")
     parser.add_argument("--setting", default="", metavar="TEXT", help="audit only settings whose name contains this")
+    clone = dict(nargs=3, metavar=("NAME", "DIR", "COMMIT"))
+    parser.add_argument("--clone", **clone, help=f"audit a clone, and nothing else; NAME is {' or '.join(CLONES)}")
     parser.add_argument(
-        "--gpt-fast", metavar="DIR", help="audit generate.py of this clone of gpt-fast, and nothing else"
-    )
-    parser.add_argument("--gpt-fast-version", default="", metavar="COMMIT", help="the version to write in the results")
-    parser.add_argument(
-        "--samples", type=int, default=0, metavar="n", help="if the distance is above 1e-6, draw n times"
+        "--samples", type=int, default=0, metavar="n", help="draw n times if the distance is above 1e-6"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="add the results to a JSON file")
-    parser.add_argument(
-        "--table", type=Path, metavar="FILE", help="print the table of such a file, and do nothing else"
-    )
+    parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of such a file and do nothing else")
     args = parser.parse_args()
     if args.table:
         return print(table(json.loads(args.table.read_text(encoding="utf-8"))))
@@ -447,13 +470,14 @@ def main():
 
     audits = []
     for package, settings in CHECKS.items():
-        if args.only in (None, package) and not args.gpt_fast:
+        if args.only in (None, package) and not args.clone:
             try:
                 audits.append((package, importlib.metadata.version(package), settings()))
             except importlib.metadata.PackageNotFoundError:
                 print(f"{package} is not installed; pip install -r benchmarks/requirements-audit.txt", file=sys.stderr)
-    if args.gpt_fast:
-        audits.append(("gpt-fast", args.gpt_fast_version, gpt_fast(args.gpt_fast)))
+    if args.clone:
+        name, path, commit = args.clone
+        audits.append((name, commit, CLONES[name](Path(path))))
     rows = [row for one in audits for row in audit(*one, args.setting, args.samples)]
     if args.out:
         old = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []

@@ -1,6 +1,6 @@
 """Trees against chains, with the bundled target: the tables of docs/trees.md.
 
-    python benchmarks/trees.py     # takes ten minutes on two cores; prints both tables
+    python benchmarks/trees.py  # prints both tables, and takes ten minutes on two cores
 
 The first table is about one token: how likely is one of n siblings accepted, averaged
 over the target's own texts? The second decodes: tokens per round, for a chain, for two

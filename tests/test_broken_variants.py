@@ -10,7 +10,7 @@ enumeration.py computes it exactly, so a distance of 0.0001 is found as reliably
 """
 
 import re
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,9 +18,10 @@ import pytest
 from support import read
 
 import speculative
+from benchmarks import hsd
 from enumeration import output_distribution, total_variation
 from lab.block import block_probabilities, verify_block
-from sampling import sample
+from sampling import logits_to_probs, sample
 from speculative import acceptance, autoregressive_sampling, max_fn, residual, verify
 
 # P[t] and Q[t] are the rows of the draft and of the target after token t.
@@ -100,6 +101,28 @@ def accept_a_token_if_the_target_draws_it_too(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
+# ---- Shared noise: one number u in [0, 1) decides a draw, and the draft's numbers are used again ----
+
+NOISE = []  # the numbers of this round
+
+
+def picked(row, u):
+    """The token in whose part of [0, 1) u lies, as a one-hot row."""
+    return np.eye(len(row))[np.sum(row.cumsum()[:-1] <= u)]
+
+
+def noisy_draft(once):
+    """`propose` that draws by NOISE, which is filled once per text or once per round."""
+
+    def variant(x, draft_model, k, rng, stop=None):
+        if not once or len(x) == len(PROMPT):
+            NOISE[:] = [rng.random() for _ in range(K)]
+        numbers = iter(NOISE)
+        return changed_draft(draw=lambda row, rng: picked(row, next(numbers)).argmax())(x, draft_model, k, rng)
+
+    return variant
+
+
 VERIFY = {
     "draws the replacement from the target": changed(replacement=lambda p, q, i, token: q[i]),
     "draws the replacement from the draft": changed(replacement=lambda p, q, i, token: p[i]),
@@ -131,6 +154,10 @@ VERIFY = {
     "withdraws an unsure token": withdraws_an_unsure_token,
     "block verification with w instead of h": block_with_w,
     "accept a token if the target draws it too (exact)": accept_a_token_if_the_target_draws_it_too,
+    "accept a token if the same noise picks it from q (exact)": changed(
+        accept=lambda p, q, i, token: picked(q[i], NOISE[i])[token],
+        replacement=lambda p, q, i, token: picked(q[i], NOISE[i]),
+    ),
     "`verify` (exact)": verify,
     "`verify_block` (exact)": verify_block,
 }
@@ -166,6 +193,61 @@ PROPOSE = {
     ),
     "warm draft with a cold p": changed_draft(reported=lambda row: row**2 / (row**2).sum()),
     "draft that forgets its own tokens": draft_that_forgets_its_own_tokens,
+    "noise drawn once per text": noisy_draft(once=True),
+    "one noise for two draws": noisy_draft(once=False),
+    "accept a token if the same noise picks it from q (exact)": noisy_draft(once=False),
+}
+
+
+# ---- Variants of the loop ----
+
+EOS = 2
+
+
+def looks_at_the_last_token(verify):
+    """Texts that end after a round whose last token is the eos, and nowhere else."""
+
+    def decode(rng):
+        x = np.array(PROMPT)
+        while len(x) < len(PROMPT) + N and x[-1] != EOS:
+            drafted, p = speculative.propose(x, draft_model, min(K, len(PROMPT) + N - len(x) - 1), rng)
+            x = np.append(x, verify(drafted, p, target_model(np.append(x, drafted), len(drafted) + 1), rng))
+        return x
+
+    return decode
+
+
+def verification_of_the_note(drafted, p, q, rng):
+    accepted = [rng.random() < acceptance(p[i, token], q[i, token]) for i, token in enumerate(drafted)]
+    kept = accepted if all(accepted) else np.logical_and(accepted, drafted != EOS)
+    i = [*kept, False].index(False)
+    return np.append(drafted[:i], sample(q[i], rng))
+
+
+def top_k_first(ids, n_rows=1):
+    return logits_to_probs(np.log(target_model(ids, n_rows)), top_k=2, top_p=0.65)
+
+
+def top_p_first(ids, n_rows=1):  # top-p comes first and leaves two tokens, so top_k = 2 cuts nothing more
+    return logits_to_probs(np.log(target_model(ids, n_rows)), top_p=0.65)
+
+
+def plain(model=target_model, eos=None):
+    return lambda rng: autoregressive_sampling(PROMPT, model, N, rng, eos=eos)
+
+
+def fast(draft=draft_model, target=target_model, verify=verify):
+    return lambda rng: speculative.speculative_sampling(PROMPT, draft, target, N, K, rng, verify=verify)
+
+
+replaces_by_the_same_noise = changed(replacement=lambda p, q, i, token: picked(residual(p[i], q[i]), NOISE[i]))
+
+LOOP = {  # (the loop, plain sampling)
+    "overlooks an eos inside a round": (looks_at_the_last_token(verify), plain(eos=EOS)),
+    "the note's verification": (looks_at_the_last_token(verification_of_the_note), plain(eos=EOS)),
+    "checks against q cut in another order": (fast(target=top_k_first), plain(top_p_first)),
+    # Draft and target swap roles, because a residual with a single token needs no noise.
+    "one noise for two draws": (fast(target_model, draft_model, replaces_by_the_same_noise), plain(draft_model)),
 }
 
 
@@ -178,14 +260,20 @@ ROWS = re.findall(r"^\| (.+) \| (.+) \| ([\d.]+|< 1e-15) \|$", PAGE, re.MULTILIN
 @cache
 def distance(name):
     """The total variation distance between the outputs of a variant and of plain sampling from the target."""
-    plain = output_distribution(lambda rng: autoregressive_sampling(PROMPT, target_model, N, rng))
-    options = dict(verify=VERIFY.get(name, verify))
-    with pytest.MonkeyPatch.context() as patch:  # (`speculative_sampling` has no argument for another `propose`)
+    decode, own = LOOP.get(name, (fast(verify=VERIFY.get(name, verify)), plain()))
+    with pytest.MonkeyPatch.context() as patch:  # `speculative_sampling` has no argument for another `propose`
         patch.setattr(speculative, "propose", PROPOSE.get(name, speculative.propose))
-        decoded = output_distribution(
-            lambda rng: speculative.speculative_sampling(PROMPT, draft_model, target_model, N, K, rng, **options)
-        )
-    return total_variation(plain, decoded)
+        return total_variation(output_distribution(decode), output_distribution(own))
+
+
+def tokens_per_round(name):
+    """How many tokens a round adds after the prompt, on average."""
+
+    def first_round(rng):
+        drafted, p = PROPOSE.get(name, speculative.propose)(PROMPT, draft_model, K, rng)
+        return VERIFY[name](drafted, p, target_model(np.append(PROMPT, drafted), K + 1), rng)
+
+    return sum(mass * len(emitted) for emitted, mass in output_distribution(first_round).items())
 
 
 def rounded(name):
@@ -198,7 +286,7 @@ def test_a_variant_is_as_far_off_as_stated(name, stated):
 
 
 def test_every_variant_is_explained():
-    assert sorted(name for name, *_ in ROWS) == sorted([*VERIFY, *PROPOSE])
+    assert sorted(name for name, *_ in ROWS) == sorted({*VERIFY, *PROPOSE, *LOOP})
 
 
 def table():
@@ -208,5 +296,24 @@ def table():
     return "\n".join(lines)
 
 
+def exact_rules():
+    lines = ["| exact rule | tokens per round |", "| --- | ---: |"]
+    rates = {name: tokens_per_round(name) for name in VERIFY if name.endswith("(exact)")}
+    return "\n".join([*lines, *(f"| {name} | {rates[name]:.4f} |" for name in sorted(rates, key=rates.get))])
+
+
+def test_the_exact_rules_accept_as_many_tokens_as_stated():
+    assert exact_rules() in PAGE
+
+
+def test_hsd_is_block_verification_and_its_published_code_is_not_exact():
+    for p, q, k in hsd.pairs(1):
+        block = hsd.one_round(verify_block, p, q, k)
+        assert total_variation(block, hsd.one_round(hsd.hsd, p, q, k)) < 1e-12 > hsd.distance(block, q, k)
+    p, q = np.tile([2 / 3, 1 / 3], (2, 1)), np.tile([1 / 3, 2 / 3], (2, 1))  # worked out by hand in docs/audit.md
+    published = hsd.one_round(partial(hsd.hsd, published=True), p, q, 2)
+    assert np.allclose([hsd.mean_length(published), hsd.distance(published, q, 2)], [21 / 9, 1 / 9], rtol=0, atol=1e-12)
+
+
 if __name__ == "__main__":
-    print(table())
+    print(table(), exact_rules(), sep="\n\n")
