@@ -7,7 +7,7 @@ Engines that are not installed are left out. All engines have the same weights i
 project: 8 at most). Each engine runs in its own process. This project and one other engine take turns, a few passes
 each, because the memory of a shared machine may be twice as fast a minute later. The times are median milliseconds per
 forward pass, over a few rows after 32 cached tokens and over a prompt. For a prompt, each engine computes only the
-last row of logits, except "naive", which computes all rows. "naive" is tests/plain_gpt2.py. It multiplies with a plain
+last row of logits, except "naive", which computes all rows. "naive" is fast/plain.py. It multiplies with a plain
 x @ w, and computes the whole text in each pass.
 """
 
@@ -23,7 +23,7 @@ import time
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path[:0] = [ROOT, os.path.join(ROOT, "tests")]  # tests/ has plain_gpt2.py
+sys.path.insert(0, ROOT)
 from utils import load_hparams_and_params
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
@@ -44,7 +44,7 @@ def ours(hparams, params):
 
 
 def naive(hparams, params):
-    from plain_gpt2 import plain_gpt2
+    from fast.plain import plain_gpt2
 
     params = as_float32(params)
     return lambda ids, n_new: plain_gpt2(ids, params, hparams["n_head"])[-n_new:]

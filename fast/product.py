@@ -19,17 +19,15 @@ The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. For
 with AVX-512, and uses it if a product has at most 10^6 multiplications. The groups are these:
 
     1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
-    2 to 12 rows     Usually one group. An odd number gets a row of zeros, because 3 rows, for example, take longer
+    2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer
                      than 4.
     13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
 
-A tile holds `width` columns of w. The tiles lie one after the other in memory, and on each core, one call of np.matmul
-runs over many tiles. For groups of rows, `width` is 64. The *depth* of a tile is n_in, the number of inputs. If w is
-deep, the product with a whole tile would have more than 10^6 multiplications. So a tile deeper than 1,600 (DEPTH) is
-cut into several *chunks* of equal depth, and their results are added up, always in the same order. (Any other tile is
-one chunk.) Then a product of a chunk and up to 8 rows never has more than 10^6 multiplications. But above a depth of
-1,562, a group of 10 rows would have more, and above 1,302, a group of 12. Such rows are multiplied in groups of 6
-instead. Groups of 6 and 12 are stored column by column, because the kernel was faster then wherever we measured it.
+A tile holds `width` columns of w, 64 for groups of rows. The tiles lie one after the other in memory, and on each core,
+one call of np.matmul runs over many tiles. The *depth* of a tile is n_in, the number of inputs. If w is deep, a whole
+tile and 12 rows would make more than 10^6 multiplications. So a tile deeper than 1,302 is cut into *chunks* of equal
+depth, whose results are added up, always in the same order. Groups of 6 and 12 are stored column by column, because the
+kernel was faster then wherever we measured it.
 
 gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
 cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
@@ -44,27 +42,29 @@ kernels. It chooses groups of rows only if the bits are equal and the groups are
 """
 
 import math
+import os
 import timeit
 from functools import cache
 
 import numpy as np
 
+from errors import UserError
 from fast.threads import in_parallel
 
 TILE, NARROW = 64, 32  # columns of a tile for groups of rows, and for single rows
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many multiplications
-DEPTH = 1600  # a chunk is at most this deep; it is the n_embd of 1558M
 
 
-def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
+def linear(x, w, b):  # [n_groups, group, n_in], tiles of w, [n_out] -> [n_groups, group, n_out]
     """x @ w + b, where `lay_out` cut w into tiles."""
     n_tiles, n_chunks, depth, width = w.shape
-    n_seq, group = len(x), group_size(len(x), depth)
-    x = whole_groups(x, group).reshape(-1, group, n_chunks, depth).transpose(2, 0, 1, 3)
-    x = arranged(x)  # [n_chunks, n_groups, group, depth]
-    out = np.empty((x.shape[1], group, n_tiles, width), dtype=np.float32)
+    n_groups, group, _ = x.shape
+    x = arranged(
+        x.reshape(n_groups, group, n_chunks, depth).transpose(2, 0, 1, 3)
+    )  # [n_chunks, n_groups, group, depth]
+    out = np.empty((n_groups, group, n_tiles, width), dtype=np.float32)
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
 
     def multiply(some):  # a slice of the tiles
@@ -75,28 +75,20 @@ def linear(x, w, b):  # [n_seq, n_in], tiles of w, [n_out] -> [n_seq, n_out]
         else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # The work of a tile is its bytes, times the number of groups. This is more than what is read from memory, because
-    # later groups find the tile in the cache. But if they counted for less, five single rows would stay on one core,
-    # and take longer.
-    in_parallel(multiply, n_tiles, w[0].nbytes * len(out))
-    out = out.reshape(-1, n_tiles * width)[:n_seq, : len(b)]  # without padding
+    # The work of a tile is its bytes, once for each group, although later groups find the tile in the cache. If they
+    # counted for less, five single rows would stay on one core, and take longer.
+    in_parallel(multiply, n_tiles, w[0].nbytes * n_groups)
+    out = out.reshape(n_groups, group, n_tiles * width)[..., : len(b)]  # without padding
     out += b
     return out
 
 
-def whole_groups(x, group=None):  # [n_seq, ...] -> [n_seq and up to 5 more, ...]
-    """x with rows of zeros added, so that its rows can be multiplied in whole groups."""
-    n_more = -len(x) % (group or group_size(len(x)))  # up to the next multiple
-    return np.concatenate([x, np.zeros((n_more, *x.shape[1:]), dtype=x.dtype)]) if n_more else x
-
-
-def group_size(n_rows, depth=1):
-    """How many of n_rows rows to multiply at a time by a tile of this depth."""
-    if matrix_kernel() == SINGLE:
-        return 1
-    best = n_rows + n_rows % 2 if n_rows <= 2 * GROUP else GROUP
-    # the first size within SMALL (2 and 1 are a precaution, for attention with heads of 2,592 numbers or more)
-    return next((size for size in (best, GROUP, 2) if size * depth * TILE <= SMALL), 1)
+def in_groups(x):  # [n_seq, n_in] -> [n_groups, group, n_in]
+    """Cut rows into groups that are multiplied at a time. Rows of zeros fill up the last group."""
+    group = 1 if matrix_kernel() == SINGLE else len(x) + len(x) % 2 if len(x) <= 2 * GROUP else GROUP
+    if n_more := -len(x) % group:
+        x = np.concatenate([x, np.zeros((n_more, x.shape[1]), dtype=x.dtype)])
+    return x.reshape(-1, group, x.shape[1])
 
 
 def arranged(x):  # [..., group, depth] -> the same
@@ -131,16 +123,24 @@ def lay_out(params):
 
     params = copy(params)
     shapes = [tile_shape(*layer["w"].shape) for layer in layers]
-    room = np.zeros(sum(map(math.prod, shapes)), dtype=np.float32)
+    room = aligned_zeros(sum(map(math.prod, shapes)))
     for layer, shape in zip(layers, shapes):
         part, room = np.split(room, [math.prod(shape)])
         layer["w"] = tiles(layer["w"], part.reshape(shape))
     return params
 
 
+def aligned_zeros(*shape):
+    """float32 zeros that begin at a multiple of 64 bytes, a cache line. Otherwise gemv takes up to 15 % longer."""
+    room = np.zeros(math.prod(shape) + 15, dtype=np.float32)
+    first = -room.ctypes.data % 64 // 4
+    return room[first : first + math.prod(shape)].reshape(shape)
+
+
 def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
     width = TILE if matrix_kernel() == GROUPED else NARROW
-    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
+    deepest = SMALL // (2 * GROUP * width)  # 1,302 for groups of rows
+    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= deepest)
     return math.ceil(n_out / width), n_chunks, n_in // n_chunks, width
 
 
@@ -159,11 +159,16 @@ def tiles(w, into):  # [n_in, n_out], zeros [n_tiles, n_chunks, depth, width]
 
 @cache
 def matrix_kernel():
-    """The kernel that this machine should use, GROUPED or SINGLE.
+    """The kernel for this machine, GROUPED or SINGLE. SPECULATIVE_KERNEL=groups or =single in the environment fixes it.
 
-    It is GROUPED if two conditions hold. With one tile, two groups of 6 must take less than three quarters of the time
-    of 12 single rows. And a row must have the same bits in groups of 2, 4, ... and 12, and at each place in a group.
+    It is GROUPED if, with one tile, two groups of 6 take less than three quarters of the time of 12 single rows, and a
+    row has the same bits in groups of 2, 4, ... and 12, and at each place in a group.
     """
+    kernels = {"groups": GROUPED, "single": SINGLE}
+    if choice := os.environ.get("SPECULATIVE_KERNEL"):
+        if choice not in kernels:
+            raise UserError(f"SPECULATIVE_KERNEL is {choice!r} in the environment; use groups or single, or unset it")
+        return kernels[choice]
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))
 

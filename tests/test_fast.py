@@ -1,6 +1,7 @@
 """The matrix product, the attention and the threads of fast/, with each kernel that this machine has."""
 
 import multiprocessing
+import os
 import sys
 import threading
 import weakref
@@ -13,16 +14,16 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from plain_gpt2 import softmax
 from support import random_gpt2
 
-from fast import KeysAndValues, attention, bits_are_independent, lay_out, linear, matrix_kernel, product, threads
+from errors import UserError
+from fast import KeysAndValues, attention, in_groups, lay_out, linear, matrix_kernel, product, threads
+from fast.plain import softmax
 from fast.product import GROUPED, SINGLE
 from sampling import sampler
 from speculative import autoregressive_sampling
 
-MATRIX_KERNEL = product.matrix_kernel.__wrapped__  # the functions without their caches
-N_CORES, BYTES_WORTH_WAKING = threads.n_cores.__wrapped__, threads.bytes_worth_waking.__wrapped__
+MATRIX_KERNEL, N_CORES = product.matrix_kernel.__wrapped__, threads.n_cores  # before the tests replace them
 
 
 @pytest.fixture(autouse=True, params=dict.fromkeys([SINGLE, matrix_kernel()]))
@@ -30,7 +31,8 @@ def kernel(request, monkeypatch):
     """Run each test with each kernel, and let two threads share even the small products of the tests."""
     monkeypatch.setattr(product, "matrix_kernel", lambda: request.param)
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
-    monkeypatch.setattr(threads, "bytes_worth_waking", lambda: 0)
+    monkeypatch.setattr(threads, "WORTH_WAKING", 0)
+    monkeypatch.setattr(threads, "HEAD_START", 0)
 
 
 # ---- Product and attention ----
@@ -44,38 +46,31 @@ def kernel(request, monkeypatch):
 def test_linear_is_a_matrix_product(n, n_in, n_out):
     rng = np.random.default_rng(n)
     x, w, b = (rng.standard_normal(shape, np.float32) for shape in ((n, n_in), (n_in, n_out), (n_out,)))
-    assert np.abs(linear(x, **lay_out({"w": w, "b": b})) - (x.astype(float) @ w + b)).max() < 1e-3
+    found = linear(in_groups(x), **lay_out({"w": w, "b": b})).reshape(-1, n_out)[:n]
+    assert np.abs(found - (x.astype(float) @ w + b)).max() < 1e-3
 
 
 def test_groups_are_those_that_product_py_describes(monkeypatch):
     monkeypatch.setattr(product, "matrix_kernel", lambda: GROUPED)
-    assert [product.group_size(n) for n in (1, 2, 5, 12, 13)] == [2, 2, 6, 12, 6]
-    assert [product.group_size(12, depth) for depth in (1302, 1303)] == [12, 6]
-    assert [product.group_size(10, depth) for depth in (1562, 1563)] == [10, 6]
+    shapes = [in_groups(np.ones((n, 1))).shape[:2] for n in (1, 2, 5, 12, 13)]
+    assert shapes == [(1, 2), (1, 2), (1, 6), (1, 12), (3, 6)]
+    depths = [product.tile_shape(n_in, 64)[1:3] for n_in in (1302, 1303, 3072, 6400)]
+    assert depths == [(1, 1302), (1303, 1), (3, 1024), (5, 1280)]
 
 
-def test_bits_are_compared_for_each_number_of_positions():
-    def wrong_for(n):
-        """A network whose logits are wrong in calls for n positions."""
-        return Mock(side_effect=lambda ids, n_rows: np.full((n_rows, 7), n_rows == n), n_ctx=100, n_vocab=7)
-
-    assert [n for n in range(95) if not bits_are_independent(wrong_for(n))] == [*range(1, 14), 91]
-
-
-@pytest.mark.parametrize("d", [64, 1360, 2700, 8000])
-def test_bits_of_attention_with_large_heads(d):
-    """For these sizes, the small-matrix kernel takes at most 12, 10, 4 or 1 rows at a time: the products get larger."""
-    q, k, v = np.random.default_rng(0).standard_normal((3, 1, 20, d), dtype=np.float32)
-    past = KeysAndValues(20, 1, d)
-    past.write(0, k, v)
-    together = past.attend(q, 0)
-    assert all(np.array_equal(past.attend(q[:, i:j], i), together[i:j]) for j in range(1, 21) for i in range(j))
+@pytest.mark.parametrize(("choice", "expected"), [("groups", GROUPED), ("single", SINGLE)])
+def test_the_environment_fixes_the_kernel(monkeypatch, choice, expected):
+    monkeypatch.setenv("SPECULATIVE_KERNEL", choice)
+    assert MATRIX_KERNEL() == expected
+    monkeypatch.setenv("SPECULATIVE_KERNEL", choice.upper())
+    with pytest.raises(UserError, match=f"SPECULATIVE_KERNEL is '{choice.upper()}'.*use groups or single"):
+        MATRIX_KERNEL()
 
 
 def test_the_masks_of_long_prompts_are_not_kept():
     """They would take up to a gigabyte, also after the model is gone."""
     attention.small_mask.cache_clear()
-    past, q = KeysAndValues(65, 1, 8), np.ones((1, 65, 8), np.float32)
+    past, q = KeysAndValues(65, 1, 8), np.ones((1, 65, 1, 8), np.float32)
     past.write(0, q, q)
     past.attend(q, 0)
     assert attention.small_mask.cache_info().currsize == 0
@@ -120,13 +115,13 @@ def test_attention_is_its_definition(lengths, n_head, d, seed, scale):
     q, k, v = rng.standard_normal((3, n, n_head, d), dtype=np.float32)
     q *= scale  # 100 makes scores above 89, whose exp is infinite in float32
     past = KeysAndValues(n, n_head, d)
-    past.write(0, v.swapaxes(0, 1), k.swapaxes(0, 1))
+    past.write(0, *(x.swapaxes(0, 1)[:, :, None] for x in (v, k)))
     found, n_past = [], 0
     for length in lengths:
-        # as in gpt2.py, the new positions may be followed by padding
-        new = [product.whole_groups(x[n_past : n_past + length]).swapaxes(0, 1) for x in (q, k, v)]
+        rows = in_groups(np.stack([q, k, v], axis=1)[n_past : n_past + length].reshape(length, -1))
+        new = rows.reshape(*rows.shape[:2], 3, n_head, d).transpose(2, 3, 0, 1, 4)  # as in gpt2.py
         past.write(n_past, *new[1:])
-        found.append(past.attend(new[0], n_past)[:length])
+        found.append(past.attend(new[0], n_past).reshape(-1, n_head * d)[:length])
         n_past += length
     mask = np.where(np.tri(n), 0, -np.inf)
     heads = [softmax(q[:, h].astype(float) @ k[:, h].T / np.sqrt(d) + mask) @ v[:, h] for h in range(n_head)]
@@ -153,43 +148,27 @@ def test_eight_threads_decode_the_same_as_one(request, n_networks):
 
 @given(n=st.integers(1, 50), n_bytes=st.integers(1, 40), cores=st.integers(1, 64))
 def test_in_parallel_does_all_work_once(n, n_bytes, cores):
-    slices = []
+    slices, work = [], Mock(put=lambda job: (job[0](job[1]), job[2].put(None)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "n_cores", lambda: cores)
-        patch.setattr(threads, "bytes_worth_waking", lambda: 100)
+        patch.setattr(threads, "helpers", lambda: (work, cores - 1))
+        patch.setattr(threads, "WORTH_WAKING", 100)
+        patch.setattr(threads, "HEAD_START", 40)
         threads.in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
     assert all(range(n)[some] for some in slices)  # no slice is empty
     first, *others = sorted((range(n)[some] for some in slices), key=min)
-    # the calling core is 40 / n_bytes items ahead: HEAD_START of the 100 bytes
-    assert all(len(first) - len(other) >= 40 // n_bytes for other in others)
+    assert all(len(first) - len(other) >= 40 // n_bytes for other in others)  # the calling core is ahead
     assert len(slices) == (min(cores, n - 40 // n_bytes) if n * n_bytes >= 100 else 1)
 
 
-@pytest.mark.parametrize(("waking", "n_tiles"), [(1, 16), (5, 16), (7, 24), (11, 36), (20, 54)])
-def test_work_is_shared_from_the_size_on_at_which_that_is_faster(monkeypatch, waking, n_tiles):
-    """One core needs a second for each tile. Two cores need half of that, and `waking` seconds to wake the second."""
-    seconds = iter([s for n in (16, 24, 36) for _ in range(432 // n) for s in (n, n / 2 + waking)])
-    monkeypatch.setattr(threads.timeit, "timeit", lambda way, number: next(seconds))
-    assert BYTES_WORTH_WAKING() == n_tiles * 768 * 32 * 4  # bytes
-
-
-def test_one_core_alone_shares_no_work(monkeypatch):
-    monkeypatch.setattr(threads, "n_cores", lambda: 1)
-    assert BYTES_WORTH_WAKING() == float("inf")
-
-
 @pytest.mark.parametrize(
-    ("files", "variables", "n_cores"),
-    [({}, {}, 8), ({}, {"OMP_NUM_THREADS": "3,1"}, 3), ({}, {"OPENBLAS_NUM_THREADS": "0"}, 8),
-     ({}, {"OMP_NUM_THREADS": ""}, 8), ({"cpu.max": "max 100000\n"}, {}, 8), ({"cpu.max": "250000 100000\n"}, {}, 3),
-     ({"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"}, {}, 8),
-     ({"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"}, {}, 1)],
+    ("cpu_max", "variables", "n_cores"),
+    [("", {}, 8), ("", {"OMP_NUM_THREADS": "3,1"}, 3), ("", {"OPENBLAS_NUM_THREADS": "0"}, 8),
+     ("", {"OMP_NUM_THREADS": ""}, 8), ("max 100000\n", {}, 8), ("250000 100000\n", {}, 3)],
 )  # fmt: skip
-def test_limits_on_the_number_of_cores(monkeypatch, tmp_path, files, variables, n_cores):
-    for name, content in files.items():
-        (tmp_path / name).write_text(content)
-    monkeypatch.setattr(threads, "Path", lambda folder, file: tmp_path / Path(file).name)
+def test_limits_on_the_number_of_cores(monkeypatch, tmp_path, cpu_max, variables, n_cores):
+    (tmp_path / "cpu.max").write_text(cpu_max)
+    monkeypatch.setattr(threads, "Path", lambda path: tmp_path / Path(path).name)
     monkeypatch.setattr(threads.os, "sched_getaffinity", lambda pid: range(64), raising=False)
     monkeypatch.setattr(threads.os, "environ", variables)
     assert N_CORES() == n_cores
@@ -211,21 +190,40 @@ def test_helping_threads_keep_no_weights():
     assert released.wait(5)  # the helper may be slow to release it
 
 
-def test_each_other_core_has_a_helping_thread(monkeypatch):
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_each_other_core_has_a_helping_thread_if_it_can_be_started(monkeypatch, allowed):
+    started = [None] * allowed + [RuntimeError("can't start new thread")]
     monkeypatch.setattr(threads, "n_cores", lambda: 4)
-    before = threading.active_count()
-    threads.job_queue.__wrapped__()
-    assert threading.active_count() == before + 3
+    monkeypatch.setattr(threads.threading, "Thread", lambda **options: Mock(start=Mock(side_effect=[started.pop(0)])))
+    assert threads.helpers.__wrapped__()[1] == allowed
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_starts_its_own_threads():
-    work = lambda some: None, 2, 1
-    threads.in_parallel(*work)
-    child = multiprocessing.get_context("fork").Process(target=threads.in_parallel, args=work)
+def fork(work):
+    """Run work in a forked process, and return whether it ended well."""
+    child = multiprocessing.get_context("fork").Process(target=work)
     child.start()
     child.join(20)
-    child.kill()  # in case it is still waiting for a thread
+    child.kill()  # in case it is still waiting
     child.join()
-    assert child.exitcode == 0
+    return child.exitcode == 0
+
+
+needs_fork = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+may_fork = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+@needs_fork
+@may_fork
+def test_a_forked_process_starts_its_own_threads():
+    work = partial(threads.in_parallel, lambda some: None, 2, 1)
+    work()
+    assert fork(work)
+
+
+@needs_fork
+@may_fork
+def test_a_process_forked_during_a_call_can_use_the_network():
+    net = random_gpt2(0, n_vocab=50, n_ctx=64, n_embd=16, n_head=2, n_layer=1)
+    net([1, 2])
+    with net.locks[os.getpid()]:
+        assert fork(partial(net, [1, 2, 3]))

@@ -1,7 +1,4 @@
-"""GPT-2's forward pass by its definition, after picoGPT, without a cache or any tricks for speed.
-
-The tests compare gpt2.py with it. In benchmarks/peers.py it is the row "naive".
-"""
+"""GPT-2's forward pass as picoGPT writes it: no cache, no tricks. The rest of fast/ computes the same, sooner."""
 
 import math
 
