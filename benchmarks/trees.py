@@ -113,7 +113,7 @@ def measure(T, name, N, n_prompts):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--N", type=int, default=64, help="tokens per prompt")
     parser.add_argument("--prompts", type=int, default=20)
     args = parser.parse_args()
