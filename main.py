@@ -61,16 +61,15 @@ def main(argv=None):
 
     n_drafted, n_accepted = (sum(counts) for counts in zip(*rounds))
     alone, draft_alone, together = (f"{N / each:.1f}" for each in (seconds, draft_seconds, fast_seconds))
-    same = np.array_equal(ids, fast_ids)
-    sampled = args.temperature > 0 and not args.same_text
-    other = (
-        "no: two samples from one distribution, unless --same_text is given" if sampled else "NO: please report a bug"
-    )
+    same = "yes"
+    if not np.array_equal(ids, fast_ids):
+        two_samples = args.temperature > 0 and not args.same_text
+        same = "no: two samples from one distribution, unless --same_text is given" if two_samples else "NO: a bug"
     print(f"\ntokens per second {alone} target alone, {draft_alone} draft alone, {together} speculative")
     print(f"speedup           {seconds / fast_seconds:.2f}")
     print(f"acceptance rate   {n_accepted / max(n_drafted, 1):.2f} of {n_drafted} drafted tokens")
     print(f"tokens per round  {N / len(rounds):.2f}, with K = {K}")
-    print(f"same text         {'yes' if same else other}")
+    print(f"same text         {same}")
     if fast_seconds > seconds and n_drafted and passes and fast_passes:
         v = np.median(fast_passes) / np.median(passes)
         print(f"slower, because   {K + 1} positions took {v:.1f} times one; try --K 2, or python -m lab --K auto")

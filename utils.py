@@ -1,26 +1,26 @@
-"""Load a vocabulary, hyperparameters and weights by the size of the model, like picoGPT's utils.py (J. Mody 2023).
-
-Each size is a directory of seven files in OpenAI's format. At the end of this file are two helpers of gpt2.py.
-"""
+"""Load models, like picoGPT's utils.py (J. Mody 2023), and print text while it is decoded."""
 
 import codecs
+import hashlib
 import json
 import os
 import reprlib
 import sys
 import time
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from checkpoint.bundle import CheckpointError, load
-from checkpoint.download import RELEASED, download_gpt2_files, missing_files
+from checkpoint import bundle, huggingface, safetensors
+from checkpoint.download import FILES, INDEX, OPENAI, RELEASED, check, download, missing_files
 from encoder import EOT, get_encoder
 from errors import UserError
 from gpt2 import GPT2
 
 BUNDLED = ("draft", "target")
-SIZES = f"one of {', '.join(BUNDLED)} (bundled), {', '.join(RELEASED)} (OpenAI's)"
+SIZES = f"one of {', '.join([*BUNDLED, *RELEASED, *huggingface.MODELS])}, or a folder"
 HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 MODELS_DIR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
 
@@ -31,77 +31,119 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     Parameters
     ----------
     model_size : str
-        "124M", "355M", "774M" or "1558M"; or "draft" or "target", the bundled pair, which is never downloaded.
+        "draft" or "target" of the bundled pair; "124M", ... from OpenAI; "gpt2", ... from
+        Hugging Face; or a folder of your own with the files of either.
     models_dir : str
-        Has a directory for each size. A bundled model that is not there is taken from this project's.
+        Has a folder for each size. The bundled pair is found anyway.
 
     Returns
     -------
     encoder : encoder.Encoder
     hparams : dict of str to int
-        n_vocab, n_ctx, n_embd, n_head, n_layer.
     params : nested dict of ndarray
-        {"wte", "wpe", "ln_f": {"g", "b"}, "blocks": [{"ln_1", "attn": {"c_attn": {"w", "b"}, "c_proj"}, "ln_2",
-        "mlp": {"c_fc", "c_proj"}}, ...]}. Each w is [n_in, n_out]. All are read-only views of the memory-mapped file.
+        {"wte", "wpe", "ln_f": {"g", "b"}, "blocks": [{"ln_1", "attn": {"c_attn": {"w", "b"},
+        "c_proj"}, "ln_2", "mlp": {"c_fc", "c_proj"}}, ...]}. Each w is [n_in, n_out]. All are
+        read-only views of the memory-mapped file where its type allows it.
 
     Raises
     ------
     UserError
-        If the size is unknown. Its subclasses CheckpointError and VocabularyError mean that a file is damaged, or
-        that a file of a bundled model is missing.
-    DownloadError
-        If a file is missing and cannot be downloaded.
+        If the size is unknown, or a file is damaged or missing.
+    OSError
+        If a file cannot be read or downloaded.
     """
-    if model_size not in BUNDLED + RELEASED:
-        raise UserError(f"unknown model size {model_size!r}; there are {', '.join(BUNDLED + RELEASED)}")
-    if model_size in BUNDLED and not os.path.isdir(os.path.join(models_dir, model_size)):
-        models_dir = MODELS_DIR
-    model_dir = os.path.join(models_dir, model_size)
-    if model_size in RELEASED and missing_files(model_dir):
-        download_gpt2_files(model_size, model_dir)
-    if missing := missing_files(model_dir):
-        raise CheckpointError(f"{os.path.join(model_dir, missing[0])} is missing or empty; restore it from the project")
-    hparams, params = load_hparams_and_params(model_dir)
-    encoder = get_encoder(model_size, models_dir)
+    directory = directory_of(model_size, models_dir)
+    hparams, params = load_hparams_and_params(directory)
+    if model_size in RELEASED and 768 <= hparams["n_embd"] != 64 * hparams["n_head"]:  # no shape depends on n_head
+        raise UserError(f"{directory} has n_head = {hparams['n_head']}, but OpenAI's heads have 64 dimensions")
+    encoder = get_encoder(directory, "")
     if (n := len(encoder.ids)) != hparams["n_vocab"]:
-        raise CheckpointError(f"{model_dir} has n_vocab = {hparams['n_vocab']}, but encoder.json has {n} tokens")
-    if n != 256 + (n_pairs := len(encoder.ranks)) + 1:  # one token for each byte and each pair, and <|endoftext|>
-        raise CheckpointError(f"{model_dir} has {n} tokens, but vocab.bpe has {n_pairs} pairs; restore vocab.bpe")
+        raise UserError(f"{directory} has n_vocab = {hparams['n_vocab']}, but its vocabulary has {n} tokens")
     return encoder, hparams, params
 
 
+def directory_of(model_size, models_dir):
+    """The folder of a model's files, after their download if they are missing."""
+    directory = os.path.join(models_dir, model_size)
+    if model_size in BUNDLED:
+        if not os.path.isdir(directory):
+            models_dir, directory = MODELS_DIR, os.path.join(MODELS_DIR, model_size)
+        if missing := missing_files(directory):
+            raise UserError(f"{os.path.join(directory, missing[0])} is missing or empty; restore it from the project")
+        check_sums(models_dir, model_size)
+    elif model_size in RELEASED:
+        if missing_files(directory):
+            server = (os.environ.get("GPT2_MODELS_URL") or OPENAI).rstrip("/")
+            same = next(name for name, size in huggingface.MODELS.items() if size == model_size)
+            try:
+                urls = {name: f"{server}/{model_size}/{name}" for name in FILES}
+                download(directory, urls, partial(check_small_files, directory), partial(check, directory))
+            except OSError as error:
+                raise OSError(f"{error}. {model_size} is also at Hugging Face, under the name {same}") from None
+    elif model_size in huggingface.MODELS:
+        directory = huggingface.cached(model_size) or directory
+        if not huggingface.is_complete(directory):
+            urls = {name: huggingface.url(model_size, name) for name in huggingface.FILES}
+            download(directory, urls, partial(get_encoder, directory, ""), safetensors.load)
+    elif model_size and os.path.isdir(model_size):
+        return model_size
+    else:
+        raise UserError(f"unknown model size {model_size!r}: it is {SIZES}")
+    return directory
+
+
+def check_sums(models_dir, model_size):
+    """Compare the files of a bundled model with models_dir/SHA256SUMS, if there is one. It takes 20 ms for 25 MB."""
+    sums = Path(models_dir, "SHA256SUMS")
+    for line in sums.read_text().splitlines() if sums.exists() else ():
+        digest, name = line.split("  ")
+        path = Path(models_dir, name)
+        if name.startswith(f"{model_size}/") and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            raise UserError(f"{path} is damaged: SHA256SUMS has another checksum; restore it from the project")
+
+
 def load_hparams_and_params(model_dir):
-    """`load_encoder_hparams_and_params` for a given directory, without the encoder."""
-    tensors = load(os.path.join(model_dir, "model.ckpt"))
-    hparams = read_hparams(os.path.join(model_dir, "hparams.json"))
-    if hparams["n_layer"] > len(tensors):  # before anything is repeated n_layer times
-        raise CheckpointError(f"{model_dir} has n_layer = {hparams['n_layer']} but only {len(tensors)} tensors in all")
-    shapes = expected_shapes(**hparams)
-    found = {name: tensor.shape for name, tensor in tensors.items()}
-    if wrong := sorted(name for name in {*shapes, *found} if shapes.get(name) != found.get(name)):
-        expected, has = shapes.get(wrong[0], "nothing"), found.get(wrong[0], "nothing")
-        problem = f"{len(wrong)} tensors differ, such as {wrong[0]!r}: expected {expected}, found {has}"
-        raise CheckpointError(f"{model_dir}: hparams.json does not fit the tensors: {problem}")
+    """`load_encoder_hparams_and_params` for a given folder, without the encoder."""
+    if os.path.exists(os.path.join(model_dir, "config.json")):
+        hparams, tensors = huggingface.load(model_dir)
+        tensors = {name: tensor[None] if name.endswith("/w") else tensor for name, tensor in tensors.items()}
+    else:
+        tensors = bundle.load(os.path.join(model_dir, "model.ckpt"))
+        hparams = read_hparams(os.path.join(model_dir, "hparams.json"))
+    check_shapes(model_dir, hparams, tensors)
     return hparams, nest(tensors, hparams["n_layer"])
 
 
-def read_hparams(path):
-    """Read and check the five numbers in hparams.json -> dict."""
-    try:
-        with open(path, "rb") as f:
-            found = json.load(f)
-    except (OSError, ValueError, RecursionError) as error:  # RecursionError: thousands of "["
-        raise CheckpointError(f"{path} cannot be read, so restore it: {error}") from None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path} is not a JSON object with {', '.join(HPARAMS)}, so restore it")
-    hparams = {name: found.get(name) for name in HPARAMS}
-    for name, value in hparams.items():
-        if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
-            shown = reprlib.repr(value)
-            raise CheckpointError(f"{path} has {name} = {shown}; a whole number from 1 to 2^31 - 1 is needed")
+def check_small_files(directory):
+    """UserError unless the files of OpenAI's layout, except the weights, are whole and fit together."""
+    get_encoder(directory, "")
+    check_shapes(
+        directory, read_hparams(os.path.join(directory, "hparams.json")), bundle.read_index(f"{directory}/{INDEX}")
+    )
+
+
+def check_shapes(directory, hparams, tensors):
+    """UserError unless the tensors, {name: something with a shape}, are those of a GPT-2 with these hparams."""
+    for name in HPARAMS:
+        if type(value := hparams.get(name)) is not int or not 0 < value < 2**31:  # the type of True is bool
+            raise UserError(f"{directory} has {name} = {reprlib.repr(value)}; a whole number from 1 on is needed")
     if hparams["n_embd"] % hparams["n_head"]:
-        raise CheckpointError(f"{path}: n_head = {hparams['n_head']} does not divide n_embd = {hparams['n_embd']}")
-    return hparams
+        raise UserError(f"{directory}: n_head = {hparams['n_head']} does not divide n_embd = {hparams['n_embd']}")
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    shapes = expected_shapes(**hparams) if hparams["n_layer"] <= len(found) else {}
+    if wrong := sorted(name for name in {*shapes, *found} if shapes.get(name) != found.get(name)):
+        expected, has = shapes.get(wrong[0], "nothing"), found.get(wrong[0], "nothing")
+        problem = f"{len(wrong)} tensors differ, such as {wrong[0]!r}: expected {expected}, found {has}"
+        raise UserError(f"{directory}: its hyperparameters do not fit its tensors: {problem}; {bundle.ADVICE}")
+
+
+def read_hparams(path):
+    """The five numbers of hparams.json."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        return {name: found.get(name) for name in HPARAMS}
+    except (ValueError, RecursionError, AttributeError) as error:
+        raise UserError(f"{path} is damaged: {error}; {bundle.ADVICE}") from None
 
 
 def expected_shapes(n_vocab, n_ctx, n_embd, n_head, n_layer):
@@ -130,8 +172,12 @@ def nest(tensors, n_layer):
 
 def pair_of(draft_size, target_size):
     """Both sizes of a pair of which one or none was given."""
-    released = draft_size in RELEASED or target_size in RELEASED
-    return draft_size or ("124M" if released else "draft"), target_size or ("1558M" if released else "target")
+    families = (BUNDLED, BUNDLED), (RELEASED, ("124M", "1558M")), (huggingface.MODELS, ("gpt2", "gpt2-xl"))
+    given = draft_size or target_size or BUNDLED[0]
+    default = next((default for sizes, default in families if given in sizes), None)
+    if default is None and os.path.isdir(given) and not (draft_size and target_size):
+        raise UserError(f"{given} has no partner of its own, so give --draft_model_size and --target_model_size")
+    return draft_size or (default or BUNDLED)[0], target_size or (default or BUNDLED)[1]
 
 
 def load_models(draft_size, target_size, models_dir=MODELS_DIR):

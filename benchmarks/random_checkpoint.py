@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from checkpoint.download import DATA
-from checkpoint.writer import vocabulary, write_bundle
+from tests.writer import vocabulary, write_bundle
 from utils import expected_shapes
 
 SIZES = {  # n_layer, n_embd, n_head

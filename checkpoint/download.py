@@ -1,187 +1,160 @@
-"""Download OpenAI's checkpoints. An interrupted download of the weights is resumed, and all files are checked."""
+"""Download a model's files. What was interrupted is resumed, and nothing is used before it was checked."""
 
 import base64
 import contextlib
 import hashlib
 import os
 import re
-import shutil
 import sys
 from pathlib import Path
 
 import requests
-from requests.adapters import HTTPAdapter
+from requests.adapters import HTTPAdapter, Retry
 from tqdm import tqdm
-from urllib3.util import Retry
 
-from checkpoint.bundle import ADVICE, CheckpointError, load, read_index
+from checkpoint.bundle import ADVICE, load, read_index
 from checkpoint.crc32c import crc32c, mask
-
-try:
-    import fcntl
-except ImportError:  # on Windows, two downloads into one directory may disturb each other
-    fcntl = None
+from errors import UserError
 
 RELEASED = ("124M", "355M", "774M", "1558M")
 INDEX, DATA = "model.ckpt.index", "model.ckpt.data-00000-of-00001"
-FILES = ("checkpoint", "encoder.json", "hparams.json", INDEX, DATA, "model.ckpt.meta", "vocab.bpe")
-MODELS_URL = "https://openaipublic.blob.core.windows.net/gpt-2/models"
+FILES = ("encoder.json", "vocab.bpe", "hparams.json", INDEX, DATA)
+OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
-RETRIES, BACKOFF = 4, 0.4  # how often to try again; urllib3 waits 0, 0.8, 1.6 and 3.2 seconds before the attempts
-PIECE = 1 << 14  # bytes received at a time; a connection that breaks off loses less than this
+RETRIES, BACKOFF, LONGEST_WAIT = 4, 0.4, 30  # attempts; seconds
+BREAKS = 20  # how often a connection may break off before the user has to run the program again
+PIECE = 1 << 14  # bytes
 
 
-class DownloadError(OSError):
-    """A file could not be downloaded."""
-
-
-def missing_files(model_dir):
+def missing_files(directory, names=FILES):
     """The names of a model's files that are missing or empty."""
-    return [name for name in FILES if size_of(Path(model_dir, name)) == 0]
+    return [name for name in names if size_of(Path(directory, name)) == 0]
 
 
-def check(model_dir, data_path=None):
-    """Compare all numbers of a checkpoint with the checksums in its index. CheckpointError names a tensor that differs.
-
-    The index is in model_dir. data_path is the data file, if it is not in model_dir under its usual name.
-    """
-    prefix, path = os.path.join(model_dir, "model.ckpt"), data_path or os.path.join(model_dir, DATA)
+def check(directory, data_path=None):
+    """Compare all numbers of a checkpoint with the checksums in its index. UserError names a tensor that differs."""
+    prefix, path = os.path.join(directory, "model.ckpt"), data_path or os.path.join(directory, DATA)
     entries = read_index(prefix + ".index")
     size = sum(entry.size for entry in entries.values())
-    with tqdm(total=size, desc=f"Checking {DATA}", unit="B", unit_scale=True) as bar:
+    with tqdm(total=size, desc=f"Checking {DATA}", unit="B", unit_scale=True, leave=False) as bar:
         for name, tensor in load(prefix, data_path).items():
             if mask(crc32c(tensor)) != entries[name].crc32c:
-                raise CheckpointError(f"{path} has a tensor {name!r} that does not match its crc32c; {ADVICE}")
+                raise UserError(f"{path} has a tensor {name!r} that does not match its crc32c; {ADVICE}")
             bar.update(tensor.nbytes)
 
 
-def download_gpt2_files(model_size, model_dir, models_url=None):
-    """Download those of a model's seven files that are not in model_dir yet.
-
-    A file is written as `<name>.part`, and renamed after it was checked. First its length is checked. Its MD5 is
-    checked if the server announces one and the file came in one piece. The index and the data also have checksums of
-    their own. If the download of the data is interrupted, the next call resumes it. The other files are small, and are
-    downloaded again.
+def download(directory, urls, check_small, check_weights):
+    """Download those files of a model that are missing.
 
     Parameters
     ----------
-    model_size : str
-        "124M", "355M", "774M" or "1558M".
-    model_dir : str
-        Where to put the files. The directory is created if it does not exist.
-    models_url : str, optional
-        As in `utils.load_encoder_hparams_and_params`. Files are at <models_url>/<model_size>/<name>.
+    directory : str, created if it does not exist
+    urls : {name: URL}
+        The last name is that of the weights. Their download is resumed.
+    check_small : callable
+        Without arguments; raises UserError if the other files are damaged or do not fit
+        together. The weights are downloaded afterwards.
+    check_weights : callable
+        Takes the path of the weights, which are not at their place yet.
 
     Raises
     ------
-    DownloadError
-        If a file cannot be downloaded, or if the disk has no room for it.
     OSError
-        If model_dir cannot be written.
-    CheckpointError
-        If a file arrived damaged.
+        If a file cannot be downloaded or written.
+    UserError
+        If what arrived is not what it should be. Then it is removed.
     """
-    url = (models_url or os.environ.get("GPT2_MODELS_URL") or MODELS_URL).rstrip("/")
-    os.makedirs(model_dir, exist_ok=True)
-    with lock(model_dir), requests.Session() as session:
-        again = (408, 429, 500, 502, 503, 504)  # statuses to try again after; Retry obeys the header Retry-After
-        retry = Retry(RETRIES, backoff_factor=BACKOFF, status_forcelist=again, raise_on_status=False)
-        session.mount("http://", HTTPAdapter(max_retries=retry))
-        session.mount("https://", HTTPAdapter(max_retries=retry))
-        for name in missing_files(model_dir):  # INDEX comes before DATA, which cannot be checked without it
-            fetch(session, f"{url}/{model_size}/{name}", Path(model_dir, name))
-
-
-@contextlib.contextmanager
-def lock(directory):
-    """Wait until no other process holds this directory's lock. If a process is killed, the system frees its lock."""
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(directory, os.O_RDONLY)
+    *small, weights = [Path(directory, name) for name in urls]
+    os.makedirs(directory, exist_ok=True)
     try:
-        with contextlib.suppress(OSError):  # some network file systems do not support locks
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                print(f"waiting for another process that downloads into {directory}", file=sys.stderr)
-                fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+        with requests.Session() as session:
+            for scheme in "http://", "https://":
+                session.mount(scheme, HTTPAdapter(max_retries=Patient(
+                    RETRIES, backoff_factor=BACKOFF, status_forcelist=(408, 429, 500, 502, 503, 504),
+                    raise_on_status=False,
+                )))  # fmt: skip
+            fresh = [path for path in small if size_of(path) == 0]
+            for path in fresh:
+                fetch(session, urls[path.name], path, Path(f"{path}.{os.getpid()}.part"))
+            removed_if_wrong(fresh, urls, check_small)
+            if size_of(weights) == 0:
+                part = Path(f"{weights}.part")
+                fetch(session, urls[weights.name], weights, part, lambda: check_weights(part))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)  # if nothing is in it
+        raise
 
 
-def fetch(session, url, path):
-    """Download one file as <path>.part, and rename it to path when it is complete and was checked."""
-    if path.name == DATA:
-        read_index(path.with_name(INDEX))  # if it is damaged, say so before gigabytes are downloaded, not after
-    part, damage = Path(f"{path}.part"), None
-    best = idle = 0  # the largest size so far, and how many attempts in a row did not exceed it
+class Patient(Retry):
+    """Waits as long as a server asks for, but not for hours, and not in silence."""
+
+    def get_retry_after(self, response):
+        seconds = super().get_retry_after(response)
+        if seconds:
+            seconds = min(seconds, LONGEST_WAIT)
+            print(f"the server asks to try again in {seconds:.0f} s", file=sys.stderr)
+        return seconds
+
+
+def removed_if_wrong(paths, urls, check):
+    """check(), but the paths, which were just downloaded, are removed if it fails."""
+    damage = None
     try:
-        with tqdm(desc=path.name, unit="B", unit_scale=True) as bar:
-            while not transfer(session, url, part, bar):
-                idle = 0 if size_of(part) > best else idle + 1
-                best = max(best, size_of(part))
-                if idle > RETRIES:
-                    raise OSError("the connection breaks off every time")
-        if path.name == DATA:
-            check(path.parent, part)
-        elif path.name == INDEX:
-            read_index(part)
-        elif part.read_bytes().startswith(b"<"):
-            raise CheckpointError("it is a page of HTML")
-    except CheckpointError as error:
-        # Only the text is kept. The error would keep the file mapped, and Windows does not remove such a file.
+        check()
+    except UserError as error:
+        if not paths:
+            raise
         damage = str(error).removesuffix(f"; {ADVICE}")
+    if damage is not None:  # the error would keep a file mapped, and Windows does not remove such a file
+        for path in paths:
+            path.unlink(missing_ok=True)
+        name = paths[0].name.removesuffix(".part")
+        raise UserError(f"{os.path.dirname(urls[name])} gave a wrong file, now removed; try again ({damage})")
+
+
+def fetch(session, url, path, part, check=lambda: None):
+    """Download one file as part, and rename it to path when it is complete and was checked."""
+    try:
+        with tqdm(desc=path.name, unit="B", unit_scale=True, leave=False) as bar:
+            for _ in range(BREAKS):
+                if transfer(session, url, part, bar):
+                    break
+            else:
+                raise OSError("the connection breaks off every time; run it again to go on")
     except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
         offline = isinstance(error, requests.ConnectionError | requests.Timeout)
         why = f"no answer ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
-        raise DownloadError(
-            f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download"
-        ) from None
-    if damage is not None:
-        part.unlink(missing_ok=True)
-        raise CheckpointError(f"{url} gave a wrong file, now removed; try again, or check --models_url ({damage})")
+        raise OSError(f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download") from None
+    removed_if_wrong([part], {path.name: url}, check)
     os.replace(part, path)
 
 
 def transfer(session, url, part, bar):
-    """Download what is missing from part.
-
-    False: call again, because the connection broke off, or because part was not the beginning of the server's file.
-    """
-    # Only DATA is resumed. It is large, and its checksums would show that the server's file has changed since.
-    have = size_of(part) if part.stem == DATA else 0
-    headers = {"Accept-Encoding": "identity"}  # without compression, so that lengths and ranges are those of the file
+    """Download what is missing from part. False: call again, because the connection broke off, or part did not fit."""
+    have = size_of(part)
+    headers = {"Accept-Encoding": "identity"}  # so that lengths and ranges are those of the file
     if have:
         headers["Range"] = f"bytes={have}-"
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         start, total = announced(answer)
-        if start not in (0, have):  # begin again
-            part.unlink(missing_ok=True)
+        if start not in (0, have):
+            part.unlink()  # begin again
             return False
-        if start == total:
-            return True
-        free = shutil.disk_usage(part.parent).free
-        if total - have > free:
-            raise OSError(f"it has {total:,} bytes, and there is room for {free:,} in {part.parent}")
-        bar.total, bar.n = total, start
+        bar.total, bar.n, end = total, start, start
         bar.refresh()
-        md5 = hashlib.md5(usedforsecurity=False)
-        with open(part, "ab" if start else "wb") as f:
-            with contextlib.suppress(requests.RequestException):  # the connection broke off
-                for piece in answer.iter_content(PIECE):
-                    f.write(piece)
-                    md5.update(piece)
-                    bar.update(len(piece))
-            f.flush()
-            os.fsync(f.fileno())  # so that the file is on the disk before it is renamed
-    if size_of(part) != total:
-        return False
-    found = base64.b64encode(md5.digest()).decode()
-    if start == 0 and answer.headers.get("Content-MD5", found) != found:
-        raise CheckpointError("it does not have the MD5 that the server announced")
+        with open(part, "r+b" if start else "wb") as f, contextlib.suppress(requests.RequestException):
+            f.seek(start)
+            for piece in answer.iter_content(PIECE) if start < total else ():
+                end += f.write(piece)
+                bar.update(len(piece))
+        if end != total:
+            return False
+        wanted = digest_announced(answer, start)
+        if wanted and digest(part, wanted[0]) != wanted[1]:
+            part.unlink()
+            raise OSError(f"it does not have the {wanted[0].upper()} that the server announced")
     return True
 
 
@@ -191,11 +164,30 @@ def announced(answer):
     if status in (206, 416):  # 206 with "bytes 5-8/9" continues after 5 of 9 bytes; 416 with "bytes */9" is after all 9
         span = re.fullmatch(r"bytes (?:(\d{1,18})-\d+|\*)/([1-9]\d{,17})", headers.get("Content-Range", ""))
         return (int(span[1] or span[2]), int(span[2])) if span else (None, None)
-    if status != 200 or "html" in headers.get("Content-Type", ""):
-        raise OSError(f"the server answered {status} {answer.reason} (content type: {headers.get('Content-Type')})")
+    if status != 200:
+        raise OSError(f"the server answered {status} {answer.reason}")
     if not re.fullmatch(r"[1-9]\d{,17}", headers.get("Content-Length", "")):
         raise OSError("the server does not say how long the file is, or it is empty")
     return 0, int(headers["Content-Length"])
+
+
+def digest_announced(answer, start):
+    """("md5" or "sha256", in hex), from the headers of Azure (OpenAI) or of Hugging Face, which redirects. Or None."""
+    for each in [*answer.history, answer]:
+        if start == 0 and (md5 := each.headers.get("Content-MD5")):  # otherwise it may be that of the rest
+            return "md5", base64.b64decode(md5).hex()
+        if re.fullmatch('"?[0-9a-f]{64}"?', sha256 := each.headers.get("X-Linked-ETag", "")):
+            return "sha256", sha256.strip('"')
+    return None
+
+
+def digest(path, kind):
+    """The digest of a file, in hex."""
+    found = hashlib.new(kind, usedforsecurity=False)
+    with open(path, "rb") as f:
+        while piece := f.read(1 << 20):
+            found.update(piece)
+    return found.hexdigest()
 
 
 def size_of(path):

@@ -4,9 +4,11 @@ examples:
   python -m lab --K auto
   python -m lab --draft ngram
   python -m lab --K 8 --schedule adaptive
+  python -m lab --draft ngram --temperature 1 --tree 3,1,1
   python -m lab --temperature 1 --trace trace.html
 """
 
+import math
 import os
 import re
 import shlex
@@ -20,17 +22,19 @@ from encoder import EOT
 from errors import UserError, checked, report
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
-from lab.figures import best_K_figure, figures
+from lab.figures import best_K_figure, figures, verdict
 from lab.measure import best_K
 from lab.page import page
 from lab.pair import load_pair
 from lab.rounds import Recorder
 from lab.schedules import SCHEDULES
+from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from main import options
-from sampling import seeded
-from speculative import verify
+from sampling import sampler, seeded
+from speculative import Round, verify
 from utils import pair_of, prompt_ids, show
 
+COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess
 PILOT = 96  # tokens of the pilot run of --K auto
 THRESHOLDS = ("target-confidence", "draft-confidence")
 
@@ -77,6 +81,8 @@ def main(argv=None):
         pair.decode(x, min(N, 8), rng=np.random.default_rng(args.seed), **each)  # the first use of the weights is slow
     plain = decode("Autoregressive Decode", np.random.default_rng(args.seed), shared)
     colour = {"always": True, "never": False, "auto": None}[args.color]
+    if args.tree:
+        return decode_trees(args, pair, x, shared["eos"], colour, plain)
     fast = decode("Speculative Decode", recorder or np.random.default_rng(args.seed), fast_options, colour)
     found = figures(plain, fast, args.K, args.schedule, 0 if args.same_text else args.temperature) + extra
     print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
@@ -84,6 +90,29 @@ def main(argv=None):
         content = page(encoder, x, plain, fast, recorder.rounds, found, args.command)
         Path(args.trace).write_text(content, encoding="utf-8", errors="replace")
         print(f"trace             written to {args.trace}")
+
+
+def decode_trees(args, pair, x, eos, colour, plain):
+    """Decode with a tree of guesses in each round, and say how many tokens a round added."""
+    counts = [int(count) for count in args.tree.split(",")]
+    draft = pair.draft_model if args.temperature else sampler(pair.draft, COLD, args.top_k, args.top_p)
+    rule = bottom_up if args.verify == "block" else top_down
+
+    def loop(on_round):
+        pair.draft.forget()
+        pair.target.forget()
+        return tree_sampling(
+            x, draft, pair.target_model, args.n_tokens_to_generate, balanced(*counts),
+            np.random.default_rng(args.seed), rule, eos=eos,
+            on_round=lambda r: on_round(Round(counts, None, None, r.emitted, len(r.emitted) - 1)),
+        )  # fmt: skip
+
+    title = "Speculative Decode"
+    ids, _, rounds = show(title, args.prompt, pair.encoder, args.n_tokens_to_generate, loop, colour)
+    rate = (len(ids) - len(x)) / max(len(rounds), 1)
+    n_guesses = sum(math.prod(counts[: i + 1]) for i in range(len(counts)))
+    print(f"\ntokens per round  {rate:.2f}, with {n_guesses} guesses, {rule.__name__}")
+    print(f"same text         {verdict(plain.ids, ids, args.temperature > 0 and not args.same_text)}")
 
 
 def arguments(argv=None):
@@ -111,6 +140,10 @@ def arguments(argv=None):
     add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
         help="a model is sure of a token if its probability is at least P; with --temperature 0, the probability at "
         "temperature 1 counts (default: 0.5 for target-confidence, 0.4 for draft-confidence)")
+    add("--tree", metavar="N,N,...",
+        type=checked(str, lambda text: re.fullmatch("[1-9][0-9]?(,[1-9][0-9]?)*", text), "numbers like 2,1,1"),
+        help="guess a tree instead of K tokens: 2,1,1 is two guesses at the next token, each with one guess below, and "
+        "one below that. It tells the tokens per round; what would make it fast, tree attention, is left out")
     add("--verify", choices=("token", "block"), default="token",
         help="accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. 2024) "
         "(default: %(default)s)")
@@ -131,6 +164,8 @@ def arguments(argv=None):
         raise UserError(f"--draft_model_size needs --draft model, but --draft is {args.draft}")
     if args.draft == "lookup" and args.schedule == "draft-confidence":
         raise UserError("--draft lookup stops by itself where it finds no copy; choose another --schedule")
+    if args.tree and (args.trace or args.K == "auto" or args.schedule != "fixed"):
+        raise UserError("--tree does not go together with --trace, --schedule or --K auto")
     if args.trace and args.n_tokens_to_generate == 0:
         raise UserError("--trace needs a round to show, so --n_tokens_to_generate must be above 0")
     args.command = shlex.join(["python", "-m", "lab", *(sys.argv[1:] if argv is None else argv)])

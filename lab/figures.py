@@ -21,9 +21,6 @@ def figures(plain, fast, K, schedule, temperature):
             f"; the texts have {plain.n_new} and {fast.n_new} tokens, and the shorter one pays more for the prompt"
         )
     drafting, checking = (100 * calls.sum() / fast.seconds for calls in (fast.steps, fast.passes))
-    same = "yes" if np.array_equal(plain.ids, fast.ids) else "NO: please report a bug"
-    if temperature > 0 and same != "yes":
-        same = "no: two samples from one distribution, unless --same_text is given"
     return [
         ("tokens per second", f"{plain.tokens_per_second:.1f} target alone, {fast.tokens_per_second:.1f} speculative",
          "Decoded tokens, divided by the time that it took to decode them."),
@@ -37,9 +34,15 @@ def figures(plain, fast, K, schedule, temperature):
          "The share of the drafted tokens that is in the text. Guesses that were never looked at count as misses."),
         ("tokens per round", f"{fast.tokens_per_round:.2f}, with K = {K}, {schedule}",
          "Tokens added per pass of the target. The plain loop adds one."),
-        ("same text", same,
+        ("same text", verdict(plain.ids, fast.ids, temperature > 0),
          "At temperature 0 both loops decode the same tokens. Above, they draw two samples from one distribution."),
     ]  # fmt: skip
+
+
+def verdict(ids, fast_ids, are_samples):
+    if np.array_equal(ids, fast_ids):
+        return "yes"
+    return "no: two samples from one distribution, unless --same_text is given" if are_samples else "NO: a bug"
 
 
 def best_K_figure(K, speedups):

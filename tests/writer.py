@@ -1,4 +1,4 @@
-"""Write checkpoints that bundle.py can read. Only tests, benchmarks and tools need this.
+"""Write checkpoints that checkpoint/bundle.py can read.
 
 Tensors are taken one at a time from an iterable, so a checkpoint may be larger than the memory.
 """
