@@ -77,7 +77,7 @@ def download(directory, urls, check_small, check_weights):
             fresh = [path for path in small if size_of(path) == 0]
             for path in fresh:
                 fetch(session, urls[path.name], path, Path(f"{path}.{os.getpid()}.part"))
-            removed_if_wrong(fresh, urls, check_small)
+            removed_if_wrong(fresh, urls, check_small, all_fresh=fresh == small)
             if size_of(weights) == 0:
                 part = Path(f"{weights}.part")
                 fetch(session, urls[weights.name], weights, part, lambda: check_weights(part))
@@ -98,20 +98,20 @@ class Patient(Retry):
         return seconds
 
 
-def removed_if_wrong(paths, urls, check):
+def removed_if_wrong(paths, urls, check, all_fresh=True):
     """check(), but the paths, which were just downloaded, are removed if it fails."""
     damage = None
     try:
         check()
     except UserError as error:
-        if not paths:
-            raise
-        damage = str(error).removesuffix(f"; {ADVICE}")
+        damage = str(error)
     if damage is not None:  # the error would keep a file mapped, and Windows does not remove such a file
         for path in paths:
             path.unlink(missing_ok=True)
-        name = paths[0].name.removesuffix(".part")
-        raise UserError(f"{os.path.dirname(urls[name])} gave a wrong file, now removed; try again ({damage})")
+        if not all_fresh:  # the wrong one may have been there before, so name it
+            raise UserError(damage)
+        url, damage = os.path.dirname(next(iter(urls.values()))), damage.removesuffix(f"; {ADVICE}")
+        raise UserError(f"{url} gave a wrong file, now removed; try again ({damage})")
 
 
 def fetch(session, url, path, part, check=lambda: None):

@@ -1,86 +1,77 @@
-"""The proof that speculative sampling is exact: its output has the target's distribution. Each step is tested.
+"""The proof that speculative sampling is exact, in seven steps, with a test for each.
 
-(These seven steps are not the four steps of a round.)
-
-The proof is in Chen et al. 2023, Theorem 1, and in Leviathan et al. 2023, A.1. The draft's distribution of the next
-token is p, and the target's is q. For example, let p = (.5, .3, .2) and q = (.3, .6, .1):
+It follows Chen et al. 2023, Theorem 1, and Leviathan et al. 2023, A.1. The draft's
+distribution of the next token is p, the target's is q. For p = (.5, .3, .2) and
+q = (.3, .6, .1):
 
     token                             A     B     C
     step 1   drafted: p              .5    .3    .2
     step 2   acceptance min(1, q/p)  .6     1    .5
              drafted and accepted    .3    .3    .1    = min(p, q)
-    step 3   the drafted token is accepted with probability .3 + .3 + .1 = .7, and rejected with .3 = sum max(q - p, 0)
+    step 3   rejected, whatever was drafted: 1 - .7    = .3 = sum max(q - p, 0)
     step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
     step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
 
-The same for any p and q: token t is drafted with probability p(t) (step 1), and accepted with min(1, q(t) / p(t)). The
-product is min(p(t), q(t)) (step 2). Let S be sum max(q - p, 0). For each token, min(p, q) + max(q - p, 0) is q, and q
-sums to 1. So the drafted token is accepted with probability sum min(p, q) = 1 - S, and rejected with S (step 3). After
-a rejection, t is added with probability max(q(t) - p(t), 0) / S. So the probability of a rejection followed by t is
-max(q(t) - p(t), 0) (step 4). Both ways together give q(t) (step 5).
+For any p and q: token t is drafted with probability p(t), step 1, and accepted with
+min(1, q(t) / p(t)). The product is min(p(t), q(t)), step 2. Let S = sum max(q - p, 0).
+Since min(p, q) + max(q - p, 0) = q for every token, and q sums to 1, a guess is accepted
+with probability 1 - S and rejected with S, step 3. Then t is added with probability
+max(q(t) - p(t), 0) / S, so "rejected, then t" has probability max(q(t) - p(t), 0), step
+4. Both ways together give q(t), step 5.
 
-Steps 6 and 7 lead from one token to a whole text. From here on, q is the target's row after the text so far.
+From one token to a whole text. From here on, q is the target's row after the text so far.
 
-Step 6. A round emits 1 to K + 1 tokens. Let plain sampling add tokens after it, until there are K + 1. Then each of
-these K + 1 tokens is a draw from q, whatever the tokens before it are. To see this, look at one position, and suppose
-that we know the tokens before it. There are two cases:
+Step 6. A round emits 1 to K + 1 tokens. Let plain sampling fill it up to K + 1. Then each
+of these K + 1 tokens is a draw from q, whatever came before it. Take one position, and
+suppose that we know the tokens before it:
 
-- The round has drafted and accepted all of the known tokens. Then the token at this position is drafted and checked
-  with random numbers of its own. So by steps 1 to 5 it is a draw from q. (If nothing more was drafted, because of K or
-  because of a stop, it is drawn from q. A stop depends only on the known tokens, so it favours no token here. For block
-  verification, this case has a proof of its own: item 2 at the end.)
-- The round ended before this position. Then the token at this position is a plain sample, which is a draw from q.
+- Either the round has drafted and accepted all of them. Then this position has a guess
+  of its own, judged with fresh random numbers, so by steps 1 to 5 it is a draw from q. If
+  the round drafts nothing more, because of K or of a stop, it is drawn from q itself. A
+  stop depends on the known tokens alone, so it favours no token here.
+- Or the round has ended before. Then this position is a plain sample.
 
-Step 7. Begin with N plain samples. Replace the first K + 1 of them by a round, filled up to K + 1 tokens by plain
-sampling. By step 6, the distribution stays the same. After the tokens of the round, all tokens are plain samples now:
-first those that fill it up, then the others. A plain sample depends only on the text before it and on new random
-numbers. So a second round may begin directly after the first one, wherever that ended. Replace the next K + 1 tokens by
-this round in the same way, and so on. For example, let K be 2 and N be 5. P is a plain sample, and R is a token of a
-round. The rounds emit two tokens, one token, and two tokens:
+Step 7. Begin with N plain samples, P. Replace the first K + 1 by a round, R, filled up by
+plain samples. By step 6 the distribution stays the same, and what follows the round's own
+tokens is plain again. So the next round can begin right there. With K = 2, and rounds
+that happen to emit two tokens, one, and two:
 
-    PPPPP  ->  RRPPP  ->  RRRPP  ->  RRRRR
+    P P P P P
+    R R|P|P P       the round emitted two tokens, and one P fills it up
+    R R R|P P|      the next round begins at once; it emitted one, and two P fill it up
+    R R R R R       the last round is shorter, because only two tokens were wanted
 
-Each round emits at least one token, so after at most N rounds, all N tokens come from rounds. If fewer than K + 1
-tokens are left, the round drafts fewer. (If there is an eos, both samplers end the text after the first one, so the
-distributions stay equal.) The plain samples after a round are draws from q even if we know everything that happened in
-the round, including which tokens were rejected. Such knowledge is all that a schedule can use, because it chooses K
-before the next round draws anything. So every schedule is exact. (Test 7a is about plain sampling, and test 7b about
-rounds.)
+Each round emits at least one token, so after N rounds at most there is no P left. If
+there is an eos, both samplers cut the text after it. The P after a round are draws from q
+even if we know all that happened in the round, rejected tokens included. A schedule
+cannot know more than that when it chooses K, so every schedule is exact.
 
-Block verification is exact too, by the same argument with w q in the place of q. (w and h are explained at
-`block_probabilities` in speculative.py. You may skip this at first.) Fix the first i drafted tokens. In what follows, w
-is w[i], p and q are the rows p[i] and q[i], and all sums are over the next token.
+Block verification, which you may skip at first. w and h are those of
+`lab.block.block_probabilities`. Fix the first i drafted tokens. Below, w is w[i], p and q
+are p[i] and q[i], sums run over the next token, and surplus is sum max(w q - p, 0).
 
-1. The goal w is reached: the round keeps all of the i tokens, and perhaps more, with probability w. The proof is by
-   induction, from i = k down. (With a stop, k depends on the drafted tokens. The induction then begins wherever
-   drafting stopped.) For i = k, all k tokens are kept with probability h[k], which is w[k]. Now suppose that the goal
-   is reached for i + 1.
-   - If the next drafted token is t, i + 1 tokens or more are kept with probability w[i+1] = min(1, w q(t) / p(t)).
-     t is drawn from p, so on average this is sum p min(1, w q / p) = sum min(p, w q).
-   - Let surplus be sum max(w q - p, 0). For each token, min(p, w q) + max(w q - p, 0) is w q. So sum min(p, w q) and
-     surplus add up to sum w q. This is w, because q sums to 1. So i + 1 tokens or more are kept with probability
-     w - surplus.
-   - `verify_block` tries longer prefixes first. So it gets to i with probability 1 - (w - surplus), and then keeps
-     exactly i tokens with probability h[i]. (h[i] is a constant here, because it depends on the first i tokens only.)
-     h[i] is surplus / (surplus + 1 - w), so exactly i tokens are kept with probability surplus. This and w - surplus
-     add up to w, so the goal is reached for i.
+1. The round keeps these i tokens, and perhaps more, with probability w. By induction from
+   i = k down, or from wherever a stop ended the drafting: all k are kept with probability
+   h[k] = w[k]. Suppose that it holds for i + 1.
+   - If the next guess is t, more than i are kept with probability
+     w[i+1] = min(1, w q(t) / p(t)). On average over t that is sum min(p, w q).
+   - As before, min(p, w q) + max(w q - p, 0) = w q, and q sums to 1. So more than i are
+     kept with probability w - surplus.
+   - `verify_block` tries longer prefixes first, so it comes to i with probability
+     1 - w + surplus, and keeps exactly i with h[i] = surplus / (1 - w + surplus). The
+     product is surplus. Together with w - surplus that is w.
+   If surplus is 0 and w is 1, h[i] would be 0 / 0, but then the round never comes to i. At
+   i = 0 the round keeps nothing for certain, and h[0] is not used.
+2. If the first i < k tokens are kept, the next one is a draw from q: "they are kept, then
+   t" has probability w q(t). It happens in two ways. t is drafted and kept, with
+   probability p(t) w[i+1] = min(p(t), w q(t)). Or exactly i are kept, with probability
+   surplus, and t is drawn from the residual, with max(w q(t) - p(t), 0) / surplus. The sum
+   is w q(t), and divided by w it is q(t). So steps 6 and 7 hold here too.
+3. On average it accepts at least as many tokens as `verify`: w[i] is never below the
+   product of min(1, q/p) over the first i, because min(1, w q/p) >= w min(1, q/p).
 
-   Two cases are special. If surplus is 0 and w is 1, the fraction is 0 / 0. But then the round gets to i with
-   probability 0, so h[i] is not used. And a round that gets to i = 0 keeps 0 tokens for certain, so h[0] is not used.
-2. If the first i tokens are kept, i < k, the token after them is a draw from q. We show that the probability of
-   "they are kept, and token t comes next" is w q(t). It happens in two ways. t is drafted and kept, with probability
-   p(t) w[i+1] = min(p(t), w q(t)), by item 1 for i + 1. Or exactly i tokens are kept, with probability surplus, and t
-   is drawn from the residual, with probability max(w q(t) - p(t), 0) / surplus. The product is max(w q(t) - p(t), 0),
-   and the sum of both ways is w q(t). (After all k tokens, the next one is drawn from the last row of q.) At least i
-   tokens are kept with probability w. So given that, token t comes next with probability w q(t) / w, which is q(t). If
-   fewer than i tokens are kept, the token at this position is a plain sample. So steps 6 and 7 hold here too.
-3. On average, block verification accepts at least as many tokens as `verify`. The reason is that w[i] is never below
-   the product of the first i factors min(1, q/p) of `verify`, because min(1, w q/p) >= w min(1, q/p) if w <= 1. And the
-   mean number of accepted tokens is the sum of the probabilities that at least 1, 2, ... tokens are kept.
-
-Each test computes the exact probability of each result (see enumeration.py), and compares these probabilities with the
-claim of the step. The library Hypothesis makes up p and q. Some rows have zeros, some have a single 1, some pairs are
-equal, and some have no token in common. The helpers are explained in support.py.
+Each test computes exact probabilities, see enumeration.py, for p and q that the library
+Hypothesis makes up: with zeros, with a single 1, equal, or with no token in common.
 """
 
 import numpy as np
