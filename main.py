@@ -22,7 +22,7 @@ from utils import MODELS_DIR, SIZES, load_models, pair_of, prompt_ids, show
 PROMPT = "Once upon a time there was a king who had three sons,"
 LAB = """there is more in the lab:
   python -m lab --K auto                            find the best K first
-  python -m lab --draft lookup                      guess by copying from the text so far
+  python -m lab --draft ngram                       guess without a neural network
   python -m lab --temperature 1 --trace trace.html  a page that shows every round"""
 
 

@@ -158,13 +158,13 @@ A speedup is the time of the plain loop divided by that of the speculative loop.
 texts differ by a few percent. Above T = 0, different rules also write different texts, some of which are easier.""",
         """## Drafts
 
-With K = 4. alpha is the mean of sum min(p, q) over all positions of the target's own text, c the cost of a draft step \
-in plain steps, at T = 1.
+With K = 4. The overlap is the mean of sum min(p, q) over all positions of the target's own text, c the cost of a \
+draft step in plain steps, at T = 1.
 
-![alpha by draft](alpha_by_draft.svg)
+![overlap by draft](alpha_by_draft.svg)
 
 """
-        + table(["draft", *(f"alpha, {T}" for T in by_T), "c", *(f"speedup, {T}" for T in by_T)], drafts)
+        + table(["draft", *(f"overlap, {T}" for T in by_T), "c", *(f"speedup, {T}" for T in by_T)], drafts)
         + """
 
 Cheap beats good only at T = 0: `lookup` repeats what the text has said before, and greedy text repeats itself. \

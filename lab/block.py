@@ -8,8 +8,8 @@ makes up for one below 1 that came before.
 Let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say
 "a b". `verify` keeps both with probability 1/2. But the target says "a b" just as often
 as the draft does, so why reject anything? 1/2 times 2 is 1: block verification always
-keeps both. In return it keeps "a a" with probability 1/4, and otherwise nothing of it,
-where `verify` would keep the first a in half of the cases. On average over all drafts,
+keeps both. In return, of "a a" it keeps both with probability 1/4 and otherwise nothing,
+whereas `verify` keeps at least the first a with probability 1/2. Over all drafts,
 `verify` accepts 10/9 tokens here, and block verification 11/9.
 """
 
