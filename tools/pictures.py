@@ -1,15 +1,14 @@
-"""Draw the pictures of the README in docs/: tree.svg and round.svg.
+"""Draw the pictures of the README in docs/: tree.svg, round.svg, race.svg and terminal.svg.
 
     python tools/pictures.py
 
 tree.svg has every path to the first token of a round, for the README's p and q. round.svg
-is a round of the bundled pair at temperature 1.
+is a round of the bundled pair at temperature 1. The other two show what was measured.
 """
 
 import argparse
 import contextlib
 import os
-import pty
 import re
 import shlex
 import subprocess
@@ -163,7 +162,7 @@ def box(encoder, x, y, token, kind):
 
 # ---- Both loops, each token at its measured time ----
 
-SLOWER = 25  # times slower than in reality, so that one can watch it
+SLOWER = 50  # times slower than in reality, so that one can watch it
 LINE = 54  # characters
 
 
@@ -198,7 +197,7 @@ def race():
             for text, kind, seconds in word:
                 bare = text.lstrip()
                 tspan = f'<tspan class="{kind}" {at(seconds, length, rules)}>{escape(bare)}</tspan>'
-                lines[-1].append(" " * (len(text) - len(bare)) + tspan)
+                lines[-1].append(" " * (len(text) - len(bare)) * bool(lines[-1]) + tspan)
         for line in lines:
             y += 24
             parts.append(f'<text x="12" y="{y}" class="mono">{"".join(line)}</text>')
@@ -226,6 +225,8 @@ def at(seconds, length, rules):
 
 def terminal(command, width=96):
     """What a command shows on a terminal, as an SVG: its colours are those of ANSI."""
+    import pty  # Windows has none
+
     main_end, end = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)}
     done = subprocess.Popen(command, cwd=ROOT, stdout=end, stderr=end, env=env)
