@@ -47,10 +47,10 @@ def merge(pieces, ranks):
         merged = []
         for piece in pieces:
             if merged and (merged[-1], piece) == pair:
-                merged[-1] = pair  # not a str, so that it is not merged again
+                merged[-1] += piece
             else:
                 merged.append(piece)
-        pieces = ["".join(piece) for piece in merged]
+        pieces = merged
     return pieces
 
 

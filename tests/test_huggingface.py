@@ -139,8 +139,9 @@ def test_headers_that_lie(tmp_path, change):
             change(header)
     with pytest.raises(UserError, match=r"x\.safetensors is not a safetensors file"):
         safetensors.load(path)
-    text = b'{"a": {}, "a": {}}'
-    for length, body in (len(text), text), (10**9, text), (2**63, b""):
+    one = json.dumps({"dtype": "F32", "shape": [3], "data_offsets": [0, 12]})
+    twice = f'{{"a": {one}, "a": {one}}}'.encode()
+    for length, body in (len(twice), twice + bytes(12)), (10**9, twice), (2**63, b""):
         path.write_bytes(length.to_bytes(8, "little") + body)
         with pytest.raises(UserError, match="not a safetensors file"):
             safetensors.load(path)
