@@ -4,13 +4,11 @@ pip install -r tools/requirements.txt
 python tools/hf_fixture.py
 """
 
+import argparse
 import json
 from pathlib import Path
 
 import numpy as np
-import torch
-from tokenizers import ByteLevelBPETokenizer
-from transformers import GPT2Config, GPT2LMHeadModel
 
 OUT = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "hf"
 TEXT = "The cat sat on the mat. The hat that the cat has is on the cat, not on the mat; isn't that — naïve?\n"
@@ -18,6 +16,10 @@ HPARAMS = dict(vocab_size=272, n_positions=32, n_embd=24, n_head=3, n_layer=2)
 
 
 def main():
+    import torch
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     OUT.mkdir(parents=True, exist_ok=True)
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator([TEXT], vocab_size=HPARAMS["vocab_size"] - 1, min_frequency=1, show_progress=False)
@@ -41,4 +43,5 @@ def main():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()
