@@ -84,7 +84,7 @@ def directory_of(model_size, models_dir):
         directory = huggingface.cached(model_size) or directory
         if not huggingface.is_complete(directory):
             urls = {name: huggingface.url(model_size, name) for name in huggingface.FILES}
-            download(directory, urls, partial(get_encoder, directory, ""), safetensors.load)
+            download(directory, urls, partial(check_small_files, directory), safetensors.load)
     elif model_size and os.path.isdir(model_size):
         return model_size
     else:
@@ -95,9 +95,11 @@ def directory_of(model_size, models_dir):
 def check_sums(models_dir, model_size):
     """Compare the files of a bundled model with models_dir/SHA256SUMS, if there is one. It takes 20 ms for 25 MB."""
     sums = Path(models_dir, "SHA256SUMS")
-    for line in sums.read_text().splitlines() if sums.exists() else ():
-        digest, name = line.split("  ")
+    for line in sums.read_text(errors="replace").splitlines() if sums.exists() else ():
+        digest, _, name = line.partition("  ")
         path = Path(models_dir, name)
+        if not path.is_file():
+            raise UserError(f"{sums} names {name[:40]!r}, which is not there; restore both from the project")
         if name.startswith(f"{model_size}/") and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             raise UserError(f"{path} is damaged: SHA256SUMS has another checksum; restore it from the project")
 
@@ -115,8 +117,10 @@ def load_hparams_and_params(model_dir):
 
 
 def check_small_files(directory):
-    """UserError unless the files of OpenAI's layout, except the weights, are whole and fit together."""
+    """UserError unless a model's files, except the weights, are whole and fit together."""
     get_encoder(directory, "")
+    if os.path.exists(os.path.join(directory, "config.json")):
+        return huggingface.read_config(Path(directory, "config.json"))
     check_shapes(
         directory, read_hparams(os.path.join(directory, "hparams.json")), bundle.read_index(f"{directory}/{INDEX}")
     )
@@ -129,7 +133,7 @@ def check_shapes(directory, hparams, tensors):
             raise UserError(f"{directory} has {name} = {reprlib.repr(value)}; a whole number from 1 on is needed")
     if hparams["n_embd"] % hparams["n_head"]:
         raise UserError(f"{directory}: n_head = {hparams['n_head']} does not divide n_embd = {hparams['n_embd']}")
-    found = {name: tensor.shape for name, tensor in tensors.items()}
+    found = {name: tensor.shape if tensor.dtype.kind == "f" else tensor.dtype for name, tensor in tensors.items()}
     shapes = expected_shapes(**hparams) if hparams["n_layer"] <= len(found) else {}
     if wrong := sorted(name for name in {*shapes, *found} if shapes.get(name) != found.get(name)):
         expected, has = shapes.get(wrong[0], "nothing"), found.get(wrong[0], "nothing")

@@ -127,8 +127,12 @@ def fetch(session, url, path, part, check=lambda: None):
         offline = isinstance(error, requests.ConnectionError | requests.Timeout)
         why = f"no answer ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
         raise OSError(f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download") from None
-    removed_if_wrong([part], {path.name: url}, check)
-    os.replace(part, path)
+    try:
+        removed_if_wrong([part], {path.name: url}, check)
+        os.replace(part, path)
+    except FileNotFoundError:  # another process, which downloaded the same, was faster
+        if not size_of(path):
+            raise
 
 
 def transfer(session, url, part, bar):

@@ -58,7 +58,21 @@ def is_complete(directory):
 
 def load(directory):
     """config.json and model.safetensors -> hparams, {OpenAI's name: array}"""
-    path = Path(directory, "config.json")
+    hparams, path = read_config(Path(directory, "config.json")), Path(directory, "model.safetensors")
+    stored = safetensors.load(path)
+    tensors = {name.removeprefix("transformer."): tensor for name, tensor in stored.items()}
+    if len(tensors) < len(stored):
+        raise UserError(f"{path} has a tensor twice, with and without the prefix 'transformer.'")
+    head = tensors.pop("lm_head.weight", None)
+    if head is not None and not np.array_equal(head, tensors.get("wte.weight")):
+        raise UserError(f"{path} has an lm_head.weight that is not wte, so it is not a GPT-2")
+    masks = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
+    tensors = {openai_name(name): tensor for name, tensor in tensors.items() if not masks.fullmatch(name)}
+    return hparams, tensors
+
+
+def read_config(path):
+    """The five numbers of config.json, or None for one that is missing."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         for name, value in COMPUTED.items():
@@ -66,14 +80,7 @@ def load(directory):
                 raise ValueError(f"{name} is {reprlib.repr(config[name])}, and only {value} is computed here")
     except (ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} cannot be used: {error}") from None
-    path = Path(directory, "model.safetensors")
-    tensors = {name.removeprefix("transformer."): tensor for name, tensor in safetensors.load(path).items()}
-    head = tensors.pop("lm_head.weight", None)
-    if head is not None and not np.array_equal(head, tensors.get("wte.weight")):
-        raise UserError(f"{path} has an lm_head.weight that is not wte, so it is not a GPT-2")
-    masks = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
-    tensors = {openai_name(name): tensor for name, tensor in tensors.items() if not masks.fullmatch(name)}
-    return {ours: config.get(theirs) for ours, theirs in HPARAMS.items()}, tensors
+    return {ours: config.get(theirs) for ours, theirs in HPARAMS.items()}
 
 
 def openai_name(name):

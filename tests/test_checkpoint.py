@@ -197,6 +197,11 @@ def test_a_wrong_bit_in_the_bundled_pair_is_noticed(tmp_path, monkeypatch):
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
         load_encoder_hparams_and_params("draft", "elsewhere")
+    sums = tmp_path / "models" / "SHA256SUMS"
+    for damaged in b"junk", b"\xff" + sums.read_bytes():
+        sums.write_bytes(damaged)
+        with pytest.raises(UserError, match="SHA256SUMS"):
+            load_encoder_hparams_and_params("draft", "elsewhere")
 
 
 def test_a_wrong_number_of_heads_in_a_released_model_is_noticed(monkeypatch):

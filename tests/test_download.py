@@ -148,3 +148,17 @@ def test_another_process_downloads_the_same_file(server, tmp_path, load):
         patch.setattr(download, "transfer", transfer)
         load()
     assert complete(tmp_path / "355M")
+
+
+def test_another_process_is_faster(server, tmp_path, load, monkeypatch):
+    """It renames the partial file before this one has checked its own."""
+    original = download.removed_if_wrong
+
+    def removed_if_wrong(paths, *args, **options):
+        if paths and paths[0].suffix == ".part" and DATA in paths[0].name:
+            paths[0].rename(paths[0].with_suffix(""))
+        original(paths, *args, **options)
+
+    monkeypatch.setattr(download, "removed_if_wrong", removed_if_wrong)
+    load()
+    assert complete(tmp_path / "355M")

@@ -94,6 +94,15 @@ def test_what_is_not_computed_here_is_refused_by_name(tensors, tmp_path, config,
     assert str(tmp_path) in str(error.value)
 
 
+def test_a_tensor_of_another_type_or_with_two_names_is_refused(tensors, tmp_path):
+    ones = {name: np.ones(tensor.shape, bool) for name, tensor in tensors.items() if name.endswith("ln_f.bias")}
+    twice = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+    for change, message in (ones, "expected .*found bool"), (twice, "a tensor twice"):
+        assert change
+        with pytest.raises(UserError, match=message):
+            load_hparams_and_params(written(tensors | change, tmp_path))
+
+
 HEADER = int.from_bytes(FILES["model.safetensors"][:8], "little")
 
 
@@ -193,6 +202,10 @@ def test_models_are_downloaded_from_hugging_face(server, tmp_path, monkeypatch):
         monkeypatch.setitem(CONTENT, name, content)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "empty"))
     monkeypatch.setenv("HF_ENDPOINT", server.url)
+    server.plan["config.json"] = [{"content": b"<!DOCTYPE html>"}, {}]
+    with pytest.raises(UserError, match="gave a wrong file, now removed"):
+        load_encoder_hparams_and_params("gpt2", str(tmp_path))
+    assert "model.safetensors" not in dict(server.log)  # the small files are checked first
     wrong = {"headers": {"X-Linked-ETag": '"' + 64 * "0" + '"'}}
     server.plan["model.safetensors"] = [wrong]
     with pytest.raises(OSError, match="SHA256 that the server announced"):
