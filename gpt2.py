@@ -1,11 +1,14 @@
-"""GPT-2's forward pass in NumPy, after picoGPT (https://github.com/jaymody/picoGPT), in float32.
+"""GPT-2's forward pass in NumPy, after picoGPT (https://github.com/jaymody/picoGPT).
 
-Two things are different. `linear` computes x @ w + b for a few rows of x faster than NumPy does, see fast/. And the
-keys and values of all positions are kept, so a call computes only the ids that differ from those of the call before.
+Two things are different. `linear` computes x @ w + b for a few rows of x faster than
+NumPy does, see fast/. And the keys and values of all positions are kept, so a call
+computes only the ids that differ from those of the call before.
 
-The parameters have OpenAI's names: wte and wpe are the embeddings of tokens and positions, c_attn makes queries, keys
-and values, c_fc is the first matrix of `ffn`, and each c_proj leads back to n_embd numbers. Where the shapes below say
-n_seq, the arrays have two axes, n_groups and group: rows are multiplied in groups, and rows of zeros fill up the last.
+The parameters have OpenAI's names: wte and wpe are the embeddings of tokens and
+positions, c_attn makes queries, keys and values, c_fc is the first matrix of `ffn`, and
+each c_proj leads back to n_embd numbers. Where the shapes below say n_seq, the arrays
+have two axes, n_groups and group: rows are multiplied in groups, and rows of zeros fill
+up the last.
 """
 
 import copy
@@ -16,9 +19,9 @@ import threading
 import numpy as np
 
 from errors import UserError
-from fast import KeysAndValues, in_groups, lay_out, linear
+from fast import KeysAndValues, in_groups, lay_out, linear, worth_joining
 
-PART = 240  # a long prompt is computed in parts of this size, so that arrays stay small
+PART = 258  # a long prompt is computed in parts of this size, so that arrays stay small
 
 
 def gelu(x):
@@ -52,15 +55,17 @@ def transformer_block(x, ln_1, attn, ln_2, mlp, n_head, past, n_past):  # [n_seq
 def gpt2(ids, n_rows, wte, wpe, blocks, ln_f, head, n_head, pasts, n_past):  # [n_seq] -> [n_rows, n_vocab]
     """The logits after each of the last n_rows ids, which follow n_past positions in pasts.
 
-    The rows of zeros get keys and values too, as if they came after the text. Masks hide these, and later calls
-    overwrite them.
+    The rows of zeros get keys and values too, as if they came after the text. Masks hide
+    these, and later calls overwrite them. For n_rows = 0, only pasts are filled.
     """
     n_seq, n_embd = len(ids), wte.shape[1]
     x = wte[ids].astype(np.float32) + wpe[n_past : n_past + n_seq].astype(np.float32)  # [n_seq] -> [n_seq, n_embd]
-    x = in_groups(x)
+    x = in_groups(x, joined=not n_rows)
     for block, past in zip(blocks, pasts):
         x = transformer_block(x, **block, n_head=n_head, past=past, n_past=n_past)
     x = x.reshape(-1, n_embd)[n_seq - n_rows : n_seq]
+    if not n_rows:
+        return x
     logits = linear(in_groups(layer_norm(x, **ln_f)), **head)  # [n_rows, n_embd] -> [n_rows, n_vocab]
     return logits.reshape(-1, logits.shape[-1])[:n_rows]
 
@@ -75,16 +80,19 @@ def common_prefix(a, b):
 class GPT2:
     """A GPT-2 that remembers the keys and values of the ids that it was called with last.
 
-    It is a network: it returns logits, and `sampling.sampler` makes a model of it. It behaves like a pure function: the
-    logits depend on the ids alone, to the last bit with the routines of OpenBLAS for five kinds of CPU, see fast/.
-    Going back, as after a rejected draft, is just a call with other ids. Copies share the weights, deep and pickled
-    ones do not, and all of them start without a text. Threads may share a GPT2, but one call waits for the other.
+    It is a network: it returns logits, and `sampling.sampler` makes a model of it. Going
+    back, as after a rejected draft, is just a call with other ids.
+
+    To the last bit, the logits do not depend on how positions are spread over calls, with
+    one exception. Without AVX-512, a call with MANY new positions or more before its last
+    n_rows computes the text anew and joins these positions. They are the prompt without
+    its last token, in both loops, so both still write the same text.
 
     Parameters
     ----------
     params, hparams : dict
-        From `utils.load_hparams_and_params`. wte and wpe are used as they are. All other weights are copied as float32,
-        and so is wte.T, for the output layer.
+        From `utils.load_hparams_and_params`. Weights are copied as float32, except wte
+        and wpe.
     """
 
     def __init__(self, params, hparams):
@@ -146,10 +154,14 @@ class GPT2:
             raise ValueError(f"found ids from {ids.min()} to {ids.max()}; they must be from 0 to {self.n_vocab - 1}")
         # A forked process gets a lock of its own: another thread may have held this one, and does not exist there.
         with self.locks.setdefault(os.getpid(), threading.Lock()):
-            n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)  # the last n_rows are always computed
-            while n_past + PART < len(ids) - n_rows:  # a long prompt, part by part
-                self.compute(ids[: n_past + PART], 1, n_past)
-                n_past += PART
+            n_before = len(ids) - n_rows  # the last n_rows are always computed
+            n_past = min(common_prefix(ids, self.ids), n_before)
+            if joined := worth_joining(n_before - n_past):
+                n_past = 0  # so that their bits do not depend on what happens to be cached
+            while n_past < n_before - PART * (not joined):  # a long prompt, part by part
+                end = min(n_past + PART, n_before)
+                self.compute(ids[:end], 0, n_past)
+                n_past = end
             return self.compute(ids, n_rows, n_past)
 
     def compute(self, ids, n_rows, n_past):

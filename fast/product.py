@@ -1,44 +1,53 @@
-"""x @ w for a few rows of x, faster than NumPy does it. (Here, a row of x is one position of the text.)
+"""x @ w for a few rows of x, faster than NumPy does it. A row of x is one position.
 
-The problem. Speculation pays well if checking K + 1 positions takes little longer than computing one. It should: the
-weights w are the same, and reading them takes most of the time. But a plain `x @ w` does not behave like that. For one
-row, BLAS reads w once (its routine is called gemv). For two rows and more, if w is large, BLAS first copies all of w
-into the order that its routine for matrices (gemm) wants. The copy is called packing, and for a few rows it takes
-as long as the product, or longer.
+The problem. Speculation pays well if checking K + 1 positions takes little longer than
+computing one. It should: the weights w are the same, and reading them takes most of the
+time. But a plain `x @ w` does not behave like that. For one row, BLAS reads w once, in
+a routine called gemv. For two rows and more of a large w, it first copies all of w into
+the order that its routine for matrices, gemm, wants. The copy is called packing, and
+for a few rows it takes as long as the product, or longer.
 
-The idea. Two routines, or *kernels*, do not pack: one for small matrices, and gemv. Cut w into tiles, which are parts
-of its columns, and multiply a few rows at a time by each tile:
+The idea. Two routines, or *kernels*, do not pack: one for small matrices, and gemv. Cut
+w into tiles, which are parts of its columns, and multiply a few rows at a time by each:
 
     for each tile of w:              # read from memory once
         for each group of rows:      # the tile is in the CPU's cache by now
             out[group, tile] = x[group] @ tile
 
-The two kernels need different groups and tiles of different widths.
+The two kernels need different groups and tiles.
 
-The small-matrix kernel multiplies "groups of rows". Not every BLAS has one. For x86, OpenBLAS has one only for CPUs
-with AVX-512, and uses it if a product has at most 10^6 multiplications. The groups are these:
+The small-matrix kernel multiplies "groups of rows". For x86, OpenBLAS has one only for
+CPUs with AVX-512, and uses it if a product has at most 10^6 multiplications.
 
-    1 row            A row of zeros is added. NumPy would use gemv for a single row, and gemv gives other bits.
-    2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for example, take longer
-                     than 4.
-    13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would not be faster.
+    1 row            A row of zeros is added. NumPy would use gemv for a single row, and
+                     gemv gives other bits.
+    2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for
+                     example, take longer than 4.
+    13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would
+                     not be faster.
 
-A tile holds `width` columns of w, 64 for groups of rows. The tiles lie one after the other in memory, and on each core,
-one call of np.matmul runs over many tiles. The *depth* of a tile is n_in, the number of inputs. If w is deep, a whole
-tile and 12 rows would make more than 10^6 multiplications. So a tile deeper than 1,302 is cut into *chunks* of equal
-depth, whose results are added up, always in the same order. Groups of 6 and 12 are stored column by column, because the
-kernel was faster then wherever we measured it.
+A tile is 64 columns wide. The tiles lie one after the other in memory, and on each
+core, one call of np.matmul runs over many of them. The *depth* of a tile is n_in, the
+number of inputs. If w is deep, a whole tile and 12 rows would make more than 10^6
+multiplications. So a tile deeper than 1,302 is cut into *chunks* of equal depth, whose
+results are added up, always in the same order. Groups of 6 and 12 are stored column by
+column, because the kernel was faster then wherever we measured it.
 
-gemv multiplies "single rows": a group is one row. It works everywhere. The second row finds the tile in the core's own
-cache, so it takes less time than the first. But five rows still take about twice as long as one. `width` is 32, because
-on some CPUs, gemv reads such tiles much faster than wider ones. (docs/speed.md has figures.)
+gemv multiplies "single rows": a group is one row. It works everywhere. The second row
+finds the tile in the core's own cache, so it takes less time than the first, but five
+rows still take about twice as long as one. A tile is 32 columns wide, and stored
+transposed. gemv reads it faster that way, and all tiles together are the matrix w.T. So
+the rows of a long prompt can be *joined* in one gemm, where packing w is little work.
 
-With the routines of OpenBLAS for five kinds of CPU, a row of the result had the same bits, whatever rows were computed
-beside it. That is why greedy decoding gives the same text with and without speculation. The shape of the tiles does not
-depend on the number of rows. gemv computes each row alone. In the small-matrix kernel, each number of the result is a
-sum of products, and wherever we looked, these are added up in the same order, whatever the size of the group. Before
-the first product, `matrix_kernel` compares the bits of a row in groups of different sizes, and the times of both
-kernels. It chooses groups of rows only if the bits are equal and the groups are clearly faster.
+The same bits. Greedy decoding gives the same text with and without speculation because,
+with the routines of OpenBLAS for five kinds of CPU, a row of the result had the same
+bits, whatever rows were computed beside it. gemv computes each row alone. In the
+small-matrix kernel, each number of the result is a sum of products, and wherever we
+looked, these are added up in the same order, whatever the size of the group. Before the
+first product, `matrix_kernel` compares the bits of a row in groups of different sizes,
+and the times of both kernels. It chooses groups of rows only if the bits are equal and
+the groups are clearly faster. The bits of joined rows do depend on their number, so
+gpt2.py joins only what both loops compute alike.
 """
 
 import math
@@ -54,6 +63,7 @@ from fast.threads import in_parallel
 TILE, NARROW = 64, 32  # columns of a tile for groups of rows, and for single rows
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
+MANY = 32  # single rows from which on gemm takes less time
 SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many multiplications
 
 
@@ -61,6 +71,10 @@ def linear(x, w, b):  # [n_groups, group, n_in], tiles of w, [n_out] -> [n_group
     """x @ w + b, where `lay_out` cut w into tiles."""
     n_tiles, n_chunks, depth, width = w.shape
     n_groups, group, _ = x.shape
+    if group > 1 and matrix_kernel() == SINGLE:  # joined rows
+        out = (x @ w.swapaxes(2, 3).reshape(-1, depth).T)[..., : len(b)]  # the tiles are one matrix
+        out += b
+        return out
     x = arranged(
         x.reshape(n_groups, group, n_chunks, depth).transpose(2, 0, 1, 3)
     )  # [n_chunks, n_groups, group, depth]
@@ -83,9 +97,19 @@ def linear(x, w, b):  # [n_groups, group, n_in], tiles of w, [n_out] -> [n_group
     return out
 
 
-def in_groups(x):  # [n_seq, n_in] -> [n_groups, group, n_in]
-    """Cut rows into groups that are multiplied at a time. Rows of zeros fill up the last group."""
-    group = 1 if matrix_kernel() == SINGLE else len(x) + len(x) % 2 if len(x) <= 2 * GROUP else GROUP
+def worth_joining(n):
+    """Whether n rows would be single rows, and take less time in one gemm."""
+    return matrix_kernel() == SINGLE and n >= MANY
+
+
+def in_groups(x, joined=False):  # [n_seq, n_in] -> [n_groups, group, n_in]
+    """Cut rows into groups that are multiplied at a time, or join them if they would be single rows.
+
+    Rows of zeros fill up the last group.
+    """
+    if matrix_kernel() == SINGLE:
+        return x[None] if joined else x[:, None]
+    group = len(x) + len(x) % 2 if len(x) <= 2 * GROUP else GROUP
     if n_more := -len(x) % group:
         x = np.concatenate([x, np.zeros((n_more, x.shape[1]), dtype=x.dtype)])
     return x.reshape(-1, group, x.shape[1])
@@ -137,15 +161,18 @@ def aligned_zeros(*shape):
     return room[first : first + math.prod(shape)].reshape(shape)
 
 
-def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width
-    width = TILE if matrix_kernel() == GROUPED else NARROW
-    deepest = SMALL // (2 * GROUP * width)  # 1,302 for groups of rows
+def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width, or for single rows n_tiles, 1, width, depth
+    if matrix_kernel() == SINGLE:
+        return math.ceil(n_out / NARROW), 1, NARROW, n_in
+    deepest = SMALL // (2 * GROUP * TILE)  # 1,302
     n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= deepest)
-    return math.ceil(n_out / width), n_chunks, n_in // n_chunks, width
+    return math.ceil(n_out / TILE), n_chunks, n_in // n_chunks, TILE
 
 
-def tiles(w, into):  # [n_in, n_out], zeros [n_tiles, n_chunks, depth, width]
+def tiles(w, into):  # [n_in, n_out], zeros of shape `tile_shape` -> [n_tiles, n_chunks, depth, width]
     """Copy a matrix into its tiles. The last tile keeps some zeros if n_out is not a multiple of the width."""
+    if matrix_kernel() == SINGLE:
+        into = into.swapaxes(2, 3)
     width = into.shape[-1]
 
     def fill(some):

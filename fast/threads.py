@@ -16,7 +16,7 @@ from queue import SimpleQueue
 import numpy as np
 
 MAX_CORES = 8  # beyond a few cores, reading gets no faster, and every further one has to be woken
-WORTH_WAKING = 5_300_000  # bytes of work from which on several cores are usually faster, see docs/speed.md
+WORTH_WAKING = 5_300_000  # bytes of work from which on several cores are usually faster
 HEAD_START = 2_100_000  # bytes of work that the calling core does while the others wake up
 
 

@@ -14,6 +14,7 @@ from support import BLOCK, Handler
 import fast
 import gpt2
 from checkpoint import download
+from fast import product
 
 EXACT_FILES = ("test_proof", "test_broken_variants", "test_trees")  # and every test_lossless...
 
@@ -37,6 +38,13 @@ def pytest_collection_modifyitems(items):
 
 def pytest_report_header(config):
     return f"matrix kernel: {fast.matrix_kernel()}"
+
+
+@pytest.fixture(params=dict.fromkeys([product.SINGLE, product.matrix_kernel()]))
+def kernel(request, monkeypatch):
+    """Each kernel that this machine has, for models that are made in the test."""
+    monkeypatch.setattr(product, "matrix_kernel", lambda: request.param)
+    return request.param
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support import random_gpt2
 
 from errors import UserError
-from fast import KeysAndValues, attention, in_groups, lay_out, linear, matrix_kernel, product, threads
+from fast import KeysAndValues, attention, in_groups, lay_out, linear, product, threads
 from fast.plain import softmax
 from fast.product import GROUPED, SINGLE
 from sampling import sampler
@@ -26,10 +26,9 @@ from speculative import autoregressive_sampling
 MATRIX_KERNEL, N_CORES = product.matrix_kernel.__wrapped__, threads.n_cores  # before the tests replace them
 
 
-@pytest.fixture(autouse=True, params=dict.fromkeys([SINGLE, matrix_kernel()]))
-def kernel(request, monkeypatch):
+@pytest.fixture(autouse=True)
+def two_threads(kernel, monkeypatch):
     """Run each test with each kernel, and let two threads share even the small products of the tests."""
-    monkeypatch.setattr(product, "matrix_kernel", lambda: request.param)
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "WORTH_WAKING", 0)
     monkeypatch.setattr(threads, "HEAD_START", 0)
@@ -40,13 +39,14 @@ def kernel(request, monkeypatch):
 
 @given(
     n=st.integers(1, 14) | st.sampled_from([60, 100]),
+    joined=st.booleans(),
     n_in=st.sampled_from([1, 5, 64, 1599, 1600, 1601, 3072]),
     n_out=st.sampled_from([1, 63, 64, 65, 700]),
 )
-def test_linear_is_a_matrix_product(n, n_in, n_out):
+def test_linear_is_a_matrix_product(n, joined, n_in, n_out):
     rng = np.random.default_rng(n)
     x, w, b = (rng.standard_normal(shape, np.float32) for shape in ((n, n_in), (n_in, n_out), (n_out,)))
-    found = linear(in_groups(x), **lay_out({"w": w, "b": b})).reshape(-1, n_out)[:n]
+    found = linear(in_groups(x, joined), **lay_out({"w": w, "b": b})).reshape(-1, n_out)[:n]
     assert np.abs(found - (x.astype(float) @ w + b)).max() < 1e-3
 
 
@@ -84,6 +84,7 @@ def test_the_masks_of_long_prompts_are_not_kept():
 )  # fmt: skip
 def test_the_small_matrix_kernel_needs_speed_and_the_same_bits(monkeypatch, sizes, places, seconds, expected):
     """Groups of 6 take `seconds`, and single rows take 1. In groups of a size in `sizes`, rows at `places` differ."""
+    monkeypatch.delenv("SPECULATIVE_KERNEL", raising=False)
 
     def matmul(rows, tile):
         out = (rows[..., None] * tile).sum(axis=-2)

@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, Mock
 
 import numpy as np
 import pytest
@@ -13,8 +13,9 @@ from support import MICRO, bundled, random_gpt2, stored_gpt2
 import gpt2
 from checkpoint.bundle import load
 from errors import UserError
-from fast import threads
+from fast import product, threads
 from fast.plain import plain_gpt2
+from fast.product import GROUPED
 from gpt2 import GPT2
 from utils import BUNDLED, load_hparams_and_params, nest
 
@@ -45,12 +46,15 @@ def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
         assert np.abs(logits - LOGITS[n - len(logits) : n]).max() < TOLERANCE
 
 
-@pytest.mark.parametrize(("n_rows", "parts"), [(1, [20, 20, 20, 4]), (30, [20, 44]), (64, [64])])
-def test_long_prompts_are_computed_in_parts(micro, monkeypatch, n_computed, n_rows, parts):
+@pytest.mark.parametrize(
+    ("n_rows", "grouped", "single"),
+    [(1, [20, 20, 20, 4], [20, 20, 20, 3, 1]), (30, [20, 44], [20, 14, 30]), (64, [64], [64])],
+)
+def test_long_prompts_are_computed_in_parts(kernel, monkeypatch, n_computed, n_rows, grouped, single):
     monkeypatch.setattr(gpt2, "PART", 20)
-    micro.forget()
-    assert np.abs(micro(IDS, n_rows) - LOGITS[-n_rows:]).max() < TOLERANCE
-    assert n_computed == parts
+    found = stored_gpt2.__wrapped__(MICRO)(IDS, n_rows)
+    assert np.abs(found - LOGITS[-n_rows:]).max() < TOLERANCE
+    assert n_computed == (grouped if kernel == GROUPED else single)
 
 
 @pytest.mark.parametrize("n_layer", [1, 2, 3])
@@ -89,17 +93,20 @@ def test_only_new_positions_are_computed(micro, n_computed):
     assert n_computed == [10, 5, 5, 8, 2, 1]
 
 
-@pytest.mark.parametrize("after", [IDS[:9], np.append(IDS[:5], IDS[20:24])])
-def test_an_interrupted_call_does_not_change_later_results(micro, monkeypatch, after):
+@pytest.mark.parametrize("n", [9, 64])
+@pytest.mark.parametrize("after", [IDS[:9], np.append(IDS[:5], IDS[20:24]), IDS])
+def test_an_interrupted_call_does_not_change_later_results(micro, monkeypatch, n, after):
     """The call has overwritten keys and values in some layers, so neither its ids nor older ids may be reused."""
+    monkeypatch.setattr(gpt2, "PART", 20)
     micro.forget()
     micro(np.append(IDS[:5], IDS[20:24]))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(gpt2, "ffn", Mock(side_effect=KeyboardInterrupt))
-        micro(IDS[:9])
+        ffn = Mock(wraps=gpt2.ffn, side_effect=[DEFAULT] * (n // 16) + [KeyboardInterrupt])  # in the second part of 64
+        patch.setattr(gpt2, "ffn", ffn)
+        micro(IDS[:n])
     found = micro(after)
     micro.forget()
-    assert np.array_equal(found, micro(after))
+    assert np.abs(found - micro(after)).max() < TOLERANCE
 
 
 # ---- Errors ----
@@ -148,22 +155,39 @@ def test_a_call_that_fails_does_not_change_later_results():
         assert np.abs(net(IDS[:5], 5) - LOGITS[:5]).max() < TOLERANCE
 
 
-# ---- The same bits, however positions are grouped into calls ----
+# ---- The same bits in both loops ----
 
 
 def check_bits(net, n, seed=0):
-    """Compare one call over n random ids with calls over 1 to 13 rows, and with wrong ids between these calls."""
+    """After a prompt of n ids, compare calls with n_rows rows, and with wrong ids between them, with one row a call.
+
+    In every second case, the model remembers a text that begins like the prompt.
+    """
     rng = np.random.default_rng(seed)
-    ids = rng.integers(net.n_vocab, size=n)
+    ids = rng.integers(net.n_vocab, size=n + 26)
     net.forget()
-    expected = net(ids, n)
+    expected = np.concatenate([net(ids[:end]) for end in range(n, len(ids) + 1)])
     for n_rows in (1, 2, 3, 4, 5, 6, 7, 9, 13):
-        net.forget()
-        for end in range(max(n - 39, n_rows), n + 1, n_rows):
-            assert np.array_equal(net(ids[:end], n_rows), expected[end - n_rows : end])
+        net(np.append(ids[: max(n - 40, 0)], rng.integers(net.n_vocab, size=30)))
+        if n_rows % 2:
+            net.forget()
+        for end in range(n + n_rows - 1, len(ids) + 1, n_rows):
+            assert np.array_equal(net(ids[:end], n_rows), expected[end - n_rows + 1 - n :][:n_rows])
             wrong = ids[:end].copy()
             wrong[-1 - rng.integers(n_rows)] = rng.integers(net.n_vocab)
             net(wrong[: end - rng.integers(n_rows)])  # so the next call has to go back
+    net.forget()
+    for i in range(0, 27, 2):  # a draft that lags one position behind, as after a round without a rejection
+        assert np.array_equal(net(ids[: n + i])[0], expected[i])
+    if product.matrix_kernel() == GROUPED:  # here, a prompt makes no difference
+        assert np.array_equal(net(ids, len(ids))[n - 1 :], expected)
+
+
+@pytest.mark.parametrize("n", [1, 2, 32, 33, 34, 65, 258, 259, 260, 512, 517, 518])
+def test_bits_of_prompts(kernel, n):
+    net = random_gpt2(n, n_vocab=301, n_ctx=560, n_embd=24, n_head=2, n_layer=2)
+    check_bits(net, n)
+    check_bits(net.first_layers(1), n)
 
 
 @settings(max_examples=15)
@@ -172,7 +196,7 @@ def check_bits(net, n, seed=0):
     n_layer=st.integers(1, 3),
 )  # fmt: skip
 def test_bits_of_random_models(seed, n, n_head, d, n_layer):
-    net = random_gpt2(seed, n_vocab=301, n_ctx=320, n_embd=n_head * d, n_head=n_head, n_layer=n_layer)
+    net = random_gpt2(seed, n_vocab=301, n_ctx=330, n_embd=n_head * d, n_head=n_head, n_layer=n_layer)
     check_bits(net, n, seed)
 
 
@@ -180,7 +204,7 @@ def test_bits_of_random_models(seed, n, n_head, d, n_layer):
     ("n_embd", "n_head", "n"), [(64, 1, 1040), (96, 1, 1040), (128, 1, 1040), (160, 1, 1040), (768, 12, 300)]
 )
 def test_bits_of_large_models(n_embd, n_head, n):
-    check_bits(random_gpt2(0, n_vocab=500, n_ctx=1040, n_embd=n_embd, n_head=n_head, n_layer=2), n)
+    check_bits(random_gpt2(0, n_vocab=500, n_ctx=1070, n_embd=n_embd, n_head=n_head, n_layer=2), n)
 
 
 @pytest.mark.parametrize("n", [9, 65, 300])
