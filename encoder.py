@@ -16,8 +16,8 @@ from errors import UserError
 
 EOT = "<|endoftext|>"
 
-# An ending like 's; or a run of letters, digits or other signs, with the space before it; or white space, without the
-# space that belongs to the next word.
+# An ending like 's; or a run of letters, digits or other signs, with the space before
+# it; or white space, without the space that belongs to the next word.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 

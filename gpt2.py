@@ -30,7 +30,8 @@ def gelu(x):
 
 def layer_norm(x, g, b, eps=1e-5):
     x = x - x.sum(axis=-1, keepdims=True) / x.shape[-1]  # x.mean takes up to twice as long
-    # np.vecdot would be faster, but with MKL, Intel's BLAS, the bits of its result depend on the array's address.
+    # np.vecdot would be faster, but with MKL, Intel's BLAS, the bits of its result
+    # depend on the array's address.
     variance = (x * x).sum(axis=-1, keepdims=True) / x.shape[-1]
     return x * (g / np.sqrt(variance + eps)) + b
 
@@ -152,7 +153,8 @@ class GPT2:
             raise ValueError(f"found {n_rows=} and {len(ids)=}, but 1 <= n_rows <= len(ids) <= {self.n_ctx} is needed")
         if ids.min() < 0 or ids.max() >= self.n_vocab:
             raise ValueError(f"found ids from {ids.min()} to {ids.max()}; they must be from 0 to {self.n_vocab - 1}")
-        # A forked process gets a lock of its own: another thread may have held this one, and does not exist there.
+        # A forked process gets a lock of its own: another thread may have held this
+        # one, and does not exist there.
         with self.locks.setdefault(os.getpid(), threading.Lock()):
             n_before = len(ids) - n_rows  # the last n_rows are always computed
             n_past = min(common_prefix(ids, self.ids), n_before)

@@ -51,8 +51,9 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
         return probs
 
     for row in probs:
-        # Sorting GPT-2's 50,257 tokens would take a quarter of a pass of 124M, so tokens that cannot be kept go first:
-        # those below the top_k-th, or those so improbable that all of them together have less than 1 - top_p.
+        # Sorting GPT-2's 50,257 tokens would take a quarter of a pass of 124M, so
+        # tokens that cannot be kept go first: those below the top_k-th, or those so
+        # improbable that all of them together have less than 1 - top_p.
         cuts = 0 < top_k < np.count_nonzero(row)
         least = -np.partition(-row, top_k - 1)[top_k - 1] if cuts else (1 - top_p) / len(row)
         tokens = np.flatnonzero(~(row < least))  # not >=, so that a NaN stays, and drawing fails

@@ -88,7 +88,8 @@ def verify(drafted, p, q, rng):
         # Accept it with probability min(1, q / p) and look at the next one.
         if rng.random() < acceptance(p[i, token], q[i, token]):
             continue
-        # Otherwise replace it by a draw from the residual. The rest followed a wrong token, so drop it.
+        # Otherwise replace it by a draw from the residual. The rest followed a wrong
+        # token, so drop it.
         return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
     # All accepted: the last row of q gives one more token for free.
     return np.append(drafted, sample(q[-1], rng))
@@ -146,7 +147,8 @@ def speculative_sampling(
         # Step 1: the draft proposes k tokens, one after the other.
         drafted, p = propose(x, draft_model, k_max, rng, stop)  # [k], [k, n_vocab]
         k = len(drafted)
-        # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
+        # Step 2: one pass of the target gives q after x, and after each of the drafted
+        # tokens.
         q = np.array(target_model(np.append(x, drafted), k + 1))  # [n+k] -> [k+1, n_vocab]
         p = p if k else q[:0]
         if len(q) != k + 1 or p.shape != q[:-1].shape:

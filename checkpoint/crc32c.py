@@ -1,19 +1,22 @@
 """The checksum CRC-32C, with NumPy doing most of the work.
 
-The usual loop over bytes runs at about 10 MB/s in Python, so 6 GB would take ten minutes. Here, a long message is first
-folded: its front is added to its rest by XOR, in such a way that the checksum stays the same. Only the last 6777 bytes
-go through the loop.
+The usual loop over bytes runs at about 10 MB/s in Python, so 6 GB would take ten
+minutes. Here, a long message is first folded: its front is added to its rest by XOR, in
+such a way that the checksum stays the same. Only the last 6777 bytes go through the
+loop.
 
-Why this works: the checksum is the remainder when the message is divided by a polynomial P over GF(2), where addition
-is XOR. The first bit of the message has the highest power of x, and P = x^32 + x^28 + ... + 1. We searched for
-multiples of P with four terms, of low degree but with exponents far apart, and found
+Why this works: the checksum is the remainder when the message is divided by a
+polynomial P over GF(2), where addition is XOR. The first bit of the message has the
+highest power of x, and P = x^32 + x^28 + ... + 1. We searched for multiples of P with
+four terms, of low degree but with exponents far apart, and found
 
     x^6777 + x^484 + x^100 + 1
 
-So modulo P, x^6777 = x^484 + x^100 + 1. A bit of the message may be replaced by three bits that are 6777 - 484,
-6777 - 100 and 6777 places further right. Squaring the equation doubles all distances and keeps it true, because
-(a + b)^2 = a^2 + b^2 over GF(2). After three squarings it is about bytes instead of bits. So three XORs of long arrays
-fold the front of a message into its rest.
+So modulo P, x^6777 = x^484 + x^100 + 1. A bit of the message may be replaced by three
+bits that are 6777 - 484, 6777 - 100 and 6777 places further right. Squaring the
+equation doubles all distances and keeps it true, because (a + b)^2 = a^2 + b^2 over
+GF(2). After three squarings it is about bytes instead of bits. So three XORs of long
+arrays fold the front of a message into its rest.
 """
 
 import numpy as np

@@ -2,8 +2,8 @@
 
     8 bytes: length of the header | the header | the numbers of all tensors, packed
 
-The header is JSON: {name: {"dtype", "shape", "data_offsets": [start, stop]}}. Offsets count
-from its end. Source: the format's README at github.com/huggingface/safetensors.
+The header is JSON: {name: {"dtype", "shape", "data_offsets": [start, stop]}}. Offsets
+count from its end. Source: the format's README at github.com/huggingface/safetensors.
 """
 
 import json

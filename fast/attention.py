@@ -1,8 +1,10 @@
 """The keys and values of one layer, and attention over them.
 
-Positions are stored in blocks of 64. A block of keys is laid out like a tile of weights: each column is the key of one
-position. So the shapes of the products do not depend on the length of the text. Positions after the query are masked
-and only add zeros to its sums, so the result has the same bits, however many positions are computed in one call.
+Positions are stored in blocks of 64. A block of keys is laid out like a tile of
+weights: each column is the key of one position. So the shapes of the products do not
+depend on the length of the text. Positions after the query are masked and only add
+zeros to its sums, so the result has the same bits, however many positions are computed
+in one call.
 """
 
 import math
@@ -22,9 +24,10 @@ class KeysAndValues:
 
     def __init__(self, n_ctx, n_head, d):  # d = n_embd / n_head
         n_blocks = math.ceil(n_ctx / BLOCK) + 1  # the last position may be followed by padding
-        # Column d of the values holds ones. So in that column, shares @ values is the sum of the shares, which is the
-        # denominator of the softmax. The columns after it are padding, up to a multiple of LANES. Without the padding,
-        # we saw rows whose bits depended on the size of their group.
+        # Column d of the values holds ones. So in that column, shares @ values is the
+        # sum of the shares, which is the denominator of the softmax. The columns after
+        # it are padding, up to a multiple of LANES. Without the padding, we saw rows
+        # whose bits depended on the size of their group.
         n_columns = LANES * math.ceil((d + 1) / LANES)
         self.keys = aligned_zeros(n_blocks, n_head, 1, d, BLOCK)  # 1 is for the groups of queries
         self.values = aligned_zeros(n_blocks, n_head, 1, BLOCK, n_columns)
@@ -53,10 +56,8 @@ class KeysAndValues:
         heads = np.empty((n_groups, group, n_head, d), dtype=np.float32)
 
         def attend_to(some):  # a slice of the heads
-            # order="C" as in `linear`: all groups of queries are multiplied by one block before the next block is taken
-            scores = np.matmul(
-                q[some], self.keys[:n_blocks, some], order="C"
-            )  # [n_blocks, n_some, n_groups, group, BLOCK]
+            # order="C" as in `linear` -> [n_blocks, n_some, n_groups, group, BLOCK]
+            scores = np.matmul(q[some], self.keys[:n_blocks, some], order="C")
             scores[n_past // BLOCK :] += masked
             scores -= scores.max(axis=(0, 4), keepdims=True)
             shares = np.exp(scores, out=scores)  # a softmax, except for the division, which comes last
@@ -64,16 +65,13 @@ class KeysAndValues:
             sums = sums.transpose(1, 2, 0, 3)  # [n_groups, group, n_some, d + 1 and padding]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, :, some])
 
-        # A position has a key and a value of d float32 each: 8 d bytes, which count once per group, as in `linear`.
+        # 8 d bytes for the key and the value of a position, once per group, as in `linear`
         in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * n_groups)
         return heads.reshape(n_groups, group, n_head * d)
 
 
 def mask(first, n_groups, group):
-    """0 where a query may look and -inf where it may not, for the block of the first query and all later blocks.
-
-    The first query is at position `first` of its block.
-    """
+    """0 where a query may look and -inf where it may not, if the first query is at position `first` of its block."""
     n_seq = n_groups * group
     n_blocks = math.ceil((first + n_seq) / BLOCK)
     later = np.arange(n_blocks * BLOCK) > first + np.arange(n_seq)[:, None]  # [n_seq, n_blocks * BLOCK]

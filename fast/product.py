@@ -19,35 +19,31 @@ The two kernels need different groups and tiles.
 The small-matrix kernel multiplies "groups of rows". For x86, OpenBLAS has one only for
 CPUs with AVX-512, and uses it if a product has at most 10^6 multiplications.
 
-    1 row            A row of zeros is added. NumPy would use gemv for a single row, and
-                     gemv gives other bits.
-    2 to 12 rows     One group. An odd number gets a row of zeros, because 3 rows, for
-                     example, take longer than 4.
-    13 rows or more  Groups of 6. Rows of zeros fill up the last one. Groups of 12 would
-                     not be faster.
+    1 row            A row of zeros is added, because for a single row, NumPy would use
+                     gemv, which gives other bits.
+    2 to 12 rows     One group. An odd number gets a row of zeros: 3 rows take longer
+                     than 4.
+    13 rows or more  Groups of 6. Rows of zeros fill up the last one.
 
-A tile is 64 columns wide. The tiles lie one after the other in memory, and on each
-core, one call of np.matmul runs over many of them. The *depth* of a tile is n_in, the
-number of inputs. If w is deep, a whole tile and 12 rows would make more than 10^6
-multiplications. So a tile deeper than 1,302 is cut into *chunks* of equal depth, whose
-results are added up, always in the same order. Groups of 6 and 12 are stored column by
-column, because the kernel was faster then wherever we measured it.
+A tile is 64 columns wide, and as deep as w, which is n_in. On each core, one call of
+np.matmul runs over many tiles. If 12 rows times a tile would make more than 10^6
+multiplications, the tile is cut into *chunks* of equal depth, whose results are added
+up, always in the same order.
 
-gemv multiplies "single rows": a group is one row. It works everywhere. The second row
-finds the tile in the core's own cache, so it takes less time than the first, but five
-rows still take about twice as long as one. A tile is 32 columns wide, and stored
-transposed. gemv reads it faster that way, and all tiles together are the matrix w.T. So
-the rows of a long prompt can be *joined* in one gemm, where packing w is little work.
+gemv multiplies "single rows", and works everywhere. The second row finds the tile in
+the core's own cache, so it takes less time than the first, but five rows still take
+almost twice as long as one. A tile is 32 columns wide, and stored transposed. gemv reads
+it faster that way, and all tiles together are the matrix w.T. So the rows of a long
+prompt can be *joined* in one gemm, where packing is little work.
 
 The same bits. Greedy decoding gives the same text with and without speculation because,
 with the routines of OpenBLAS for five kinds of CPU, a row of the result had the same
 bits, whatever rows were computed beside it. gemv computes each row alone. In the
 small-matrix kernel, each number of the result is a sum of products, and wherever we
 looked, these are added up in the same order, whatever the size of the group. Before the
-first product, `matrix_kernel` compares the bits of a row in groups of different sizes,
-and the times of both kernels. It chooses groups of rows only if the bits are equal and
-the groups are clearly faster. The bits of joined rows do depend on their number, so
-gpt2.py joins only what both loops compute alike.
+first product, `matrix_kernel` checks this, and compares the times of both kernels. The
+bits of joined rows do depend on their number, so gpt2.py joins only rows that both
+loops join.
 """
 
 import math
@@ -75,22 +71,21 @@ def linear(x, w, b):  # [n_groups, group, n_in], tiles of w, [n_out] -> [n_group
         out = (x @ w.swapaxes(2, 3).reshape(-1, depth).T)[..., : len(b)]  # the tiles are one matrix
         out += b
         return out
-    x = arranged(
-        x.reshape(n_groups, group, n_chunks, depth).transpose(2, 0, 1, 3)
-    )  # [n_chunks, n_groups, group, depth]
+    # [n_groups, group, n_in] -> [n_chunks, n_groups, group, depth]
+    x = arranged(x.reshape(n_groups, group, n_chunks, depth).transpose(2, 0, 1, 3))
     out = np.empty((n_groups, group, n_tiles, width), dtype=np.float32)
     by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
 
     def multiply(some):  # a slice of the tiles
-        # order="C" makes NumPy multiply all groups by one tile before it takes the next tile. Otherwise it may take
-        # many tiles for one group first, and read each tile from memory again for the next group.
+        # order="C" makes NumPy multiply all groups by one tile before it takes the next.
         if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width] -> [n_some, n_groups, group, width]
             np.matmul(x[0], w[some], out=by_tile[some], order="C")
         else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # The work of a tile is its bytes, once for each group, although later groups find the tile in the cache. If they
-    # counted for less, five single rows would stay on one core, and take longer.
+    # The work of a tile is its bytes, once for each group, although later groups find
+    # the tile in the cache. If they counted for less, five single rows would stay on
+    # one core, and take longer.
     in_parallel(multiply, n_tiles, w[0].nbytes * n_groups)
     out = out.reshape(n_groups, group, n_tiles * width)[..., : len(b)]  # without padding
     out += b
@@ -103,10 +98,7 @@ def worth_joining(n):
 
 
 def in_groups(x, joined=False):  # [n_seq, n_in] -> [n_groups, group, n_in]
-    """Cut rows into groups that are multiplied at a time, or join them if they would be single rows.
-
-    Rows of zeros fill up the last group.
-    """
+    """Cut rows into groups, and fill up the last one by rows of zeros. Or join all rows, if they would be single."""
     if matrix_kernel() == SINGLE:
         return x[None] if joined else x[:, None]
     group = len(x) + len(x) % 2 if len(x) <= 2 * GROUP else GROUP
@@ -124,13 +116,13 @@ def arranged(x):  # [..., group, depth] -> the same
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is cut into tiles.
 
-    All matrices share one array, because on Linux, NumPy asks the system for huge pages if an array has 4 MB or more.
-    Such a page has 2 MB instead of 4 KB, so the CPU has fewer addresses to look up. In one array, smaller matrices get
-    huge pages too, which makes small models up to 20 % faster.
+    All matrices share one array, because on Linux, NumPy asks for huge pages if an array
+    has 4 MB or more. They save the CPU addresses to look up: small models are up to 20 %
+    faster.
     """
-    # Allocate 30 MB and free them at once. From now on, glibc, the C library of most Linux systems, keeps up to 60 MB
-    # of freed memory for later arrays. Otherwise it might give back memory in every layer of a long prompt, and ask for
-    # it again, which takes up to a fifth of the time. (The array is never written, so it takes no memory.)
+    # 30 MB that are allocated and freed make glibc keep up to 60 MB of freed memory.
+    # Otherwise it may ask the system for memory in every layer of a long prompt, which
+    # takes up to a fifth of the time.
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
@@ -171,8 +163,7 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width, or for singl
 
 def tiles(w, into):  # [n_in, n_out], zeros of shape `tile_shape` -> [n_tiles, n_chunks, depth, width]
     """Copy a matrix into its tiles. The last tile keeps some zeros if n_out is not a multiple of the width."""
-    if matrix_kernel() == SINGLE:
-        into = into.swapaxes(2, 3)
+    into = into.swapaxes(2, 3) if matrix_kernel() == SINGLE else into
     width = into.shape[-1]
 
     def fill(some):
@@ -186,10 +177,10 @@ def tiles(w, into):  # [n_in, n_out], zeros of shape `tile_shape` -> [n_tiles, n
 
 @cache
 def matrix_kernel():
-    """The kernel for this machine, GROUPED or SINGLE. SPECULATIVE_KERNEL=groups or =single in the environment fixes it.
+    """GROUPED or SINGLE. SPECULATIVE_KERNEL=groups or =single in the environment fixes it.
 
-    It is GROUPED if, with one tile, two groups of 6 take less than three quarters of the time of 12 single rows, and a
-    row has the same bits in groups of 2, 4, ... and 12, and at each place in a group.
+    It is GROUPED if two groups of 6 take less than three quarters of the time of 12
+    single rows, and a row has the same bits in each group and at each place.
     """
     kernels = {"groups": GROUPED, "single": SINGLE}
     if choice := os.environ.get("SPECULATIVE_KERNEL"):

@@ -1,8 +1,9 @@
 """Share the work of one product among the cores.
 
-NumPy releases Python's global lock while it multiplies, so plain threads run side by side. But waking one takes 40 to
-75 microseconds, in which a core reads half a megabyte to two megabytes of weights. So small products stay on the
-calling core, and in larger ones this core, which is awake already, gets the largest share.
+NumPy releases Python's global lock while it multiplies, so plain threads run side by
+side. But waking one takes 40 to 75 microseconds, in which a core reads half a megabyte
+to two megabytes of weights. So small products stay on the calling core, and in larger
+ones this core, which is awake already, gets the largest share.
 """
 
 import contextlib

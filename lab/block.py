@@ -29,7 +29,8 @@ def verify_block(drafted, p, q, rng):
     i = len(drafted)
     while i > 0 and not rng.random() < h[i]:
         i -= 1
-    # If max(w q - p, 0) has no positive entry, h[i] is 0, so the loop went on to i = 0, where w is 1.
+    # If max(w q - p, 0) has no positive entry, h[i] is 0, so the loop went on to i = 0,
+    # where w is 1.
     row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
 

@@ -46,8 +46,9 @@ def costs(times, K):
 def best_K(pair, x, N, K_max=8, **options):
     """Estimate the best K by a pilot run whose rounds draft 0, 1, ..., K_max tokens in turn.
 
-    N = 96 is enough for K_max = 8. Each estimate comes from a few rounds, so the largest
-    of them is usually too high. options are rng, verify, eos and on_round of `Pair.decode`.
+    N = 96 is enough for K_max = 8. Each estimate comes from a few rounds, so the
+    largest of them is usually too high. options are rng, verify, eos and on_round of
+    `Pair.decode`.
 
     Returns
     -------
@@ -91,8 +92,9 @@ def predicted(plain, fast):
     plain_passes = joined(plain, "passes", first=1)
     if len(passes) != len(checked) or min(map(len, (steps, plain_passes, checked[checked > 0]))) < ENOUGH:
         return None
-    # Means, and not medians as in `costs`, because the measured speedup has the slow rounds in it too. The unit comes
-    # from the plain loop alone: a pass with k = 0 among passes of other kinds takes longer.
+    # Means, and not medians as in `costs`, because the measured speedup has the slow
+    # rounds in it too. The unit comes from the plain loop alone: a pass with k = 0
+    # among passes of other kinds takes longer.
     timed = {k: passes[checked == k].mean() for k in np.unique(checked)} | {0: plain_passes.mean()}
     known = sorted(timed)
     plain_step = timed[0] + (joined(plain, "lasted") - joined(plain, "passes")).mean()
@@ -101,7 +103,8 @@ def predicted(plain, fast):
     in_models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
     r = (joined(fast, "lasted").sum() - in_models) / len(ks) / plain_step
     tokens = theory.tokens_by_position(betas, max(ks))
-    # What it costs to read the prompts, in plain steps: the first calls of each run, beyond v and c.
+    # What it costs to read the prompts, in plain steps: the first calls of each run,
+    # beyond v and c.
     prompts = sum(run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast)
     prompts += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
     per_token = (ks * c + v[ks] + r).sum() / tokens[ks].sum() + prompts / sum(run.n_new for run in fast)

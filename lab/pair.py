@@ -107,7 +107,8 @@ class Pair:
         else:
             costs, name = costs or partial(measure.costs, self.times), schedule
             schedule, stop = make_schedule(name, K, costs, threshold, self.draft_model, self.target_model)
-            # A draft may have a stop of its own, which looks at the row before top-k makes a guess certain.
+            # A draft may have a stop of its own, which looks at the row before top-k
+            # makes a guess certain.
             if (sure := getattr(self.draft, "sure", 0.0)) and getattr(self.draft_model, "network", 0) is self.draft:
                 if name == "draft-confidence":
                     raise UserError("this draft has a stop of its own; choose another schedule than draft-confidence")

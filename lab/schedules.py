@@ -17,8 +17,9 @@ import numpy as np
 from lab import theory
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-# `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7. Otherwise a few early rejections could
-# make 0 tokens seem best, and rounds that draft nothing would never correct that.
+# `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7.
+# Otherwise a few early rejections could make 0 tokens seem best, and rounds that draft
+# nothing would never correct that.
 PRIOR, N_PRIOR = 0.7, 16
 EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
 
@@ -107,7 +108,8 @@ def adaptive(K, costs, memory=32):
         n_rounds += 1
         tokens = np.cumsum(alpha ** np.arange(K + 1))  # per round, for 0 ... K: theory.expected_tokens, but faster
         ranking = np.argsort(-tokens / costs(K), kind="stable")
-        # The second best may really be the best, if its cost was measured in slow rounds. Only more such rounds tell.
+        # The second best may really be the best, if its cost was measured in slow
+        # rounds. Only more such rounds tell.
         return int(ranking[1 if n_rounds % EVERY == 0 and K > 0 else 0])
 
     return schedule
