@@ -41,7 +41,7 @@ def random_tensors(hparams, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("size", choices=SIZES, help="the size of the model")
-    parser.add_argument("directory", help="where to write the seven files")
+    parser.add_argument("directory", help="where to write the files")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (%(default)s)")
     args = parser.parse_args()
 
@@ -50,11 +50,7 @@ def main():
     os.makedirs(args.directory, exist_ok=True)
     if os.path.exists(os.path.join(args.directory, DATA)):
         parser.error(f"{args.directory} has a checkpoint already; name another directory, or remove that checkpoint")
-    files = vocabulary(hparams["n_vocab"]) | {
-        "hparams.json": json.dumps(hparams).encode(),
-        "checkpoint": b'model_checkpoint_path: "model.ckpt"\n',
-        "model.ckpt.meta": b"random weights: no graph",
-    }
+    files = vocabulary(hparams["n_vocab"]) | {"hparams.json": json.dumps(hparams).encode()}
     for name, content in files.items():
         Path(args.directory, name).write_bytes(content)
     write_bundle(os.path.join(args.directory, "model.ckpt"), random_tensors(hparams, args.seed))

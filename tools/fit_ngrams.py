@@ -6,7 +6,7 @@ python tools/fit_ngrams.py fairy-tales.txt
 import argparse
 import os
 
-from corpus import split_tales  # (which also puts the project on the path)
+from corpus import split_tales  # which also puts the project on the path
 
 from encoder import get_encoder
 from lab.drafts import ORDERS, ids_of

@@ -14,14 +14,14 @@ Steps 1 to 4 keep their results in --work, so that a stopped run can be started 
 4. Train the draft on the corpus and on the written text, first with the loss KL(target || draft), then with the total
    variation. The written text is needed because the draft must agree with the target on the target's own text, which
    differs from the corpus after a few tokens (cf. DistillSpec, arXiv 2310.08461).
-5. Write both to --out, as float16 in OpenAI's checkpoint format, with TensorFlow.
+5. Write both to --out, as float16 in OpenAI's checkpoint format.
 """
 
 import argparse
 import json
 import os
-import re
 import time
+from pathlib import Path
 
 
 def arguments():
@@ -39,11 +39,13 @@ if __name__ == "__main__":
 import numpy as np
 import torch
 import torch.nn.functional as F
-from corpus import split_tales  # (which also puts the project on the path)
+from corpus import split_tales  # which also puts the project on the path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from checkpoint.huggingface import openai_name
 from encoder import EOT
+from tests.writer import write_bundle
 
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
@@ -201,38 +203,23 @@ def alpha(target, draft, ids):
     return torch.stack([torch.minimum(p, q).sum(-1).mean(), same]).cpu().numpy()
 
 
-def openai_name(name):
-    """transformer.h.0.attn.c_attn.weight -> model/h0/attn/c_attn/w, and transformer.ln_f.weight -> model/ln_f/g."""
-    name = name.replace("transformer.", "model.").replace(".h.", ".h")
-    name = re.sub(r"(wte|wpe)\.weight", r"\1", name)
-    name = re.sub(r"(ln_\w)\.weight", r"\1.g", name)
-    return name.replace(".weight", ".w").replace(".bias", ".b").replace(".", "/")
-
-
-def write_checkpoint(state, sizes, tokenizer_path, out_dir):
-    """Write the seven files of an OpenAI GPT-2 release. TensorFlow's own Saver writes the four of the checkpoint."""
-    import tensorflow as tf
-
+def write_model(state, sizes, tokenizer_path, out_dir):
+    """Write the five files of models/: OpenAI's, without those that only TensorFlow reads."""
     os.makedirs(out_dir, exist_ok=True)
-    hparams = dict(
-        n_vocab=N_VOCAB, n_ctx=N_CTX, n_embd=sizes["n_embd"], n_head=sizes["n_head"], n_layer=sizes["n_layer"]
-    )
-    with open(f"{out_dir}/hparams.json", "w") as f:
-        json.dump(hparams, f)
     bpe = json.load(open(tokenizer_path, encoding="utf-8"))
-    with open(f"{out_dir}/encoder.json", "w", encoding="ascii") as f:
-        json.dump(bpe["model"]["vocab"] | {EOT: N_VOCAB - 1}, f)
-    with open(f"{out_dir}/vocab.bpe", "w", encoding="utf-8") as f:
-        f.write("#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in bpe["model"]["merges"]))
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        for name, value in state.items():
-            if name != "lm_head.weight":  # (the same tensor as wte)
-                value, name = value.half().cpu().numpy(), openai_name(name)
-                value = value[None] if name.endswith("/w") else value  # OpenAI's layers are 1-d convolutions
-                variable = tf.compat.v1.get_variable(name, value.shape, value.dtype, tf.zeros_initializer())
-                session.run(variable.initializer)
-                variable.load(value, session)  # an initializer would be stored a second time, in model.ckpt.meta
-        tf.compat.v1.train.Saver(save_relative_paths=True).save(session, f"{os.path.abspath(out_dir)}/model.ckpt")
+    files = {
+        "hparams.json": json.dumps(dict(n_vocab=N_VOCAB, n_ctx=N_CTX, **sizes)),
+        "encoder.json": json.dumps(bpe["model"]["vocab"] | {EOT: N_VOCAB - 1}),
+        "vocab.bpe": "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in bpe["model"]["merges"]),
+    }
+    for name, content in files.items():
+        Path(out_dir, name).write_text(content, encoding="utf-8", newline="\n")
+    tensors = {}
+    for name, value in state.items():
+        if name != "lm_head.weight":  # the same tensor as wte
+            name, value = openai_name(name.removeprefix("transformer.")), value.half().cpu().numpy()
+            tensors[name] = value[None] if name.endswith("/w") else value  # OpenAI's layers are 1-d convolutions
+    write_bundle(f"{out_dir}/model.ckpt", tensors.items())
 
 
 def main(args):
@@ -299,7 +286,7 @@ def main(args):
         torch.save(draft.half().state_dict(), work("draft.pt"))
 
     for name, file, sizes in ("target", target_file, TARGET), ("draft", work("draft.pt"), DRAFT):
-        write_checkpoint(torch.load(file, map_location="cpu"), sizes, work("bpe.json"), f"{args.out}/{name}")
+        write_model(torch.load(file, map_location="cpu"), sizes, work("bpe.json"), f"{args.out}/{name}")
 
 
 if __name__ == "__main__":
