@@ -34,11 +34,10 @@ wrong: after a rejection, the token should come from the residual. To check your
 
 Use 2 to 4 tokens, because n draws among V tokens make V^n paths. Let the rows depend on
 the text, or a row from the wrong position goes unnoticed, and put zeros into them. A
-loop that may run for ever and continuous noise such as Gumbel's can't be enumerated. A
-sampler whose output depends on more than `rng` gets a wrong result, and an error only
-if its draws change too. benchmarks/torch_enumeration.py is for code that draws from
-PyTorch. The core is `output_distribution`, `take_branch` and `next_path`; the rest
-imitates NumPy.
+loop that may run for ever and continuous noise such as Gumbel's can't be enumerated,
+and all randomness has to come from `rng`. benchmarks/torch_enumeration.py is for code
+that draws from PyTorch. The core is `output_distribution`, `take_branch` and
+`next_path`; the rest imitates NumPy.
 """
 
 import math

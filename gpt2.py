@@ -84,10 +84,10 @@ class GPT2:
     It is a network: it returns logits, and `sampling.sampler` makes a model of it. Going
     back, as after a rejected draft, is just a call with other ids.
 
-    To the last bit, the logits do not depend on how positions are spread over calls, with
-    one exception. Without AVX-512, a call with MANY new positions or more before its last
-    n_rows computes the text anew and joins these positions. They are the prompt without
-    its last token, in both loops, so both still write the same text.
+    How positions are spread over calls does not change a bit of the logits, so both loops
+    write the same text. There is one exception, without AVX-512: a call with 32 or more
+    new positions before its last n_rows computes the text anew and joins these positions.
+    In both loops they are the prompt without its last token.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def directory_of(model_size, models_dir):
     elif model_size and os.path.isdir(model_size):
         return model_size
     else:
-        raise UserError(f"unknown model size {model_size!r}: it is {SIZES}")
+        raise UserError(f"there is no model or folder {model_size!r}: give {SIZES}")
     return directory
 
 
@@ -180,7 +180,8 @@ def pair_of(draft_size, target_size):
     given = draft_size or target_size or BUNDLED[0]
     default = next((default for sizes, default in families if given in sizes), None)
     if default is None and os.path.isdir(given) and not (draft_size and target_size):
-        raise UserError(f"{given} has no partner of its own, so give --draft_model_size and --target_model_size")
+        missing = "target" if draft_size else "draft"
+        raise UserError(f"{given} has no partner of its own, so give --{missing}_model_size too")
     return draft_size or (default or BUNDLED)[0], target_size or (default or BUNDLED)[1]
 
 

@@ -151,7 +151,7 @@ def draw(found, out):
 
 `python benchmarks/acceptance.py` continued the first {about["n_prompt"]} tokens of {about["openings"]} tales, which \
 the bundled models have not seen, by {about["N"]} tokens, with {about["seeds"]} seeds each. It ran on {about["date"]} \
-on {about["cores"]} cores of a CPU that calls itself "{about["cpu"]}", with NumPy {about["numpy"]} and the matrix \
+on {about["cores"]} cores of "{about["cpu"]}", with NumPy {about["numpy"]} and the matrix \
 kernel "{about["kernel"]}". [acceptance.json](acceptance.json) has the raw figures.
 
 A speedup is the time of the plain loop divided by that of the speculative loop. Repeated measurements of the same \
@@ -235,7 +235,7 @@ def figures(results, out):
         ax.set_xticks(np.arange(len(names)), names, rotation=20, ha="right")
         save(name, ax, **labels)
 
-    bars("alpha_by_draft.svg", DRAFTS, lambda r, name: r["alpha"][name], ylabel="alpha")
+    bars("alpha_by_draft.svg", DRAFTS, lambda r, name: r["alpha"][name], ylabel="overlap")
     bars(
         "speedup_by_schedule.svg", SCHEDULES, lambda r, name: r["ways"][f"{name}, K = 8"]["speedup"],
         ylabel="speedup, K = 8",

@@ -42,8 +42,7 @@ bits, whatever rows were computed beside it. gemv computes each row alone. In th
 small-matrix kernel, each number of the result is a sum of products, and wherever we
 looked, these are added up in the same order, whatever the size of the group. Before the
 first product, `matrix_kernel` checks this, and compares the times of both kernels. The
-bits of joined rows do depend on their number, so gpt2.py joins only rows that both
-loops join.
+bits of joined rows depend on their number, see `gpt2.GPT2`.
 """
 
 import math

@@ -118,6 +118,7 @@ def decode_trees(args, pair, x, eos, colour, plain):
 def arguments(argv=None):
     """The options, checked. Those that do not fit together are a UserError."""
     parser = options(__doc__, None)
+    parser.prog = "python -m lab"
     add = parser.add_argument_group("the lab").add_argument
     # fmt: off
     add("--K", default=4,

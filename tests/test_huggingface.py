@@ -221,10 +221,13 @@ def test_which_models_are_a_pair():
     assert pair_of(None, None) == ("draft", "target") and pair_of("draft", None) == ("draft", "target")
     assert pair_of(None, "774M") == ("124M", "774M") and pair_of("355M", None) == ("355M", "1558M")
     assert pair_of("distilgpt2", None) == ("distilgpt2", "gpt2-xl") and pair_of("gpt2", "1558M") == ("gpt2", "1558M")
-    with pytest.raises(UserError, match="has no partner of its own, so give"):
+    with pytest.raises(UserError, match="has no partner of its own, so give --target_model_size too"):
         pair_of(str(HF), None)
     result = run("--target_model_size", "gpt3")
-    assert result.returncode == 2 and "unknown model size 'gpt3': it is one of draft, target, 124M" in result.stderr
+    assert (
+        result.returncode == 2
+        and "there is no model or folder 'gpt3': give one of draft, target, 124M" in result.stderr
+    )
 
 
 # ---- The released weights, if they are there ----
