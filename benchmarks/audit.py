@@ -4,29 +4,25 @@
     python benchmarks/audit.py --out docs/audit.json
     python benchmarks/audit.py --table docs/audit.json
 
-docs/audit.md says how it works, and has the commands for samples and for clones.
+docs/audit.md says how it works, and has the commands for clones.
 Functions for one round get the rows of tests/test_broken_variants.py.
 """
 
 import argparse
 import ast
-import collections
 import contextlib
 import functools
 import importlib.metadata
 import importlib.util
 import inspect
 import json
-import math
 import os
 import sys
 import types
 import warnings
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
-from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from enumeration import EveryBranch, output_distribution, total_variation
@@ -197,21 +193,6 @@ def table_network(rows):
     return lambda ids, *args, **options: types.SimpleNamespace(logits=logits[ids.long()])
 
 
-@check("specdec")
-def specdec():
-    import torch
-    from specdec.decoder import SpecDecoder
-
-    decoder = object.__new__(SpecDecoder)  # its __init__ would download models
-    decoder.small_model, decoder.big_model, decoder.device = table_network(P), table_network(Q), "cpu"
-
-    def one_round(ids, rng):
-        ids = torch.tensor([ids])
-        return drawing(lambda: decoder.verify(ids, *decoder.generate_small(ids, K)))(rng)
-
-    yield f"SpecDecoder.generate_small and verify, K = {K}", completed(one_round), plain
-
-
 @check("sequential-speculative-decoding")
 def sequential_speculative_decoding():
     import torch
@@ -229,42 +210,6 @@ def sequential_speculative_decoding():
 
             own = functools.partial(plain, rows=rows)
             yield f"{step.__name__}, K = {K}, temperature = {temperature}", completed(one_round), own
-
-
-@check("speculative-decoding")
-def speculative_decoding():
-    import torch
-    from torch_enumeration import Numbers, torch_draws_from
-
-    module = importlib.import_module("speculative_decoding.speculative_decoding")
-
-    def network(rows):
-        logits = torch.tensor(rows).log()
-
-        def call(out, cache=None, **options):
-            return logits[out], (torch.zeros(1, out.shape[-1], 1), None)
-
-        return call
-
-    def decode(rng):
-        def gumbel_sample(logits, temperature=1.0, dim=-1):  # argmax(logits + Gumbel noise) is a draw from the softmax
-            rows = (logits / temperature).softmax(dim).double()
-            return torch.multinomial(rows, 1)[..., 0]
-
-        def uniform_(tensor, low=0.0, high=1.0):
-            return Numbers(rng.uniform(low, high, tuple(tensor.shape)))
-
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(mock.patch.object(module, "gumbel_sample", gumbel_sample))
-            if isinstance(rng, EveryBranch):  # otherwise PyTorch draws
-                stack.enter_context(torch_draws_from(rng))
-                stack.enter_context(mock.patch.object(torch.Tensor, "uniform_", uniform_))
-            out, _ = module.speculative_decoding(
-                network(Q), network(P), torch.tensor([[0]]), 1 + N, gamma=K, filter_thres=0.0
-            )
-        return out[0]
-
-    yield f"speculative_decoding, gamma = {K}, all tokens kept", decode, plain
 
 
 @check("mlx-lm")
@@ -369,11 +314,9 @@ CLONES = {"gpt-fast": gpt_fast, "Hierarchical-Speculative-Decoding": hsd}
 # ---- The audit ----
 
 
-def audit(package, version, settings, only_setting="", n_samples=0):
-    """Yield one result for each setting whose name contains only_setting: a dict of numbers and strings."""
+def audit(package, version, settings):
+    """Yield one result for each setting: a dict of numbers and strings."""
     for setting, fast, slow in settings:
-        if only_setting not in setting:
-            continue
         n_paths = 0
 
         def counted(rng, fast=fast):
@@ -386,12 +329,6 @@ def audit(package, version, settings, only_setting="", n_samples=0):
             row = {"paths": n_paths, "distance": total_variation(found, wanted)}
             if hasattr(fast, "one_round"):
                 row["tokens_per_round"] = sum(len(out) * p for out, p in output_distribution(fast.one_round).items())
-            if n_samples and row["distance"] > ROUNDING:
-                drawn = sampled_distribution(fast, n_samples, setting)
-                row["samples"] = n_samples
-                row["samples_to_computed"] = total_variation(drawn, found)
-                row["samples_to_computed_by_chance"] = distance_by_chance(found, n_samples)
-                row["samples_to_target"] = total_variation(drawn, wanted)
         except Exception as error:  # an error of the library is a result, too
             row = {"error": f"{type(error).__name__}: {error}".split("\n")[0][:200]}
         row = {"package": package, "version": version, "setting": setting, **row}
@@ -399,54 +336,25 @@ def audit(package, version, settings, only_setting="", n_samples=0):
         yield row
 
 
-def sampled_distribution(function, n_samples, label):
-    """The shares of the outputs of n_samples ordinary runs, in which the library draws its own random numbers."""
-    rng, outputs = np.random.default_rng(0), collections.Counter()
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
-    for _ in tqdm(range(n_samples), desc=label):
-        outputs[tuple(np.ravel(function(rng)).tolist())] += 1
-    return {output: n / n_samples for output, n in outputs.items()}
-
-
-def distance_by_chance(distribution, n_samples):
-    """The distance to expect between `distribution` and the shares of n_samples outputs drawn from it.
-
-    Each share is close to normal, and the mean absolute error of a normal number is sqrt(2 / pi) standard deviations.
-    """
-    return sum(math.sqrt(2 / math.pi * p * (1 - p) / n_samples) for p in distribution.values()) / 2
-
-
 def table(rows):
     """The results in Markdown."""
-    header = "package", "version", "setting", "paths", "distance", "tokens per round", "samples"
-    lines = [f"| {' | '.join(header)} |", "| --- | --- | --- | ---: | ---: | ---: | --- |"]
+    header = "package", "version", "setting", "paths", "distance", "tokens per round"
+    lines = [f"| {' | '.join(header)} |", "| --- | --- | --- | ---: | ---: | ---: |"]
     for row in rows:
-        paths, distance, samples = "", row.get("error"), ""
+        paths, distance = "", row.get("error")
         if "distance" in row:
             paths = f"{row['paths']:,}"
             exact = row["distance"] < ROUNDING
             distance = f"{row['distance']:.0e} (rounding)" if exact else f"**{row['distance']:.4f}**"
-        if "samples" in row:
-            chance = f"{row['samples_to_computed_by_chance']:.4f} by chance"
-            samples = f"{row['samples_to_computed']:.4f} ({chance}, n = {row['samples']:,})"
         tokens = f"{row['tokens_per_round']:.4f}" if "tokens_per_round" in row else ""
-        cells = row["package"], row["version"], row["setting"], paths, distance, tokens, samples
+        cells = row["package"], row["version"], row["setting"], paths, distance, tokens
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def merged(old, new):
-    """Old and new results, by package. A new one replaces the old one of the same package, version and setting.
-
-    If it has the same distance, it keeps the samples of the old one.
-    """
-    rows = {}
-    for row in [*old, *new]:
-        key = row["package"], row["version"], row["setting"]
-        before = rows.get(key, {})
-        same = math.isclose(before.get("distance", math.nan), row.get("distance", math.nan), abs_tol=1e-6)
-        rows[key] = before | row if same else row
+    """Old and new results, by package. A new one replaces the old one of the same package, version and setting."""
+    rows = {(row["package"], row["version"], row["setting"]): row for row in [*old, *new]}
     packages = [*CHECKS, *CLONES]
     return sorted(rows.values(), key=lambda row: packages.index(row["package"]))
 
@@ -454,12 +362,8 @@ def merged(old, new):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=CHECKS, help="audit one package")
-    parser.add_argument("--setting", default="", metavar="TEXT", help="audit only settings whose name contains this")
     clone = dict(nargs=3, metavar=("NAME", "DIR", "COMMIT"))
     parser.add_argument("--clone", **clone, help=f"audit a clone, and nothing else; NAME is {' or '.join(CLONES)}")
-    parser.add_argument(
-        "--samples", type=int, default=0, metavar="n", help="draw n times if the distance is above 1e-6"
-    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="add the results to a JSON file")
     parser.add_argument("--table", type=Path, metavar="FILE", help="print the table of such a file and do nothing else")
     args = parser.parse_args()
@@ -478,7 +382,7 @@ def main():
     if args.clone:
         name, path, commit = args.clone
         audits.append((name, commit, CLONES[name](Path(path))))
-    rows = [row for one in audits for row in audit(*one, args.setting, args.samples)]
+    rows = [row for one in audits for row in audit(*one)]
     if args.out:
         old = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
         args.out.write_text(json.dumps(merged(old, rows), indent=1) + "\n", encoding="utf-8")

@@ -1,7 +1,5 @@
 """The scripts of benchmarks/ and tools/ print their help, and some of them are tried, without extra packages."""
 
-import math
-
 import pytest
 from support import ROOT, read, run
 
@@ -41,14 +39,7 @@ def test_a_new_result_replaces_only_its_own_setting():
     def row(package, version, setting, **result):
         return {"package": package, "version": version, "setting": setting} | result
 
-    old = [row("mlx-lm", "1", "a", distance=1), *(row("transformers", "1", s, distance=2, samples=9) for s in "abc")]
-    new = [row("transformers", "1", "b", distance=4), row("transformers", "2", "b", distance=5)]
-    new += [row("transformers", "1", "a", distance=2 + 1e-9), row("transformers", "1", "c", error="IndexError")]
-    found = [(result.get("distance"), result.get("samples"), result.get("error")) for result in audit.merged(old, new)]
-    assert found == [(2 + 1e-9, 9, None), (4, None, None), (None, None, "IndexError"), (5, None, None), (1, None, None)]
-
-
-def test_distance_by_chance_of_a_fair_coin():
-    n = 1000
-    exact = sum(math.comb(n, heads) / 2**n * abs(heads / n - 1 / 2) for heads in range(n + 1))
-    assert abs(audit.distance_by_chance({(0,): 0.5, (1,): 0.5}, n) - exact) < 0.001 * exact
+    old = [row("mlx-lm", "1", "a", distance=1), *(row("transformers", "1", s, distance=2) for s in "ab")]
+    new = [row("transformers", "1", "b", error="IndexError"), row("transformers", "2", "b", distance=5)]
+    found = [(result.get("distance"), result.get("error")) for result in audit.merged(old, new)]
+    assert found == [(2, None), (None, "IndexError"), (5, None), (1, None)]
