@@ -106,29 +106,15 @@ def tree():
 
 
 def a_round():
-    """A round of `python main.py --temperature 1 --seed 3`, as an SVG."""
+    """A round of `python main.py --temperature 1 --seed 3`: the first that accepts two tokens and rejects one."""
     pair = load_pair("draft", "target", temperature=1)
-    x, recorder = pair.encoder.encode(PROMPT), Recorder(np.random.default_rng(3), verify)
-    pair.decode(x, 154, 4, recorder, on_round=recorder)
-    return picture(pair.encoder, x, recorder.rounds)
-
-
-def typical_round(rounds):
-    """The first round that accepted two tokens or more and then rejected one. Otherwise, the longest round."""
-    for r in rounds:
-        if r.origins.count("accepted") >= 2 and "corrected" in r.origins:
-            return r
-    return max(rounds, key=lambda r: len(r.emitted))
-
-
-def picture(encoder, prompt, rounds):
-    """The picture of a typical round."""
-    r = typical_round(rounds)
-    ids = [*prompt, *(token for earlier in rounds[: rounds.index(r)] for token in earlier.emitted)]
-    before = ("… " if len(ids) > 14 else "") + shown(encoder.decode(ids[-14:]).lstrip(), {ord("\n"): "⏎"})
-    keep = "h" if r.is_block else "min(1, q / p)"
-    names = ["drafted", "p, of the draft", "q, of the target", *(["w"] if r.is_block else []), keep, "number drawn"]
-    names += [f"drawn < {keep}?", "emitted"]
+    encoder, recorder = pair.encoder, Recorder(np.random.default_rng(3), verify)
+    run, rounds = pair.decode(encoder.encode(PROMPT), 154, 4, recorder, on_round=recorder), recorder.rounds
+    i, r = next((i, r) for i, r in enumerate(rounds) if r.origins.count("accepted") >= 2 and "corrected" in r.origins)
+    after = sum(len(later.emitted) for later in rounds[i:])
+    before = "… " + shown(encoder.decode(run.ids[:-after][-14:]).lstrip(), {ord("\n"): "⏎"})
+    names = ["drafted", "p, of the draft", "q, of the target", "min(1, q / p)", "number drawn"]
+    names += ["drawn < min(1, q / p)?", "emitted"]
     parts = [text(10, 24, "text so far", "soft"), text(LEFT, 24, before)]
     parts += [text(10, 62 + 24 * i, escape(name), "soft") for i, name in enumerate(names)]
     below = 62 + 24 * (len(names) - 2)  # the row of bars; the emitted tokens are in the row after it
