@@ -64,12 +64,14 @@ SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many
 
 def linear(x, w, b):  # [n_groups, group, n_in], tiles of w, [n_out] -> [n_groups, group, n_out]
     """x @ w + b, where `lay_out` cut w into tiles."""
+    n_groups, group, n_in = x.shape
+    if matrix_kernel() == SINGLE:
+        if group > 1:  # joined rows
+            out = (x @ w.reshape(-1, n_in).T)[..., : len(b)]
+            out += b
+            return out
+        w = w.swapaxes(2, 3)
     n_tiles, n_chunks, depth, width = w.shape
-    n_groups, group, _ = x.shape
-    if group > 1 and matrix_kernel() == SINGLE:  # joined rows
-        out = (x @ w.swapaxes(2, 3).reshape(-1, depth).T)[..., : len(b)]  # the tiles are one matrix
-        out += b
-        return out
     # [n_groups, group, n_in] -> [n_chunks, n_groups, group, depth]
     x = arranged(x.reshape(n_groups, group, n_chunks, depth).transpose(2, 0, 1, 3))
     out = np.empty((n_groups, group, n_tiles, width), dtype=np.float32)
@@ -160,15 +162,15 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width, or for singl
     return math.ceil(n_out / TILE), n_chunks, n_in // n_chunks, TILE
 
 
-def tiles(w, into):  # [n_in, n_out], zeros of shape `tile_shape` -> [n_tiles, n_chunks, depth, width]
+def tiles(w, into):  # [n_in, n_out], zeros of shape `tile_shape` -> the same, filled
     """Copy a matrix into its tiles. The last tile keeps some zeros if n_out is not a multiple of the width."""
-    into = into.swapaxes(2, 3) if matrix_kernel() == SINGLE else into
-    width = into.shape[-1]
+    seen = into.swapaxes(2, 3) if matrix_kernel() == SINGLE else into  # [n_tiles, n_chunks, depth, width]
+    width = seen.shape[-1]
 
     def fill(some):
         for i in range(len(into))[some]:
             columns = w[:, i * width : (i + 1) * width]
-            into[i].reshape(-1, width)[:, : columns.shape[1]] = columns
+            seen[i].reshape(-1, width)[:, : columns.shape[1]] = columns
 
     in_parallel(fill, len(into), 4 * into[0].nbytes)  # 4, because copying is slower than reading
     return into
