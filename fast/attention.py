@@ -3,8 +3,7 @@
 Positions are stored in blocks of 64. A block of keys is laid out like a tile of
 weights: each column is the key of one position. So the shapes of the products do not
 depend on the length of the text. Positions after the query are masked and only add
-zeros to its sums, so the result has the same bits, however many positions are computed
-in one call.
+zeros, so the bits do not depend on how many positions are computed in one call.
 """
 
 import math
@@ -24,10 +23,9 @@ class KeysAndValues:
 
     def __init__(self, n_ctx, n_head, d):  # d = n_embd / n_head
         n_blocks = math.ceil(n_ctx / BLOCK) + 1  # the last position may be followed by padding
-        # Column d of the values holds ones. So in that column, shares @ values is the
-        # sum of the shares, which is the denominator of the softmax. The columns after
-        # it are padding, up to a multiple of LANES. Without the padding, we saw rows
-        # whose bits depended on the size of their group.
+        # Column d of the values holds ones, so that shares @ values has the denominator
+        # of the softmax there. The columns after it are padding. Without it, we saw
+        # rows whose bits depended on the size of their group.
         n_columns = LANES * math.ceil((d + 1) / LANES)
         self.keys = aligned_zeros(n_blocks, n_head, 1, d, BLOCK)  # 1 is for the groups of queries
         self.values = aligned_zeros(n_blocks, n_head, 1, BLOCK, n_columns)

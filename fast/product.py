@@ -14,21 +14,12 @@ w into tiles, which are parts of its columns, and multiply a few rows at a time 
         for each group of rows:      # the tile is in the CPU's cache by now
             out[group, tile] = x[group] @ tile
 
-The two kernels need different groups and tiles.
-
 The small-matrix kernel multiplies "groups of rows". For x86, OpenBLAS has one only for
-CPUs with AVX-512, and uses it if a product has at most 10^6 multiplications.
-
-    1 row            A row of zeros is added, because for a single row, NumPy would use
-                     gemv, which gives other bits.
-    2 to 12 rows     One group. An odd number gets a row of zeros: 3 rows take longer
-                     than 4.
-    13 rows or more  Groups of 6. Rows of zeros fill up the last one.
-
-A tile is 64 columns wide, and as deep as w, which is n_in. On each core, one call of
-np.matmul runs over many tiles. If 12 rows times a tile would make more than 10^6
-multiplications, the tile is cut into *chunks* of equal depth, whose results are added
-up, always in the same order.
+CPUs with AVX-512, and uses it if a product has at most 10^6 multiplications. Up to 12
+rows are one group, more are cut into groups of 6. A row of zeros makes their number
+even, because 3 rows take longer than 4, and a single row would go to gemv, which gives
+other bits. A tile is 64 columns wide. If 12 rows times a tile would make more than 10^6
+multiplications, it is cut into *chunks* of equal depth, whose results are added up.
 
 gemv multiplies "single rows", and works everywhere. The second row finds the tile in
 the core's own cache, so it takes less time than the first, but five rows still take
@@ -36,13 +27,12 @@ almost twice as long as one. A tile is 32 columns wide, and stored transposed. g
 it faster that way, and all tiles together are the matrix w.T. So the rows of a long
 prompt can be *joined* in one gemm, where packing is little work.
 
-The same bits. Greedy decoding gives the same text with and without speculation because,
-with the routines of OpenBLAS for five kinds of CPU, a row of the result had the same
-bits, whatever rows were computed beside it. gemv computes each row alone. In the
-small-matrix kernel, each number of the result is a sum of products, and wherever we
-looked, these are added up in the same order, whatever the size of the group. Before the
-first product, `matrix_kernel` checks this, and compares the times of both kernels. The
-bits of joined rows depend on their number, see `gpt2.GPT2`.
+The same bits. Greedy decoding gives the same text with and without speculation because
+a row of the result has the same bits, whatever rows are computed beside it. gemv
+computes each row alone. In the small-matrix kernel, each number of the result is a sum
+of products, which are added up in the same order, whatever the size of the group:
+`matrix_kernel` checks this before the first product, and compares the times of both
+kernels. The bits of joined rows depend on their number, see `gpt2.GPT2`.
 """
 
 import math
@@ -84,9 +74,8 @@ def linear(x, w, b):  # [n_groups, group, n_in], tiles of w, [n_out] -> [n_group
         else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
             np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
-    # The work of a tile is its bytes, once for each group, although later groups find
-    # the tile in the cache. If they counted for less, five single rows would stay on
-    # one core, and take longer.
+    # The work of a tile is its bytes, once for each group. If later groups, which find
+    # it in the cache, counted for less, five single rows would stay on one core.
     in_parallel(multiply, n_tiles, w[0].nbytes * n_groups)
     out = out.reshape(n_groups, group, n_tiles * width)[..., : len(b)]  # without padding
     out += b
@@ -118,12 +107,10 @@ def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is cut into tiles.
 
     All matrices share one array, because on Linux, NumPy asks for huge pages if an array
-    has 4 MB or more. They save the CPU addresses to look up: small models are up to 20 %
-    faster.
+    has 4 MB or more. Small models are up to 20 % faster with them.
     """
     # 30 MB that are allocated and freed make glibc keep up to 60 MB of freed memory.
-    # Otherwise it may ask the system for memory in every layer of a long prompt, which
-    # takes up to a fifth of the time.
+    # Otherwise a long prompt may ask for memory in every layer, a fifth of its time.
     np.empty(30_000_000, dtype=np.uint8)
     layers = []
 
