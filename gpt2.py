@@ -160,7 +160,7 @@ class GPT2:
             n_past = min(common_prefix(ids, self.ids), n_before)
             if joined := worth_joining(n_before - n_past):
                 n_past = 0  # so that their bits do not depend on what happens to be cached
-            while n_past < n_before - PART * (not joined):  # a long prompt, part by part
+            while n_past < n_before - (0 if joined else PART):  # a long prompt, part by part
                 end = min(n_past + PART, n_before)
                 self.compute(ids[:end], 0, n_past)
                 n_past = end

@@ -4,13 +4,12 @@
     python benchmarks/audit.py --out docs/audit.json
     python benchmarks/audit.py --table docs/audit.json
 
-docs/audit.md says how it works, and has the commands for clones.
+docs/audit.md says how it works, and has all commands.
 Functions for one round get the rows of tests/test_broken_variants.py.
 """
 
 import argparse
 import ast
-import contextlib
 import functools
 import importlib.metadata
 import importlib.util
@@ -25,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from enumeration import EveryBranch, output_distribution, total_variation
+from enumeration import output_distribution, total_variation
 from speculative import autoregressive_sampling, propose, speculative_sampling
 
 P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])  # the draft's row after each token
@@ -77,11 +76,11 @@ def with_rule(verify):
 
 
 def drawing(function):
-    """Turn function(), which draws from PyTorch, into draw(rng). PyTorch uses rng only if rng is an EveryBranch."""
+    """Turn function(), which draws from PyTorch, into draw(rng)."""
     from torch_enumeration import torch_draws_from
 
     def draw(rng):
-        with torch_draws_from(rng) if isinstance(rng, EveryBranch) else contextlib.nullcontext():
+        with torch_draws_from(rng):
             return function()
 
     return draw

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import settings
 from support import BLOCK, Handler
 
-import fast
 import gpt2
 from checkpoint import download
 from fast import product
@@ -37,7 +36,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_report_header(config):
-    return f"matrix kernel: {fast.matrix_kernel()}"
+    return f"matrix kernel: {product.matrix_kernel()}"
 
 
 @pytest.fixture(params=dict.fromkeys([product.SINGLE, product.matrix_kernel()]))
