@@ -9,8 +9,11 @@ you have its probability, exact but for rounding.
 The sampler doesn't change. It just gets an `EveryBranch` for its generator. In the
 first run, each draw has its first possible outcome. In each later run, the last draw
 that has an outcome left takes the next one, the draws before it are repeated, and those
-after it begin again, like the digits of a counter. A number from `rng.random()` never
-has a value: `rng.random() < 0.3` is a choice, and True with probability 0.3.
+after it begin again, like the digits of a counter.
+
+A number from `rng.random()` never has a value, only an interval in which it lies, at
+first [0, 1). `u < 0.3` is a choice, True with probability 0.3, and then u lies in
+[0, 0.3). Ask `u < 0.2` next, and it is True with probability 0.2 / 0.3.
 
 Take a sampler that draws x from p = (1/2, 1/2), accepts x with probability
 min(1, q(x) / p(x)), and draws from q = (3/4, 1/4) after a rejection. It has four paths:
@@ -37,16 +40,20 @@ the text, or a row from the wrong position goes unnoticed, and put zeros into th
 loop that may run for ever and continuous noise such as Gumbel's can't be enumerated,
 and all randomness has to come from `rng`. benchmarks/torch_enumeration.py is for code
 that draws from PyTorch. The core is `output_distribution`, `take_branch` and
-`next_path`; the rest imitates NumPy.
+`next_path`; the rest imitates NumPy, with the types that NumPy returns.
 """
 
+import copy
 import math
+import pickle
+import random
 
 import numpy as np
 
 MAX_CHOICES = 1_000  # along one path; a loop without end gets there within seconds
 MAX_BRANCHES = 1_000_000  # of one choice
 NUMPY = np.random.default_rng(0)  # raises NumPy's errors
+NUMPY_TYPES = np.generic, np.ndarray
 
 
 class TooManyPaths(RuntimeError):
@@ -64,17 +71,26 @@ def output_distribution(function, max_paths=1_000_000):
     """{output: probability} of function(rng), an int or several. Outputs are tuples of int.
 
     TooManyPaths is raised after max_paths, a million of which take minutes, and
-    RuntimeError if function makes the same choices again, but then draws differently.
+    RuntimeError if something else than rng decides: the first path is run twice.
     """
-    rng, outputs = EveryBranch(), {}
+    rng, outputs, others = EveryBranch(), {}, other_generators()
     for _ in range(max_paths):
-        output = tuple(np.ravel(function(rng)).tolist())
+        output = rng.run(function)
+        if not outputs and output != (again := rng.run(function)):
+            raise RuntimeError(f"the same choices led to {output}, and then to {again}; let rng alone decide")
         mass = math.prod(branches[index][0] for branches, index in rng.script)  # the probability of this path
         outputs[output] = outputs.get(output, 0.0) + mass
         rng.covered += mass
         if not rng.next_path():
+            if other_generators() != others:
+                raise RuntimeError("the function drew from np.random or from random; let rng alone decide")
             return outputs
     raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", rng.covered)
+
+
+def other_generators():
+    """The state of those that a function might draw from by mistake."""
+    return random.getstate(), pickle.dumps(np.random.get_state())
 
 
 def total_variation(a, b):
@@ -86,6 +102,10 @@ def total_variation(a, b):
     outputs = {*a, *b}
     if len({isinstance(output, tuple) for output in outputs}) > 1:
         raise TypeError("some outputs are tuples, and others are not; write (0,) for a single token 0")
+    lengths = [{len(output) for output in some if isinstance(output, tuple)} for some in (a, b)]
+    if all(lengths) and not lengths[0] & lengths[1]:
+        one, other = (" or ".join(map(str, sorted(some))) for some in lengths)
+        raise ValueError(f"outputs of {one} tokens are compared with outputs of {other}; is the prompt in one of them?")
     return sum(abs(a.get(output, 0.0) - b.get(output, 0.0)) for output in outputs) / 2
 
 
@@ -96,25 +116,38 @@ class EveryBranch:
         self.script = []  # for each choice: [branches, index of the branch to take]
         self.n_drawn = 0  # choices made in this run
         self.covered = 0.0  # total probability of the runs before
+        self.refused = None  # the last error of ours, in case the program catches it
+
+    def run(self, function):
+        """One path: the output of function(self)."""
+        self.n_drawn = 0
+        output = tuple(np.ravel(function(self)).tolist())
+        if self.refused:
+            raise self.refused
+        if self.n_drawn < len(self.script):
+            raise RuntimeError("the same choices ended here, but earlier went on; let rng alone decide")
+        return output
+
+    def refuse(self, error):
+        self.refused = error
+        raise error
 
     def take_branch(self, branches):
         """Make one choice among [(probability, outcome), ...], and return its outcome."""
         branches = [branch for branch in branches if branch[0] > 0]
         if self.n_drawn == MAX_CHOICES:
-            raise TooManyPaths(f"more than {MAX_CHOICES:,} choices along one path", self.covered)
+            self.refuse(TooManyPaths(f"more than {MAX_CHOICES:,} choices along one path", self.covered))
         if self.n_drawn == len(self.script):
             self.script.append([branches, 0])  # no earlier run came to this choice
         known, index = self.script[self.n_drawn]
         if branches != known:
-            raise RuntimeError(f"the same choices led to {branches}, but earlier to {known}; let rng alone decide")
+            problem = f"the same choices led to {branches}, but earlier to {known}; let rng alone decide"
+            self.refuse(RuntimeError(problem))
         self.n_drawn += 1
         return branches[index][1]
 
     def next_path(self):
         """Move the last choice that can move to its next branch. False if none can."""
-        if self.n_drawn < len(self.script):
-            raise RuntimeError("the same choices ended here, but earlier went on; let rng alone decide")
-        self.n_drawn = 0
         while self.script:
             branches, index = self.script.pop()
             if index + 1 < len(branches):
@@ -122,32 +155,42 @@ class EveryBranch:
                 return True
         return False
 
-    def choice(self, a, size=None, *, p=None):
+    def choice(self, a, size=None, replace=True, p=None):
         n = a if np.ndim(a) == 0 else len(a)
         if n > MAX_BRANCHES:
-            raise TooManyPaths(f"a choice among {n:,} items", self.covered)
+            self.refuse(TooManyPaths(f"a choice among {n:,} items", self.covered))
+        if size is not None and not replace:
+            self.refuse(TypeError("rng.choice cannot be enumerated with replace=False; draw the items one by one"))
         NUMPY.choice(a, p=p)
         p = np.ones(n) if p is None else np.asarray(p, dtype=np.float64)
         branches = [(mass, i) for i, mass in enumerate((p / p.sum()).tolist())]
-        items = np.arange(n) if np.ndim(a) == 0 else np.asarray(a)
+        items = range(n) if np.ndim(a) == 0 else np.array(a)
         return several(size, lambda: items[self.take_branch(branches)])
 
     def integers(self, low, high=None, size=None, *, endpoint=False):
         low, high = (0, low) if high is None else (low, high)
-        return int(low) + self.choice(int(high) + bool(endpoint) - int(low), size)
+        return np.int64(low) + self.choice(int(high) + bool(endpoint) - int(low), size)
 
     def multinomial(self, n, pvals, size=None):
         return several(size, lambda: np.bincount(self.choice(len(pvals), n, p=pvals), minlength=len(pvals)))
 
     def random(self, size=None):
-        return several(size, lambda: Uniform(self))
+        return several(size, lambda: Uniform(self, size is not None))
 
     def uniform(self, low=0.0, high=1.0, size=None):
+        NUMPY.uniform(low, high)
         size = np.broadcast_shapes(np.shape(low), np.shape(high)) or None if size is None else size
+        if size is None:
+            return float(low) + (float(high) - float(low)) * self.random()
         return low + np.subtract(high, low, dtype=np.float64) * self.random(size)
 
     def __reduce_ex__(self, protocol):
-        raise TypeError("a copy of rng would not take all branches; use rng itself")
+        self.refuse(TypeError("a copy of rng would not take all branches; use rng itself"))
+
+    def __getattr__(self, name):
+        if not name.startswith("_") and hasattr(NUMPY, name):
+            self.refuse(TypeError(f"rng.{name} cannot be enumerated; use rng.choice or rng.random() < a"))
+        raise AttributeError(f"a numpy.random.Generator has no {name!r}")
 
 
 def several(size, draw):
@@ -160,13 +203,14 @@ def several(size, draw):
     return drawn.reshape((*shape, *drawn.shape[1:]))
 
 
-def each(operator):
+def each(operator, dtype=object):
     """The same operator, but an array is taken element by element."""
 
     def applied(self, a):
         if np.ndim(a) == 0:
             return operator(self, a)
-        return np.array([operator(self, x) for x in np.ravel(a)]).reshape(np.shape(a))
+        number = self.scaled(1.0, in_array=True)
+        return np.frompyfunc(lambda x: operator(number, x), 1, 1)(a).astype(dtype)
 
     return applied
 
@@ -175,43 +219,52 @@ class Uniform:
     """The number shift + scale * u, where u is uniform in an interval, at first [0, 1).
 
     A comparison narrows the interval to the side that was taken, so that the number can
-    be compared again, as in a search through cumulated probabilities.
+    be compared again, as in a search through cumulated probabilities. is_numpy tells
+    whether NumPy would have a np.float64 here: comparing it gives a np.bool_, for which
+    ~ means "not", and a bool otherwise, for which it does not.
     """
 
     __array_ufunc__ = None  # so that NumPy leaves `np.float64(2) * u` to this class
 
-    def __init__(self, rng, shift=0.0, scale=1.0, interval=None):
-        self.rng, self.shift, self.scale = rng, shift, scale
-        self.interval = [0.0, 1.0] if interval is None else interval  # shared by all numbers with the same u
+    def __init__(self, rng, is_numpy=False):
+        self.rng, self.is_numpy, self.shift, self.scale = rng, is_numpy, 0.0, 1.0
+        self.interval = [0.0, 1.0]  # shared by all numbers with the same u
+
+    def scaled(self, scale, shift=0.0, in_array=False):
+        """scale * self + shift, still a number with the same u."""
+        other = copy.copy(self)
+        other.scale, other.shift = self.scale * scale, self.shift * scale + shift
+        other.is_numpy = self.is_numpy or in_array
+        return other
 
     def is_below(self, a):
         """Whether the number is below a. It never equals a, so <= is the same as <."""
-        cut = (float(a) - self.shift) / self.scale
+        cut = (float(0.0 + a) - self.shift) / self.scale  # 0.0 + a, because float(".3") is no error
         if math.isnan(cut):
-            raise ValueError("a random number was compared with NaN; check the probabilities for 0 / 0")
+            self.rng.refuse(ValueError("a random number was compared with NaN; check the probabilities for 0 / 0"))
         lower, upper = self.interval
         cut = min(max(cut, lower), upper)
         probability = (cut - lower) / (upper - lower)
         u_is_below = self.rng.take_branch([(probability, True), (1 - probability, False)])
         self.interval[:] = (lower, cut) if u_is_below else (cut, upper)
         below = u_is_below == (self.scale > 0)
-        return np.bool_(below) if isinstance(a, np.generic) else below  # in NumPy too, ~ means "not" only then
+        return np.bool_(below) if self.is_numpy or isinstance(a, NUMPY_TYPES) else below
 
-    __le__ = each(is_below)
-    __ge__ = each(lambda self, a: self.is_below(a) ^ True)
-    __lt__ = each(lambda self, a: a is not self and self.is_below(a))  # np.searchsorted asks whether u < u
-    __gt__ = each(lambda self, a: a is not self and self.is_below(a) ^ True)
-
-    @each
-    def __add__(self, number):
-        return Uniform(self.rng, self.shift + float(number), self.scale, self.interval)
+    __le__ = each(is_below, bool)
+    __ge__ = each(lambda self, a: self.is_below(a) ^ True, bool)
+    __lt__ = each(lambda self, a: a is not self and self.is_below(a), bool)  # np.searchsorted asks whether u < u
+    __gt__ = each(lambda self, a: a is not self and self.is_below(a) ^ True, bool)
 
     @each
-    def __mul__(self, number):
-        scale = self.scale * float(number)
-        if not math.isfinite(scale) or scale == 0:
-            raise ValueError(f"a random number was multiplied by {number}; its scale must stay finite and other than 0")
-        return Uniform(self.rng, self.shift * float(number), scale, self.interval)
+    def __add__(self, a):
+        return self.scaled(1.0, float(0.0 + a), isinstance(a, NUMPY_TYPES))
+
+    @each
+    def __mul__(self, a):
+        scale = float(0.0 + a)
+        if not math.isfinite(self.scale * scale) or self.scale * scale == 0:
+            self.rng.refuse(ValueError(f"a random number was multiplied by {a}; its scale must stay finite and not 0"))
+        return self.scaled(scale, in_array=isinstance(a, NUMPY_TYPES))
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -222,6 +275,7 @@ class Uniform:
         return self * -1.0 + number
 
     def has_no_value(self, *_):
-        raise TypeError("a random number stands for all its values here; compare it with plain numbers, one at a time")
+        problem = "a random number stands for all its values here; compare it with plain numbers, one at a time"
+        self.rng.refuse(TypeError(problem))
 
     __eq__ = __hash__ = __bool__ = __float__ = has_no_value

@@ -1,6 +1,7 @@
 """enumeration.py: distributions computed by hand, and errors where it would be wrong in silence."""
 
 import copy
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -63,14 +64,21 @@ def test_total_variation():
     assert total_variation({(0,): 1.0}, {(0,): 1.0}) == 0
     with pytest.raises(TypeError, match=r"tuples, and others are not; write \(0,\)"):
         total_variation(output_distribution(lambda rng: 0), {0: 1.0})
+    with pytest.raises(ValueError, match=r"outputs of 2 tokens are compared with outputs of 1; is the prompt in one"):
+        total_variation({(0, 1): 1.0}, {(1,): 1.0})
+    assert total_variation({(0, 1): 0.5, (1,): 0.5}, {(1,): 1.0}) == 0.5  # as when an eos ends a text
 
 
 @pytest.mark.parametrize(
     ("draw", "error", "message"),
     [
         (lambda rng: rng.random(), TypeError, "stands for all its values"),
-        (lambda rng: rng.normal(), AttributeError, "normal"),
+        (lambda rng: rng.normal(), TypeError, r"rng\.normal cannot be enumerated; use rng\.choice"),
+        (lambda rng: rng.rand(), AttributeError, "has no 'rand'"),
         (lambda rng: rng.choice(3, size=2, replace=False), TypeError, "replace"),
+        (lambda rng: rng.uniform(3, 1), ValueError, "high - low"),
+        (lambda rng: rng.random() < ".3", TypeError, None),
+        (lambda rng: rng.random() + "1", TypeError, None),
         (lambda rng: rng.integers(2**31), TooManyPaths, "a choice among 2,147,483,648 items"),
         (lambda rng: int(4 * rng.random()), TypeError, None),
         (lambda rng: 1 if rng.random() else 0, TypeError, None),
@@ -107,14 +115,76 @@ def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
 
 
 @pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng: rng.random() < 0.3,
+        lambda rng: rng.random() < np.float32(0.3),
+        lambda rng: np.float64(0.3) > rng.random(),
+        lambda rng: rng.random() < np.array(0.3),
+        lambda rng: rng.random(2)[0] < 0.3,
+        lambda rng: next(iter(rng.random(2))) < 0.3,
+        lambda rng: rng.uniform(2, 4) < 3,
+        lambda rng: rng.uniform(np.array(2.0), 4) < 3,
+        lambda rng: rng.uniform(2, 4, size=1)[0] >= 3,
+        lambda rng: 1 - rng.random() < 0.3,
+        lambda rng: rng.random() * np.float64(2) < 1,
+        lambda rng: np.array(2.0) + rng.random() > 2.5,
+        lambda rng: (np.array([1, 2]) * rng.random())[0] < 1,
+        lambda rng: rng.choice(4),
+        lambda rng: rng.choice(4, p=[0.25] * 4),
+        lambda rng: rng.choice([5, 6]),
+        lambda rng: rng.choice(4, size=2),
+        lambda rng: rng.integers(4),
+        lambda rng: (rng.random(3) < 0.3)[:2],
+    ],
+)
+def test_types_are_those_of_numpy(draw):
+    """~ means "not" for a np.bool_, but ~True is -2, which is true."""
+    types = []
+    output_distribution(lambda rng: types.append(type(draw(rng))) or 0)
+    assert {*types} == {type(draw(np.random.default_rng(0)))}
+
+
+def test_a_drawn_row_is_a_copy():
+    table = np.array([[1, 2], [3, 4]])
+
+    def draw(rng):
+        row = rng.choice(table)
+        row[0] = 9
+        return row
+
+    assert output_distribution(draw) == {(9, 2): 0.5, (9, 4): 0.5} and table[0, 0] == 1
+
+
+def caught(draw):
+    try:
+        return draw()
+    except Exception:
+        return 0
+
+
+@pytest.mark.parametrize(
     "function",
     [
         lambda rng, n_calls: int(rng.random() < 1 / (1 + n_calls)),
         lambda rng, n_calls: [rng.choice(2), rng.choice(2)] if n_calls == 1 else 0,
+        lambda rng, n_calls: n_calls,
+        lambda rng, n_calls: np.random.choice(3),
+        lambda rng, n_calls: rng.choice(2) and random.choice([0]),
+        lambda rng, n_calls: caught(rng.normal),
+        lambda rng, n_calls: caught(lambda: float(rng.random())),
+        lambda rng, n_calls: caught(lambda: rng.choice(1 + n_calls)),
     ],
-    ids=["draws with other probabilities", "draws less often"],
-)
+    ids=[
+        "other probabilities", "draws less often", "returns something else", "np.random", "random",
+        "catches a refusal", "catches a missing value", "catches other probabilities",
+    ],
+)  # fmt: skip
 def test_a_function_that_depends_on_more_than_rng_is_an_error(function):
     calls = []
-    with pytest.raises(RuntimeError, match="same choices"):
+    with pytest.raises((RuntimeError, TypeError), match=r"same choices|let rng alone|cannot be enumerated|stands for"):
         output_distribution(lambda rng: function(rng, calls.append(1) or len(calls)))
+
+
+def test_a_constant_may_be_enumerated():
+    assert output_distribution(lambda rng: 5) == {(5,): 1.0}
