@@ -1,20 +1,18 @@
-"""GPT-2's byte pair encoding (Radford et al. 2019, section 2.2), from OpenAI's encoder.json and vocab.bpe.
+"""GPT-2's byte pair encoding (Radford et al. 2019, section 2.2).
 
 A regular expression cuts the text into words, and a word begins as its UTF-8 bytes. Then
 neighbours are merged, the pair that was learned earliest first. What remains are tokens.
 Every byte is a token too, so there is nothing that cannot be encoded.
 """
 
-import json
 import math
 from itertools import pairwise
 from pathlib import Path
 
 import regex
 
+from checkpoint.read import read_tokenizer
 from errors import UserError
-
-EOT = "<|endoftext|>"
 
 # An ending like 's; or a run of letters, digits or other signs, with the space before
 # it; or white space, without the space that belongs to the next word.
@@ -26,16 +24,6 @@ def bytes_to_unicode():
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
-
-
-def vocabulary(merges, eot_first=False):
-    """{token: id}: the bytes, a token for each pair, <|endoftext|>. ValueError if a pair cannot be learned here."""
-    ids = {token: id for id, token in enumerate([*[EOT] * eot_first, *bytes_to_unicode().values()])}
-    for left, right in merges:
-        if left not in ids or right not in ids or left + right in ids:
-            raise ValueError(f"the pair {left[:20]!r} {right[:20]!r} cannot come here")
-        ids[left + right] = len(ids)
-    return ids if eot_first else ids | {EOT: len(ids)}
 
 
 def merge(pieces, ranks):
@@ -55,14 +43,26 @@ def merge(pieces, ranks):
 
 
 class Encoder:
-    """Text to token ids and back, for pairs in the order in which they were learned. `ids` is {token: id}."""
+    """Text to token ids and back.
 
-    def __init__(self, merges, eot_first=False):
-        self.ids = vocabulary(merges, eot_first)
-        self.tokens = list(self.ids)
+    Parameters
+    ----------
+    merges : list of (str, str)
+        Pairs of neighbours, in the order in which they were learned.
+    ids : dict of str to int
+        The id of each token. ValueError if a byte or the result of a merge has none.
+    eos : int, optional
+        The id that ends a text.
+    """
+
+    def __init__(self, merges, ids, eos=None):
+        self.ids, self.tokens, self.eos = ids, {id: token for token, id in ids.items()}, eos
         self.ranks = {pair: rank for rank, pair in enumerate(merges)}
         self.to_char = bytes_to_unicode()
         self.to_byte = {char: byte for byte, char in self.to_char.items()}
+        for token in [*self.to_byte, *("".join(pair) for pair in merges)]:
+            if token not in ids:
+                raise ValueError(f"the vocabulary has no token {token[:20]!r}, which byte pair encoding needs")
         self.known = {}  # words recur
 
     def word_ids(self, word):
@@ -89,25 +89,9 @@ class Encoder:
 
 
 def get_encoder(model_size, models_dir):
-    """The `Encoder` of a folder with encoder.json and vocab.bpe, vocab.json and merges.txt, or tokenizer.json.
-
-    The ids follow from the pairs. So both are read and compared, which shows any damage.
-    """
-    directory = Path(models_dir, model_size)
-    pairs = {"encoder.json": "vocab.bpe", "vocab.json": "merges.txt", "tokenizer.json": "tokenizer.json"}
-    name = next((name for name in pairs if (directory / name).exists()), "encoder.json")
+    """The `Encoder` of a folder with the files of a model. UserError if they are damaged."""
+    folder = Path(models_dir, model_size)
     try:
-        ids = json.loads((directory / name).read_text(encoding="utf-8"))
-        if name == "tokenizer.json":
-            merges, added = ids["model"]["merges"], {token["content"]: token["id"] for token in ids["added_tokens"]}
-            ids = ids["model"]["vocab"] | added
-        else:
-            merges = [line for line in (directory / pairs[name]).read_text(encoding="utf-8").split("\n")[1:] if line]
-        merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]
-        encoder = Encoder(merges, eot_first=ids.get(EOT) == 0)  # it is last in OpenAI's files
-        if ids != encoder.ids:
-            raise ValueError("one does not follow from the other")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        where = f"{directory / name}" + f" or {pairs[name]}" * (pairs[name] != name)
-        raise UserError(f"{where} is damaged: {error}; restore it, or remove it to download it again") from None
-    return encoder
+        return Encoder(*read_tokenizer(folder))
+    except ValueError as error:
+        raise UserError(f"{folder} cannot be used: {error}") from None

@@ -39,6 +39,9 @@ def checked(type, is_good, what):
 
 def report(main, name):
     """Run a program whose errors begin with its name."""
+    for stream in "stdout", "stderr":
+        if getattr(sys, stream) is None:  # it was closed, as by >&-
+            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))
     sys.stdout.reconfigure(errors="replace")  # a text may have characters that a terminal or a file cannot show
     try:
         main()

@@ -10,14 +10,16 @@ examples:
 """
 
 import math
-import time
+from functools import partial
 
 import numpy as np
 
+from checkpoint.find import MODELS_DIR, SIZES
 from errors import Parser, checked, report
-from sampling import sampler, seeded
+from runs import Run, figures, printed, show
+from sampling import as_model, seeded
 from speculative import autoregressive_sampling, speculative_sampling
-from utils import MODELS_DIR, SIZES, load_models, pair_of, prompt_ids, show
+from utils import load_models, pair_of, prompt_ids
 
 PROMPT = "Once upon a time there was a king who had three sons,"
 LAB = """there is more in the lab:
@@ -29,50 +31,32 @@ LAB = """there is more in the lab:
 def main(argv=None):
     args = options(__doc__, LAB, "see --help, and python -m lab --help, which has more options").parse_args(argv)
     encoder, *networks = load_models(*pair_of(args.draft_model_size, args.target_model_size), args.models_dir)
-    draft, target = (sampler(network, args.temperature, args.top_k, args.top_p) for network in networks)
+    draft, target = (as_model(network, args.temperature, args.top_k, args.top_p) for network in networks)
     if args.same_text:
         draft, target = seeded(draft, args.seed), seeded(target, args.seed)
-    N, K = args.n_tokens_to_generate, args.K
-    x = prompt_ids(args.prompt, N, encoder, networks)
+    K, x = args.K, prompt_ids(args.prompt, args.n_tokens_to_generate, encoder, networks)
 
-    def plain(on_round=None, N=N, model=target):
-        return autoregressive_sampling(x, model, N, np.random.default_rng(args.seed), on_round=on_round)
+    def plain(run, N):
+        return autoregressive_sampling(x, run.target, N, np.random.default_rng(args.seed), on_round=run.on_round)
 
-    def speculative(on_round=None, N=N):
+    def speculative(run, N):
         rng = np.random.default_rng(args.seed)
-        return speculative_sampling(x, draft, target, N, K, rng, on_round=on_round)
+        return speculative_sampling(x, run.draft, run.target, N, K, rng, on_round=run.on_round)
 
-    def decode(title, loop):
+    def decode(loop, N=args.n_tokens_to_generate, on_round=None):
         for network in networks:
             network.forget()
-        target.seconds.clear()
-        return (*show(title, args.prompt, encoder, N, loop), target.seconds[1:])  # the first pass reads the prompt
+            network(x)  # reads the prompt, before the clock starts
+        run = Run(draft, target, on_round)
+        run.ids = loop(run, N)
+        return run
 
+    runs = []
     for loop in plain, speculative:
-        loop(N=min(N, 8))  # the first use of the weights is slow
-    ids, seconds, _, passes = decode("Autoregressive Decode", plain)
-    fast_ids, fast_seconds, rounds, fast_passes = decode("Speculative Decode", speculative)
-    networks[0].forget()
-    begun = time.perf_counter()
-    plain(model=draft)
-    draft_seconds = time.perf_counter() - begun
-    if N == 0:
-        return print("\nnothing was decoded, so there is nothing to compare")
-
-    n_drafted, n_accepted = (sum(counts) for counts in zip(*rounds))
-    alone, draft_alone, together = (f"{N / each:.1f}" for each in (seconds, draft_seconds, fast_seconds))
-    same = "yes"
-    if not np.array_equal(ids, fast_ids):
-        two_samples = args.temperature > 0 and not args.same_text
-        same = "no: two samples from one distribution, unless --same_text is given" if two_samples else "NO: a bug"
-    print(f"\ntokens per second {alone} target alone, {draft_alone} draft alone, {together} speculative")
-    print(f"speedup           {seconds / fast_seconds:.2f}")
-    print(f"acceptance rate   {n_accepted / max(n_drafted, 1):.2f} of {n_drafted} drafted tokens")
-    print(f"tokens per round  {N / len(rounds):.2f}, with K = {K}")
-    print(f"same text         {same}")
-    if fast_seconds > seconds and n_drafted and passes and fast_passes:
-        v = np.median(fast_passes) / np.median(passes)
-        print(f"slower, because   {K + 1} positions took {v:.1f} times one; try --K 2, or python -m lab --K auto")
+        decode(loop, min(args.n_tokens_to_generate, 8))  # the first use of the weights is slow
+    for title, loop in ("Autoregressive Decode", plain), ("Speculative Decode", speculative):
+        runs.append(show(title, args.prompt, encoder, args.n_tokens_to_generate, partial(decode, loop)))
+    print(f"\n{printed(figures(*runs, f'K = {K}', args.temperature > 0 and not args.same_text))}")
 
 
 def options(description, epilog, advice="see --help"):

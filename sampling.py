@@ -1,12 +1,11 @@
 """From a network's logits to the distribution that is sampled from: temperature, top-k, top-p, repetition penalty.
 
-A network returns logits, a model returns probabilities, and `sampler` makes a model of
+A network returns logits, a model returns probabilities, and `as_model` makes a model of
 a network. Draft and target may have different settings, and the output still has the
 distribution of the target's rows. With equal settings they agree best.
 """
 
 import inspect
-import time
 
 import numpy as np
 
@@ -92,28 +91,28 @@ def penalised(logits, ids, penalty):
     return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
-class sampler:
+class as_model:
     """A model made of a network: `network(ids, n_rows) -> logits`, then `penalised`, then `logits_to_probs`.
 
-    `seconds` has the time of each call, and `confidence` tells how sure the last one was.
+    It is an object, and not a function, for those who want to know how sure the network
+    was of a token: they ask `confidence`.
     """
 
     def __init__(self, network, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0):
-        self.network, self.temperature, self.top_k, self.top_p = network, temperature, top_k, top_p
-        self.penalty, self.seconds = repetition_penalty, []
+        self.network, self.cuts, self.penalty = network, (temperature, top_k, top_p), repetition_penalty
 
     def __call__(self, ids, n_rows=1):
-        begun = time.perf_counter()
-        self.logits = logits = self.network(ids, n_rows)  # [n] -> [n_rows, n_vocab]
+        logits = self.logits = self.network(ids, n_rows)  # [n] -> [n_rows, n_vocab]
         if self.penalty != 1:
             logits = penalised(logits, ids, self.penalty)
-        self.probs = logits_to_probs(logits, self.temperature, self.top_k, self.top_p)
-        self.seconds.append(time.perf_counter() - begun)
-        return self.probs
+        return logits_to_probs(logits, *self.cuts)
 
     def confidence(self, token, row=-1):
-        """The probability of a token in a row of the last call. At temperature 0 it is that of temperature 1."""
-        return (self.probs if self.temperature else logits_to_probs(self.logits))[row, token]
+        """The probability of a token in a row of the last call, at temperature 1, with nothing cut."""
+        return logits_to_probs(self.logits[row][None])[0, token]
+
+
+sampler = as_model  # its name until November 2026
 
 
 def last_rows(model):
@@ -145,15 +144,14 @@ def seeded(model, seed):
 
     def one_hot(ids, n_rows=1):
         q = np.asarray(model(ids, n_rows))  # [n_rows, n_vocab]
-        if not np.allclose(q.sum(axis=-1), 1):
-            raise ValueError(f"the probabilities of a row must sum to 1; found sums of {q.sum(axis=-1)}")
+        if not np.allclose(q.sum(axis=-1), 1) or (q < 0).any():
+            raise ValueError(f"a row must have no negative entry and sum to 1; found {q.min()} and {q.sum(axis=-1)}")
         probs = np.zeros(q.shape)
         for i, row in enumerate(q):
             noise = np.random.default_rng([seed, len(ids) - n_rows + 1 + i]).exponential(size=len(row))
             possible = np.flatnonzero(row)
-            probs[i, possible[np.argmin(noise[possible] / row[possible])]] = 1
+            with np.errstate(over="ignore"):  # infinity is right for a tiny probability
+                probs[i, possible[np.argmin(noise[possible] / row[possible])]] = 1
         return probs
 
-    kept = ("network", "seconds", "confidence")  # of a `sampler`
-    vars(one_hot).update({name: getattr(model, name) for name in kept if hasattr(model, name)})
     return one_hot

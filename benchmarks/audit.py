@@ -1,8 +1,8 @@
 """The exact distance between the output of other people's speculative decoding and the target's own output.
 
     pip install -r benchmarks/requirements-audit.txt
-    python benchmarks/audit.py --out docs/audit.json
-    python benchmarks/audit.py --table docs/audit.json
+    python -m benchmarks.audit --out docs/audit.json
+    python -m benchmarks.audit --table docs/audit.json
 
 docs/audit.md says how it works, and has all commands.
 Functions for one round get the rows of tests/test_broken_variants.py.
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks import tables
 from enumeration import output_distribution, total_variation
 from speculative import autoregressive_sampling, propose, speculative_sampling
 
@@ -77,7 +77,7 @@ def with_rule(verify):
 
 def drawing(function):
     """Turn function(), which draws from PyTorch, into draw(rng)."""
-    from torch_enumeration import torch_draws_from
+    from benchmarks.torch_enumeration import torch_draws_from
 
     def draw(rng):
         with torch_draws_from(rng):
@@ -324,8 +324,9 @@ def audit(package, version, settings):
             return fast(rng)
 
         try:
+            # which runs the first path twice
             found, wanted = output_distribution(counted, max_paths=100_000), output_distribution(slow)
-            row = {"paths": n_paths, "distance": total_variation(found, wanted)}
+            row = {"paths": n_paths - 1, "distance": total_variation(found, wanted)}
             if hasattr(fast, "one_round"):
                 row["tokens_per_round"] = sum(len(out) * p for out, p in output_distribution(fast.one_round).items())
         except Exception as error:  # an error of the library is a result, too
@@ -337,8 +338,7 @@ def audit(package, version, settings):
 
 def table(rows):
     """The results in Markdown."""
-    header = "package", "version", "setting", "paths", "distance", "tokens per round"
-    lines = [f"| {' | '.join(header)} |", "| --- | --- | --- | ---: | ---: | ---: |"]
+    lines = []
     for row in rows:
         paths, distance = "", row.get("error")
         if "distance" in row:
@@ -346,9 +346,8 @@ def table(rows):
             exact = row["distance"] < ROUNDING
             distance = f"{row['distance']:.0e} (rounding)" if exact else f"**{row['distance']:.4f}**"
         tokens = f"{row['tokens_per_round']:.4f}" if "tokens_per_round" in row else ""
-        cells = row["package"], row["version"], row["setting"], paths, distance, tokens
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([row["package"], row["version"], row["setting"], paths, distance, tokens])
+    return tables.table(["package", "version", "setting", "paths", "distance", "tokens per round"], lines, n_left=3)
 
 
 def merged(old, new):

@@ -1,7 +1,7 @@
 """The time of a forward pass, and the share of the memory's bandwidth that it uses.
 
-    python benchmarks/forward.py models/target
-    python benchmarks/random_checkpoint.py 1558M models/1558M && python benchmarks/forward.py models/1558M
+    python -m benchmarks.forward models/target
+    python -m benchmarks.random_checkpoint 1558M models/1558M && python -m benchmarks.forward models/1558M
 
 A pass over few rows takes at least the time to read the weights. So the table compares each pass with sgemv, which is
 OpenBLAS's product of a matrix and a vector, on a matrix of 537 MB. The cases "x @ w" multiply rows by matrices of the
@@ -15,16 +15,15 @@ import argparse
 import itertools
 import os
 import re
-import sys
 import time
 
 import numpy as np
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from checkpoint.download import DATA
+from benchmarks.tables import table
+from checkpoint.openai import DATA
+from checkpoint.read import read
 from fast import matrix_kernel
 from gpt2 import GPT2
-from utils import load_hparams_and_params
 
 REPETITIONS, PROMPTS = 21, 7  # of passes over a few rows, and of prompts
 CONTEXT = 32  # tokens in the cache before passes over a few rows
@@ -46,15 +45,15 @@ def memory():
 
 
 def measure(directory):
-    hparams, params = load_hparams_and_params(directory)
+    hparams, params = read(directory)
     matrix, vector = np.ones((32768, 4096), dtype=np.float32), np.ones(4096, dtype=np.float32)
     before = memory()
     load = time.perf_counter()
     net = GPT2(params, hparams)
     load = time.perf_counter() - load
     ids = np.random.default_rng(0).integers(net.n_vocab, size=net.n_ctx)
-    layers = [layer for block in net.weights["blocks"] for part in ("attn", "mlp") for layer in block[part].values()]
-    n_bytes = sum(layer["w"].nbytes for layer in [*layers, net.weights["head"]])
+    layers = [layer["w"] for block in net.blocks for part in ("attn", "mlp") for layer in block[part].values()]
+    n_bytes = sum(w.tiles.nbytes for w in [*layers, net.head])
 
     cases = {f"{n} row{'s' * (n > 1)}": (net, ids[: CONTEXT + n], n) for n in (1, 2, 3, 4, 5, 9)}
     cases |= {f"prompt of {n}": (net, ids[:n], 1) for n in (64, 512) if n <= net.n_ctx}
@@ -88,12 +87,12 @@ def measure(directory):
         f"1 row: {np.median(times['1 row']) * 1e3:.1f} ms; sgemv: {roofline / 1e9:.1f} GB/s; "
         f"memory: {taken / 1e9:.2f} GB, {taken / size:.2f} of the data file\n"
     )
-    print("| | time / time of 1 row | reading speed / that of sgemv |\n| --- | ---: | ---: |")
+    rows = []
     for name, ts in times.items():
-        to_one = np.median(np.divide(ts, times["1 row"][: len(ts)]))
-        of_sgemv = np.median(n_bytes / np.divide(ts, sgemv[name]) / matrix.nbytes)
-        # (a long prompt reads the weights several times, in parts)
-        print(f"| {name} | {to_one:.2f} | {'' if name.startswith('prompt') else f'{of_sgemv:.2f}'} |")
+        to_one = float(np.median(np.divide(ts, times["1 row"][: len(ts)])))
+        of_sgemv = float(np.median(n_bytes / np.divide(ts, sgemv[name]) / matrix.nbytes))
+        rows.append([name, to_one, "" if name.startswith("prompt") else of_sgemv])  # a prompt reads them several times
+    print(table(["", "time / time of 1 row", "reading speed / that of sgemv"], rows))
 
 
 def main():

@@ -1,8 +1,8 @@
 """Does HSD accept more tokens than block verification? Tokens per round, exactly, on 1,081 pairs of models.
 
-    python benchmarks/hsd.py
+    python -m benchmarks.hsd
     git clone https://github.com/ZhouYuxuanYX/Hierarchical-Speculative-Decoding hsd && git -C hsd checkout e342adf
-    python benchmarks/hsd.py --clone hsd
+    python -m benchmarks.hsd --clone hsd
 
 The rules are those of Zhou et al. 2026 (arXiv 2601.05724), in this project's notation.
 With --clone, which needs PyTorch, the function `HSD` of their simulation.py also runs on
@@ -10,15 +10,14 @@ the pairs with K = 2, and must add as many tokens as `published`. Both take minu
 """
 
 import argparse
-import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import audit
+from benchmarks.tables import table
 from enumeration import output_distribution
 from lab.block import verify_block
 from sampling import sample
@@ -107,13 +106,15 @@ def main():
         kept = {i: mass for (i,), mass in one_round(naive, P, Q, K).items()}
         passes = sum(mass * max(K - i, 1) for i, mass in kept.items())  # all but the first resampled token need one
         naive_tokens.append((K + kept.get(K, 0)) / passes - block)
-    print("| rule | ahead | behind | mean difference | least | most | off the target by up to |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    rows = []
     for name, gaps in (tokens | {"HSD, Algorithm 1, per pass": naive_tokens}).items():
         gaps = np.array(gaps).round(12) + 0.0  # -0.0 becomes 0.0
         far = f"{max(distances[name]):.2g}" if name in distances else ""
         ahead, behind = (gaps > 1e-12).sum(), (gaps < -1e-12).sum()
-        print(f"| {name} | {ahead:,} | {behind:,} | {gaps.mean():.4f} | {gaps.min():.4f} | {gaps.max():.4f} | {far} |")
+        rows.append(
+            [name, f"{ahead:,}", f"{behind:,}", *(f"{g:.4f}" for g in (gaps.mean(), gaps.min(), gaps.max())), far]
+        )
+    print(table(["rule", "ahead", "behind", "mean difference", "least", "most", "off the target by up to"], rows))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """Compare the forward pass with other engines: transformers on PyTorch, llama.cpp, and NumPy without a cache.
 
     pip install -r benchmarks/requirements-peers.txt
-    python benchmarks/peers.py models/target models/1558M
+    python -m benchmarks.peers models/target models/1558M
 
 Engines that are not installed are left out. All engines have the same weights in float32 and one thread per core (this
 project: 8 at most). Each engine runs in its own process. This project and one other engine take turns, a few passes
 each, because the memory of a shared machine may be twice as fast a minute later. The times are median milliseconds per
 forward pass, over a few rows after 32 cached tokens and over a prompt. For a prompt, each engine computes only the
-last row of logits, except "naive", which computes all rows. "naive" is fast/plain.py. It multiplies with a plain
-x @ w, and computes the whole text in each pass.
+last row of logits, except "naive", which computes all rows. "naive" is gpt2.gpt2 with plain arrays: it multiplies with
+NumPy's x @ w, and computes the whole text in each pass.
 """
 
 import argparse
@@ -22,9 +22,8 @@ import time
 
 import numpy as np
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, ROOT)
-from utils import load_hparams_and_params
+from benchmarks.tables import table
+from checkpoint.read import read
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -44,10 +43,10 @@ def ours(hparams, params):
 
 
 def naive(hparams, params):
-    from fast.plain import plain_gpt2
+    from gpt2 import gpt2
 
     params = as_float32(params)
-    return lambda ids, n_new: plain_gpt2(ids, params, hparams["n_head"])[-n_new:]
+    return lambda ids, n_new: gpt2(ids, **params, n_head=hparams["n_head"])[-n_new:]
 
 
 def as_float32(tree):
@@ -157,7 +156,7 @@ ENGINES = {"ours": ours, "transformers": transformers, "llama.cpp": llama_cpp, "
 
 def serve(engine, directory):
     """For each line `[n, n_new, n_passes]` on standard input, print the seconds of each pass and some logits."""
-    hparams, params = load_hparams_and_params(directory)
+    hparams, params = read(directory)
     forward = ENGINES[engine](hparams, params)
     ids = np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
     for line in sys.stdin:
@@ -170,7 +169,7 @@ def serve(engine, directory):
 
 
 def start(engine, directory):
-    command = [sys.executable, __file__, "--engine", engine, directory]
+    command = [sys.executable, "-m", "benchmarks.peers", "--engine", engine, directory]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -200,12 +199,12 @@ def main():
     args = parser.parse_args()
     peers = [e for e in ENGINES if e != "ours" and (e not in PACKAGES or importlib.util.find_spec(PACKAGES[e]))]
     for directory in args.directories:
-        hparams, _ = load_hparams_and_params(directory)
+        hparams, _ = read(directory)
         n_prompt = min(512, hparams["n_ctx"] - 9)
         cases = {f"{n} row{'s' * (n > 1)}": (CONTEXT + n, n, PASSES, TURNS) for n in (1, 5)}
         cases |= {f"prompt of {n_prompt}": (n_prompt, n_prompt, 1, 3 if hparams["n_layer"] > 12 else TURNS)}
         print(f"\n{directory}, {THREADS} threads, float32: our time divided by theirs (ours / theirs in ms)\n")
-        print("| | " + " | ".join(cases) + " |\n" + "| --- " * (len(cases) + 1) + "|")
+        rows = []
         with start("ours", directory) as us:
             for name in peers:
                 with start(name, directory) as peer:
@@ -214,7 +213,8 @@ def main():
                     "{:.2f} ({:.3g} / {:.3g})".format(np.median(t[:, 0] / t[:, 1]), *np.median(t * 1e3, axis=0))
                     for t in turns
                 ]
-                print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+                rows.append([name, *cells])
+        print(table(["", *cases], rows, n_left=9))
 
 
 if __name__ == "__main__":

@@ -1,21 +1,17 @@
 """Write a GPT-2 with random weights in OpenAI's checkpoint format, to measure a large model without a download.
 
-python benchmarks/random_checkpoint.py 1558M models/1558M
+python -m benchmarks.random_checkpoint 1558M models/1558M
 """
 
 import argparse
-import json
-import os
-import sys
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from checkpoint.download import DATA
-from tests.writer import vocabulary, write_bundle
-from utils import expected_shapes
+from checkpoint.openai import DATA
+from checkpoint.read import expected_shapes
+from checkpoint.write import write_checkpoint, write_vocabulary
 
 SIZES = {  # n_layer, n_embd, n_head
     "124M": (12, 768, 12),
@@ -47,13 +43,10 @@ def main():
 
     n_layer, n_embd, n_head = SIZES[args.size]
     hparams = dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_head, n_layer=n_layer)
-    os.makedirs(args.directory, exist_ok=True)
-    if os.path.exists(os.path.join(args.directory, DATA)):
+    if Path(args.directory, DATA).exists():
         parser.error(f"{args.directory} has a checkpoint already; name another directory, or remove that checkpoint")
-    files = vocabulary(hparams["n_vocab"]) | {"hparams.json": json.dumps(hparams).encode()}
-    for name, content in files.items():
-        Path(args.directory, name).write_bytes(content)
-    write_bundle(os.path.join(args.directory, "model.ckpt"), random_tensors(hparams, args.seed))
+    write_checkpoint(args.directory, hparams, random_tensors(hparams, args.seed))
+    write_vocabulary(args.directory, hparams["n_vocab"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Trees against chains, with the bundled target: the tables of docs/trees.md.
 
-    python benchmarks/trees.py  # prints both tables, and takes ten minutes on two cores
+    python -m benchmarks.trees  # prints both tables, and takes ten minutes on two cores
 
 The first table is about one token: how likely is one of n siblings accepted, averaged
 over the target's own texts? The second decodes: tokens per round, for a chain, for two
@@ -17,13 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from benchmarks.tables import table
 from gpt2 import GPT2
 from lab.drafts import make_draft
 from lab.theory import best_acceptance, beta
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
-from sampling import sample, sampler
+from sampling import as_model, sample
 from speculative import acceptance, autoregressive_sampling, max_fn, residual
 from utils import load_encoder_hparams_and_params
 
@@ -81,8 +80,8 @@ def measure(T, name, N, n_prompts):
         draft = GPT2(*reversed(load_encoder_hparams_and_params("draft")[1:]))
     else:
         draft = make_draft("ngram", target, encoder)
-    draft_model, target_model = sampler(draft, T or COLD), sampler(target, T)
-    openings = json.loads((ROOT / "benchmarks" / "openings.json").read_text(encoding="utf-8"))
+    draft_model, target_model = as_model(draft, T or COLD), as_model(target, T)
+    openings = json.loads(Path(__file__).with_name("openings.json").read_text(encoding="utf-8"))
     prompts = [np.array(encoder.encode(text)) for text in openings[:n_prompts]] * SEEDS[T]
     seeds = [np.random.SeedSequence(i) for i in range(len(prompts))]
     p, q, name = [], [], f"{name}, T = {T:g}"
@@ -92,7 +91,7 @@ def measure(T, name, N, n_prompts):
         q.append(target_model(text[:-1], N))
     p, q = np.concatenate(p), np.concatenate(q)  # [n_prompts * N, n_vocab]
     accepted = sibling_acceptance(p, q, np.random.default_rng(0))
-    siblings = [[name, *(accepted[n - 1] for n in SHOWN)]]
+    siblings = [[name, *(float(accepted[n - 1]) for n in SHOWN)]]
     if T > 0:  # at 0, independent guesses are all the same
         bound = [float(best_acceptance(p, q, n).mean()) for n in SHOWN]
         siblings.append(["at best, if independent", *bound])
@@ -106,7 +105,7 @@ def measure(T, name, N, n_prompts):
             for x, seed in zip(prompts, seeds):
                 options = dict(rule=rule, on_round=lambda r: emitted.append(len(r.emitted)))  # noqa: B023
                 tree_sampling(x, draft_model, target_model, N, shape, np.random.default_rng(seed), **options)
-            means.append(np.mean(emitted))
+            means.append(float(np.mean(emitted)))
         rounds.append([name, size, *means, " ".join(map(str, widths(best)))])
         print("|", *rounds[-1], flush=True, file=sys.stderr)
     return siblings, rounds
@@ -120,16 +119,9 @@ def main():
     ways = [(T, name, args.N, args.prompts) for T in SEEDS for name in ("network", "n-grams")]
     with concurrent.futures.ProcessPoolExecutor() as pool:
         siblings, rounds = zip(*pool.map(measure, *zip(*ways)))
-    show("| one of n siblings is accepted |" + "".join(f" n = {n} |" for n in SHOWN), itertools.chain(*siblings))
-    header = "| draft | guesses | chain | two chains | best tree | best, top-down | its nodes at depth 1, 2, ... |"
-    show(header, itertools.chain(*rounds))
-
-
-def show(header, rows):
-    print(header, "| --- |" + " ---: |" * (header.count("|") - 2), sep="\n")
-    for row in rows:
-        print("| " + " | ".join(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row) + " |")
-    print()
+    print(table(["one of n siblings is accepted", *(f"n = {n}" for n in SHOWN)], itertools.chain(*siblings)))
+    header = ["draft", "guesses", "chain", "two chains", "best tree", "best, top-down", "its nodes at depth 1, 2, ..."]
+    print(f"\n{table(header, itertools.chain(*rounds))}")
 
 
 if __name__ == "__main__":

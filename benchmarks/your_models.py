@@ -1,23 +1,21 @@
 """Run the adapter of docs/your_models.md on random models of transformers, and compare with `generate`.
 
 pip install torch transformers
-python benchmarks/your_models.py
+python -m benchmarks.your_models
 """
 
 import argparse
 import re
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
 
 def main():
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    from sampling import sampler
+    from sampling import as_model
     from speculative import speculative_sampling
 
     page = (ROOT / "docs" / "your_models.md").read_text(encoding="utf-8")
@@ -32,7 +30,7 @@ def main():
     )[0].tolist()
     for name, guess in {"another model": draft, "the target itself": target}.items():
         rounds = []
-        models = [sampler(shown["Network"](model), temperature=0) for model in (guess, target)]
+        models = [as_model(shown["Network"](model), temperature=0) for model in (guess, target)]
         ids = speculative_sampling(x, *models, N=200, K=4, on_round=rounds.append).tolist()
         same = "the same tokens as generate" if ids == expected else "OTHER tokens than generate"
         print(f"draft: {name}. {len(rounds)} rounds for 200 tokens, {same}")

@@ -1,4 +1,5 @@
-"""Why x @ w is slow for a few rows, and what to do about it. Read plain.py, then product.py."""
+"""Why x @ w is slow for a few rows, and what to do about it. Read product.py."""
 
 from fast.attention import KeysAndValues
-from fast.product import in_groups, lay_out, linear, matrix_kernel, worth_joining
+from fast.product import Tiles, lay_out, matrix_kernel, parts
+from fast.threads import alone

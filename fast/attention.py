@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fast.product import TILE, aligned_zeros
+from fast.product import TILE, aligned_zeros, in_groups
 from fast.threads import in_parallel
 
 BLOCK = TILE  # positions in a block; it is multiplied like a tile
@@ -22,7 +22,7 @@ class KeysAndValues:
     """Room for the keys and values of n_ctx positions. Usually, only blocks that are written take memory."""
 
     def __init__(self, n_ctx, n_head, d):  # d = n_embd / n_head
-        n_blocks = math.ceil(n_ctx / BLOCK) + 1  # the last position may be followed by padding
+        n_blocks = math.ceil(n_ctx / BLOCK) + 1  # the last query may be followed by padding
         # Column d of the values holds ones, so that shares @ values has the denominator
         # of the softmax there. The columns after it are padding. Without it, we saw
         # rows whose bits depended on the size of their group.
@@ -30,11 +30,32 @@ class KeysAndValues:
         self.keys = aligned_zeros(n_blocks, n_head, 1, d, BLOCK)  # 1 is for the groups of queries
         self.values = aligned_zeros(n_blocks, n_head, 1, BLOCK, n_columns)
 
-    def write(self, n_past, k, v):  # twice [n_head, n_groups, group, d]
-        """Store the keys and values of positions n_past, n_past + 1, ..."""
-        n_head, _, _, d = k.shape
-        k, v = k.reshape(n_head, -1, d), v.reshape(n_head, -1, d)
-        n_seq = k.shape[1]
+    def attend(self, n_past, q, k, v):  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
+        """As `gpt2.attention`, for positions n_past, n_past + 1, ... of a text. k and v are stored."""
+        self.write(n_past, k, v)
+        n_head, n_seq, d = q.shape
+        q = in_groups(q / math.sqrt(d))  # [n_head, n_groups, group, d]
+        _, n_groups, group, _ = q.shape
+        n_blocks = math.ceil((n_past + n_groups * group) / BLOCK)
+        masked = (small_mask if n_groups * group <= BLOCK else mask)(n_past % BLOCK, n_groups, group)
+        heads = np.empty((n_groups, group, n_head, d), dtype=np.float32)
+
+        def attend_to(some):  # a slice of the heads
+            # order="C" as in `Tiles` -> [n_blocks, n_some, n_groups, group, BLOCK]
+            scores = np.matmul(q[some], self.keys[:n_blocks, some], order="C")
+            scores[n_past // BLOCK :] += masked
+            scores -= scores.max(axis=(0, 4), keepdims=True)
+            shares = np.exp(scores, out=scores)  # a softmax, except for the division, which comes last
+            sums = np.matmul(shares, self.values[:n_blocks, some], order="C").sum(axis=0)
+            sums = sums.transpose(1, 2, 0, 3)  # [n_groups, group, n_some, d + 1 and padding]
+            np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, :, some])
+
+        # 8 d bytes for the key and the value of a position, once per group, as in `Tiles`
+        in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * n_groups)
+        return heads.reshape(-1, n_head, d)[:n_seq].swapaxes(0, 1)
+
+    def write(self, n_past, k, v):  # twice [n_head, n_seq, d]
+        n_seq, d = k.shape[1:]
         begin = 0
         while begin < n_seq:
             block, first = divmod(n_past + begin, BLOCK)
@@ -44,28 +65,6 @@ class KeysAndValues:
             self.values[block, :, 0, new, :d] = v[:, begin:end]
             self.values[block, :, 0, new, d] = 1  # the column of ones
             begin = end
-
-    def attend(self, q, n_past):  # [n_head, n_groups, group, d] -> [n_groups, group, n_head * d]
-        """softmax(q @ k^T / sqrt(d) + mask) @ v for each head, of queries at positions n_past, n_past + 1, ..."""
-        n_head, n_groups, group, d = q.shape
-        q = q / math.sqrt(d)
-        n_blocks = math.ceil((n_past + n_groups * group) / BLOCK)
-        masked = (small_mask if n_groups * group <= BLOCK else mask)(n_past % BLOCK, n_groups, group)
-        heads = np.empty((n_groups, group, n_head, d), dtype=np.float32)
-
-        def attend_to(some):  # a slice of the heads
-            # order="C" as in `linear` -> [n_blocks, n_some, n_groups, group, BLOCK]
-            scores = np.matmul(q[some], self.keys[:n_blocks, some], order="C")
-            scores[n_past // BLOCK :] += masked
-            scores -= scores.max(axis=(0, 4), keepdims=True)
-            shares = np.exp(scores, out=scores)  # a softmax, except for the division, which comes last
-            sums = np.matmul(shares, self.values[:n_blocks, some], order="C").sum(axis=0)
-            sums = sums.transpose(1, 2, 0, 3)  # [n_groups, group, n_some, d + 1 and padding]
-            np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, :, some])
-
-        # 8 d bytes for the key and the value of a position, once per group, as in `linear`
-        in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * n_groups)
-        return heads.reshape(n_groups, group, n_head * d)
 
 
 def mask(first, n_groups, group):

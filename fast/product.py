@@ -39,6 +39,7 @@ import math
 import os
 import timeit
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -49,52 +50,82 @@ TILE, NARROW = 64, 32  # columns of a tile for groups of rows, and for single ro
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
 GROUP = 6  # rows that the small-matrix kernel multiplies at a time, if there are many
 MANY = 32  # single rows from which on gemm takes less time
+PART = 258  # a long prompt is computed in parts of this size, so that arrays stay small
 SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many multiplications
 
 
-def linear(x, w, b):  # [n_groups, group, n_in], tiles of w, [n_out] -> [n_groups, group, n_out]
-    """x @ w + b, where `lay_out` cut w into tiles."""
-    n_groups, group, n_in = x.shape
+class Tiles:
+    """A matrix w [n_in, n_out], cut into tiles. `x @ w` is a product as NumPy's, but sooner for a few rows of x."""
+
+    __array_ufunc__ = None  # so that NumPy leaves `x @ w` to this class
+
+    def __init__(self, w, room):  # [n_in, n_out], zeros that `tile_shape` describes, one after the other
+        self.n_out, self.kernel, self.tiles = w.shape[1], matrix_kernel(), room.reshape(tile_shape(*w.shape))
+        columns = self.tiles.swapaxes(2, 3) if self.kernel == SINGLE else self.tiles  # [..., n_chunks, depth, width]
+        width = columns.shape[-1]
+
+        def fill(some):
+            for i in range(len(columns))[some]:
+                part = w[:, i * width : (i + 1) * width]  # the last one may be narrower, and leaves some zeros
+                columns[i].reshape(-1, width)[:, : part.shape[1]] = part
+
+        in_parallel(fill, len(columns), 4 * columns[0].nbytes)  # 4, because copying is slower than reading
+
+    def __rmatmul__(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
+        w, (n_seq, n_in) = self.tiles, x.shape
+        if self.kernel == SINGLE:
+            if n_seq >= MANY:  # all tiles are w.T
+                return (x @ w.reshape(-1, n_in).T)[:, : self.n_out]
+            w = w.swapaxes(2, 3)
+        n_tiles, n_chunks, depth, width = w.shape
+        x = in_groups(x)  # [n_groups, group, n_in]
+        n_groups, group, _ = x.shape
+        # [n_groups, group, n_in] -> [n_chunks, n_groups, group, depth]
+        x = arranged(x.reshape(n_groups, group, n_chunks, depth).transpose(2, 0, 1, 3))
+        out = np.empty((n_groups, group, n_tiles, width), dtype=np.float32)
+        by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
+
+        def multiply(some):  # a slice of the tiles
+            # order="C" makes NumPy multiply all groups by one tile before it takes the next.
+            if (
+                n_chunks == 1
+            ):  # [n_groups, group, depth] @ [n_some, 1, depth, width] -> [n_some, n_groups, group, width]
+                np.matmul(x[0], w[some], out=by_tile[some], order="C")
+            else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
+                np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
+
+        # The work of a tile is its bytes, once for each group. If later groups, which find
+        # it in the cache, counted for less, five single rows would stay on one core.
+        in_parallel(multiply, n_tiles, w[0].nbytes * n_groups)
+        return out.reshape(n_groups * group, n_tiles * width)[:n_seq, : self.n_out]  # without padding
+
+
+def in_groups(x):  # [..., n_seq, n] -> [..., n_groups, group, n]
+    """Cut rows into groups, and fill up the last one by rows of zeros."""
+    *others, n_seq, n = x.shape
     if matrix_kernel() == SINGLE:
-        if group > 1:  # joined rows
-            out = (x @ w.reshape(-1, n_in).T)[..., : len(b)]
-            out += b
-            return out
-        w = w.swapaxes(2, 3)
-    n_tiles, n_chunks, depth, width = w.shape
-    # [n_groups, group, n_in] -> [n_chunks, n_groups, group, depth]
-    x = arranged(x.reshape(n_groups, group, n_chunks, depth).transpose(2, 0, 1, 3))
-    out = np.empty((n_groups, group, n_tiles, width), dtype=np.float32)
-    by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
-
-    def multiply(some):  # a slice of the tiles
-        # order="C" makes NumPy multiply all groups by one tile before it takes the next.
-        if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width] -> [n_some, n_groups, group, width]
-            np.matmul(x[0], w[some], out=by_tile[some], order="C")
-        else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
-            np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
-
-    # The work of a tile is its bytes, once for each group. If later groups, which find
-    # it in the cache, counted for less, five single rows would stay on one core.
-    in_parallel(multiply, n_tiles, w[0].nbytes * n_groups)
-    out = out.reshape(n_groups, group, n_tiles * width)[..., : len(b)]  # without padding
-    out += b
-    return out
+        group = n_seq if n_seq >= MANY else 1
+    else:
+        group = n_seq + n_seq % 2 if n_seq <= 2 * GROUP else GROUP
+    if n_more := -n_seq % group:
+        x = np.concatenate([x, np.zeros((*others, n_more, n), dtype=x.dtype)], axis=-2)
+    return x.reshape(*others, -1, group, n)
 
 
-def worth_joining(n):
-    """Whether n rows would be single rows, and take less time in one gemm."""
-    return matrix_kernel() == SINGLE and n >= MANY
+def parts(n_past, n_before, n):
+    """How to compute positions n_past ... n - 1, if logits are wanted from n_before on -> [(begin, end), ...]
 
-
-def in_groups(x, joined=False):  # [n_seq, n_in] -> [n_groups, group, n_in]
-    """Cut rows into groups, and fill up the last one by rows of zeros. Or join all rows, if they would be single."""
-    if matrix_kernel() == SINGLE:
-        return x[None] if joined else x[:, None]
-    group = len(x) + len(x) % 2 if len(x) <= 2 * GROUP else GROUP
-    if n_more := -len(x) % group:
-        x = np.concatenate([x, np.zeros((n_more, x.shape[1]), dtype=x.dtype)])
-    return x.reshape(-1, group, x.shape[1])
+    Where rows would be single, many positions before n_before are joined, from the
+    beginning of the text, so that their bits do not depend on what happens to be cached.
+    Those that follow stay single, however many they are.
+    """
+    if matrix_kernel() == GROUPED:
+        begins = [*range(n_past, max(n_before, n_past + 1), PART)]
+    elif n_before - n_past < MANY:
+        begins = [*range(n_past, n, MANY - 1)]
+    else:
+        begins = [*range(0, n_before, PART), *range(n_before, n, MANY - 1)]
+    return [*pairwise([*begins, n])]
 
 
 def arranged(x):  # [..., group, depth] -> the same
@@ -104,7 +135,7 @@ def arranged(x):  # [..., group, depth] -> the same
 
 @np.errstate(all="ignore")  # `matrix_kernel` may multiply here, and with some BLAS, NumPy warns without a reason
 def lay_out(params):
-    """A copy of nested parameters in float32, in which each matrix "w" [n_in, n_out] is cut into tiles.
+    """A copy of nested parameters in float32, in which each matrix "w" is cut into `Tiles`.
 
     All matrices share one array, because on Linux, NumPy asks for huge pages if an array
     has 4 MB or more. Small models are up to 20 % faster with them.
@@ -126,11 +157,10 @@ def lay_out(params):
         return tree
 
     params = copy(params)
-    shapes = [tile_shape(*layer["w"].shape) for layer in layers]
-    room = aligned_zeros(sum(map(math.prod, shapes)))
-    for layer, shape in zip(layers, shapes):
-        part, room = np.split(room, [math.prod(shape)])
-        layer["w"] = tiles(layer["w"], part.reshape(shape))
+    sizes = [math.prod(tile_shape(*layer["w"].shape)) for layer in layers]
+    rooms = np.split(aligned_zeros(sum(sizes)), np.cumsum(sizes)[:-1])
+    for layer, room in zip(layers, rooms):
+        layer["w"] = Tiles(layer["w"], room)
     return params
 
 
@@ -147,20 +177,6 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width, or for singl
     deepest = SMALL // (2 * GROUP * TILE)  # 1,302
     n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= deepest)
     return math.ceil(n_out / TILE), n_chunks, n_in // n_chunks, TILE
-
-
-def tiles(w, into):  # [n_in, n_out], zeros of shape `tile_shape` -> the same, filled
-    """Copy a matrix into its tiles. The last tile keeps some zeros if n_out is not a multiple of the width."""
-    seen = into.swapaxes(2, 3) if matrix_kernel() == SINGLE else into  # [n_tiles, n_chunks, depth, width]
-    width = seen.shape[-1]
-
-    def fill(some):
-        for i in range(len(into))[some]:
-            columns = w[:, i * width : (i + 1) * width]
-            seen[i].reshape(-1, width)[:, : columns.shape[1]] = columns
-
-    in_parallel(fill, len(into), 4 * into[0].nbytes)  # 4, because copying is slower than reading
-    return into
 
 
 @cache

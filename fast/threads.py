@@ -1,4 +1,4 @@
-"""Share the work of one product among the cores.
+"""Share the work of one product among the cores, and let one network compute at a time.
 
 NumPy releases Python's global lock while it multiplies, so plain threads run side by
 side. But waking one takes 40 to 75 microseconds, in which a core reads half a megabyte
@@ -45,8 +45,6 @@ def helpers():
 
     concurrent.futures does the same, but slows 124M by 5 %.
     """
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=helpers.cache_clear)  # a forked process has the queue, but not the threads
     work, n_threads = SimpleQueue(), 0
     with contextlib.suppress(RuntimeError):  # no more threads are allowed
         while n_threads < n_cores() - 1:
@@ -77,3 +75,22 @@ def n_cores():
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         limits.append(math.ceil(int(quota) / int(period)))
     return min(limit for limit in limits if limit > 0)  # 0 and -1 are no limits
+
+
+lock = threading.Lock()
+
+
+def alone():
+    """A lock: one call of a network at a time."""
+    return lock
+
+
+def after_fork():
+    """A forked process has the queue, but not the threads; and another thread may have held the lock."""
+    global lock
+    lock = threading.Lock()
+    helpers.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=after_fork)

@@ -13,26 +13,26 @@ import os
 import re
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from encoder import EOT
 from errors import UserError, checked, report
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
-from lab.figures import best_K_figure, figures, verdict
-from lab.measure import best_K
+from lab.measure import best_K, best_K_found
 from lab.page import page
 from lab.pair import load_pair
 from lab.rounds import Recorder
 from lab.schedules import SCHEDULES
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from main import options
-from sampling import sampler, seeded
-from speculative import Round, verify
-from utils import pair_of, prompt_ids, show
+from runs import Run, figures, printed, same_text, show
+from sampling import as_model
+from speculative import verify
+from utils import pair_of, prompt_ids
 
 COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess
 PILOT = 96  # tokens of the pilot run of --K auto
@@ -49,70 +49,66 @@ def main(argv=None):
     pair = load_pair(
         *pair_of(args.draft_model_size, args.target_model_size), draft=args.draft, corpus=args.draft_corpus,
         models_dir=args.models_dir, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
-        repetition_penalty=args.repetition_penalty,
+        repetition_penalty=args.repetition_penalty, seed=args.seed if args.same_text else None,
     )  # fmt: skip
-    if args.same_text:
-        pair.draft_model, pair.target_model = (seeded(m, args.seed) for m in (pair.draft_model, pair.target_model))
-    encoder, N = pair.encoder, args.n_tokens_to_generate
+    encoder, N, is_sample = pair.encoder, args.n_tokens_to_generate, args.temperature > 0 and not args.same_text
     x = prompt_ids(args.prompt, N, encoder, [pair])
     shared = {
-        "eos": encoder.ids[EOT] if args.eos else None,
+        "eos": encoder.eos if args.eos else None,
         "verify": verify_block if args.verify == "block" else verify,
     }
-    extra = []  # the figure that --K auto adds
+    found = {}
     if args.K == "auto":
         n, rng = min(N, PILOT), np.random.default_rng(args.seed)
         with tqdm(total=2 * n, desc="Pilot runs", unit="token", leave=False, disable=None) as bar:
             args.K, speedups = best_K(pair, x, n, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **shared)
         if not speedups[1:].any():
             args.K = min(4, N)  # the pilot run was too short to tell
-        extra = [best_K_figure(args.K, speedups)]
+        found = {"best K": best_K_found(args.K, speedups)}
     fast_options = shared | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}
-    recorder = Recorder(np.random.default_rng(args.seed), shared["verify"]) if args.trace else None
+    recorder = Recorder(np.random.default_rng(args.seed), shared["verify"])
+    colour = {"always": True, "never": False, "auto": None}[args.color]
 
-    def decode(title, rng, options, colour=None):
-        def loop(on_round):
-            both = (lambda r: (rng(r), on_round(r))) if rng is recorder else on_round
-            return pair.decode(x, N, rng=rng, on_round=both, **options)
+    def decode(options, on_round):
+        def on_each(r):
+            recorder(r)
+            on_round(r)
 
-        return show(title, args.prompt, encoder, N, loop, colour)[0]
+        if not args.trace or options is shared:
+            return pair.decode(x, N, rng=np.random.default_rng(args.seed), on_round=on_round, **options)
+        return pair.decode(x, N, rng=recorder.coins, on_round=on_each, **options)
 
     for each in shared, fast_options:
         pair.decode(x, min(N, 8), rng=np.random.default_rng(args.seed), **each)  # the first use of the weights is slow
-    plain = decode("Autoregressive Decode", np.random.default_rng(args.seed), shared)
-    colour = {"always": True, "never": False, "auto": None}[args.color]
+    plain = show("Autoregressive Decode", args.prompt, encoder, N, partial(decode, shared))
     if args.tree:
-        return decode_trees(args, pair, x, shared["eos"], colour, plain)
-    fast = decode("Speculative Decode", recorder or np.random.default_rng(args.seed), fast_options, colour)
-    found = figures(plain, fast, args.K, args.schedule, 0 if args.same_text else args.temperature) + extra
-    print("\n" + "\n".join(f"{name:<17} {value}" for name, value, _ in found), flush=True)
+        return decode_trees(args, pair, x, shared["eos"], colour, plain, is_sample)
+    fast = show("Speculative Decode", args.prompt, encoder, N, partial(decode, fast_options), colour)
+    found = figures(plain, fast, f"K = {args.K}, {args.schedule}", is_sample) | found
+    print(f"\n{printed(found)}", flush=True)
     if args.trace:
         content = page(encoder, x, plain, fast, recorder.rounds, found, args.command)
         Path(args.trace).write_text(content, encoding="utf-8", errors="replace")
         print(f"trace             written to {args.trace}")
 
 
-def decode_trees(args, pair, x, eos, colour, plain):
+def decode_trees(args, pair, x, eos, colour, plain, is_sample):
     """Decode with a tree of guesses in each round, and say how many tokens a round added."""
-    counts = [int(count) for count in args.tree.split(",")]
-    draft = pair.draft_model if args.temperature else sampler(pair.draft, COLD, args.top_k, args.top_p)
+    draft = pair.draft_model if args.temperature else as_model(pair.networks[0], COLD, args.top_k, args.top_p)
     rule = bottom_up if args.verify == "block" else top_down
 
-    def loop(on_round):
-        pair.draft.forget()
-        pair.target.forget()
-        return tree_sampling(
-            x, draft, pair.target_model, args.n_tokens_to_generate, balanced(*counts),
-            np.random.default_rng(args.seed), rule, eos=eos,
-            on_round=lambda r: on_round(Round(counts, None, None, r.emitted, len(r.emitted) - 1)),
+    def decode(on_round):
+        pair.read(x)
+        run = Run(draft, pair.target_model, on_round, betas=lambda r: ())  # a tree has several guesses at a place
+        run.ids = tree_sampling(
+            x, run.draft, run.target, args.n_tokens_to_generate, balanced(*args.tree), np.random.default_rng(args.seed),
+            rule, eos=eos, on_round=run.on_round,
         )  # fmt: skip
+        return run
 
-    title = "Speculative Decode"
-    ids, _, rounds = show(title, args.prompt, pair.encoder, args.n_tokens_to_generate, loop, colour)
-    rate = (len(ids) - len(x)) / max(len(rounds), 1)
-    n_guesses = sum(math.prod(counts[: i + 1]) for i in range(len(counts)))
-    print(f"\ntokens per round  {rate:.2f}, with {n_guesses} guesses, {rule.__name__}")
-    print(f"same text         {verdict(plain.ids, ids, args.temperature > 0 and not args.same_text)}")
+    run = show("Speculative Decode", args.prompt, pair.encoder, args.n_tokens_to_generate, decode, colour)
+    print(f"\ntokens per round  {run.tokens_per_round:.2f}, with {n_guesses(args.tree)} guesses, {rule.__name__}")
+    print(f"same text         {same_text(plain.ids, run.ids, is_sample)}")
 
 
 def arguments(argv=None):
@@ -121,10 +117,10 @@ def arguments(argv=None):
     parser.prog = "python -m lab"
     add = parser.add_argument_group("the lab").add_argument
     # fmt: off
-    add("--K", default=4,
+    add("--K",
         type=checked(str, lambda text: re.fullmatch("auto|[0-9]{1,99}", text), "a whole number from 0 up, or auto"),
         help="how many tokens to draft per round, at most; auto: the best of 0 to 8 by a short pilot run, "
-        "whose times the seed does not fix (default: %(default)s)")
+        "whose times the seed does not fix (default: 4)")
     add("--draft", default="model", metavar="DRAFT",
         type=checked(str, lambda name: name in DRAFTS or re.fullmatch("early-exit:[0-9]{1,4}", name),
                      f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."),
@@ -139,10 +135,10 @@ def arguments(argv=None):
         "of. heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by "
         "measured acceptance and times, which the seed does not fix (default: %(default)s)")
     add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
-        help="a model is sure of a token if its probability is at least P; with --temperature 0, the probability at "
-        "temperature 1 counts (default: 0.5 for target-confidence, 0.4 for draft-confidence)")
+        help="a model is sure of a token if its probability at temperature 1 is at least P "
+        "(default: 0.5 for target-confidence, 0.4 for draft-confidence)")
     add("--tree", metavar="N,N,...",
-        type=checked(str, lambda text: re.fullmatch("[1-9][0-9]?(,[1-9][0-9]?)*", text), "numbers like 2,1,1"),
+        type=checked(tree_of, lambda counts: n_guesses(counts) < 100, "a tree like 2,1,1, of at most 99 guesses"),
         help="guess a tree instead of K tokens: 2,1,1 is two guesses at the next token, each with one guess below, and "
         "one below that. It tells the tokens per round; what would make it fast, tree attention, is left out")
     add("--verify", choices=("token", "block"), default="token",
@@ -150,7 +146,7 @@ def arguments(argv=None):
         "(default: %(default)s)")
     add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r", help="above 1, tokens that have occurred become less likely (default: %(default)s)")
-    add("--eos", action="store_true", help=f"stop after {EOT}")
+    add("--eos", action="store_true", help="stop after the token that ends a text")
     add("--color", choices=("auto", "always", "never"), default="auto",
         help="colour the text by where each token comes from; auto: on a terminal (default: %(default)s)")
     add("--trace", type=checked(str, lambda path: path.endswith(".html"), "the name of a .html file"), metavar="FILE",
@@ -165,14 +161,26 @@ def arguments(argv=None):
         raise UserError(f"--draft_model_size needs --draft model, but --draft is {args.draft}")
     if args.draft == "lookup" and args.schedule == "draft-confidence":
         raise UserError("--draft lookup stops by itself where it finds no copy; choose another --schedule")
-    if args.tree and (args.trace or args.K == "auto" or args.schedule != "fixed"):
-        raise UserError("--tree does not go together with --trace, --schedule or --K auto")
+    if args.tree and (args.trace or args.K or args.schedule != "fixed"):
+        raise UserError("--tree does not go together with --trace, --schedule or --K")
     if args.trace and args.n_tokens_to_generate == 0:
         raise UserError("--trace needs a round to show, so --n_tokens_to_generate must be above 0")
     args.command = shlex.join(["python", "-m", "lab", *(sys.argv[1:] if argv is None else argv)])
     if args.K != "auto":
-        args.K = min(int(args.K), args.n_tokens_to_generate)  # a larger K would make no difference
+        args.K = min(int(args.K or 4), args.n_tokens_to_generate)  # a larger K would make no difference
     return args
+
+
+def tree_of(text):
+    """2,1,1 -> [2, 1, 1]"""
+    if not re.fullmatch("[1-9][0-9]?(,[1-9][0-9]?)*", text):
+        raise ValueError("it is no tree")
+    return [int(count) for count in text.split(",")]
+
+
+def n_guesses(counts):
+    """How many nodes a tree with so many children at each depth has."""
+    return sum(math.prod(counts[: i + 1]) for i in range(len(counts)))
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder import EOT
+from checkpoint.find import MODELS_DIR
+from checkpoint.openai import EOT
 from errors import UserError
 from lab.ngrams import NGram, continuations, ngram, online
-from utils import MODELS_DIR
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
 TABLES = Path(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled models were trained on
@@ -35,26 +35,18 @@ def lookup(ids, n_vocab, longest=3):
 
 
 class AsNetwork:
-    """A network made of a function row(ids) -> float64 [n_vocab]. Its logits are logarithms.
-
-    `sure` ends the drafting after a token with a smaller probability, see `lab.pair.Pair`.
-    """
+    """A network made of a function row(ids) -> float64 [n_vocab]. Its logits are logarithms."""
 
     n_ctx = math.inf
 
-    def __init__(self, row, sure=0.0):
-        self.row, self.sure = row, sure
+    def __init__(self, row):
+        self.row = row
 
     def __call__(self, ids, n_rows=1):
         ids = np.asarray(ids)
         rows = [self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))]
-        self.last = rows[-1]
         with np.errstate(divide="ignore"):
             return np.log(rows)  # [n_rows, n_vocab]
-
-    def confidence(self, token):
-        """The probability of a token after the ids of the last call."""
-        return self.last[token]
 
     def forget(self):
         """These drafts keep nothing from call to call."""
@@ -74,7 +66,7 @@ def make_draft(name, target, encoder, corpus=None):
     if early_exit := re.fullmatch("early-exit:([0-9]{1,4})", name):
         return target.first_layers(int(early_exit[1]))
     if name == "lookup":
-        return AsNetwork(lambda ids: lookup(ids, n_vocab), sure=1.0)  # stops after a token that was not copied
+        return AsNetwork(lambda ids: lookup(ids, n_vocab))
     if name == "online":
         return AsNetwork(lambda ids: online(ids, n_vocab))
     if name not in ORDERS:
@@ -97,5 +89,5 @@ def read_texts(path):
 
 
 def ids_of(texts, encoder):
-    """Several texts as one list of ids, with <|endoftext|> after each."""
-    return [id for text in texts for id in [*encoder.encode(text), encoder.ids[EOT]]]
+    """Several texts as one list of ids, with the end-of-text token after each."""
+    return [id for text in texts for id in [*encoder.encode(text), encoder.eos]]

@@ -1,24 +1,12 @@
-"""What rounds cost, the best K, and the speedup that the theory predicts from what was measured."""
+"""What rounds cost, and the best K."""
 
 import itertools
 import math
-from typing import NamedTuple
+from statistics import median_low
 
 import numpy as np
 
 from lab import theory
-
-ENOUGH = 5  # `predicted` needs at least this many draft steps, plain passes, and passes that check drafted tokens
-
-
-def joined(runs, name, first=0):
-    """A field of several runs in one array. first=1 leaves out the first entry of each run, which read a prompt."""
-    return np.concatenate([getattr(run, name)[first:] for run in runs])
-
-
-def median(times):
-    """The lower median of sorted times."""
-    return times[(len(times) - 1) // 2]
 
 
 def costs(times, K):
@@ -33,7 +21,7 @@ def costs(times, K):
     -------
     float64 [K+1], in units of the first
     """
-    timed = {k: median(seconds) for k, seconds in times.items() if len(seconds) > 1}
+    timed = {k: median_low(seconds) for k, seconds in times.items() if len(seconds) > 1}
     if 0 not in timed:
         return np.where(np.arange(K + 1) == 0, 1.0, math.inf)
     found = [timed[0], timed.get(1, timed[0])]
@@ -63,50 +51,13 @@ def best_K(pair, x, N, K_max=8, **options):
     for K in range(K_max + 1):
         times = pair.times[K] if K else plain  # K = 0 is the plain loop
         if len(times) > 1 and len(plain) > 1:
-            speedups[K] = tokens[K] * median(plain) / median(times)
+            speedups[K] = tokens[K] * median_low(plain) / median_low(times)
     return int(np.argmax(speedups)), speedups
 
 
-class Prediction(NamedTuple):
-    """The speedup by theory.py, and the costs that it was computed from, see there."""
-
-    speedup: float
-    alpha: float
-    c: float
-    v: float  # for the most frequent number of drafted tokens above 0
-    r: float
-
-
-def predicted(plain, fast):
-    """The speedup that the theory expects of what was measured -> Prediction, or None if too little was timed.
-
-    The theory is about `verify` with a fixed K. For block verification it is often too
-    low, and for short texts that end with an eos too high.
-
-    Parameters
-    ----------
-    plain, fast : lists of lab.pair.Run, without and with speculation, for the same prompts
-    """
-    ks, betas = joined(fast, "n_drafted"), [b for run in fast for b in run.betas]
-    steps, passes, checked = (joined(fast, name, first=1) for name in ("steps", "passes", "n_drafted"))
-    plain_passes = joined(plain, "passes", first=1)
-    if len(passes) != len(checked) or min(map(len, (steps, plain_passes, checked[checked > 0]))) < ENOUGH:
-        return None
-    # Means, and not medians as in `costs`, because the measured speedup has the slow
-    # rounds in it too. The unit comes from the plain loop alone: a pass with k = 0
-    # among passes of other kinds takes longer.
-    timed = {k: passes[checked == k].mean() for k in np.unique(checked)} | {0: plain_passes.mean()}
-    known = sorted(timed)
-    plain_step = timed[0] + (joined(plain, "lasted") - joined(plain, "passes")).mean()
-    c = steps.mean() / plain_step
-    v = np.interp(np.arange(max(ks) + 1), known, [timed[k] for k in known]) / plain_step  # [K+1]
-    in_models = joined(fast, "steps").sum() + joined(fast, "passes").sum()
-    r = (joined(fast, "lasted").sum() - in_models) / len(ks) / plain_step
-    tokens = theory.tokens_by_position(betas, max(ks))
-    # What it costs to read the prompts, in plain steps: the first calls of each run,
-    # beyond v and c.
-    prompts = sum(run.passes[0] / plain_step - v[run.n_drafted[0]] for run in fast)
-    prompts += sum(run.steps[0] / plain_step - c for run in fast if len(run.steps))
-    per_token = (ks * c + v[ks] + r).sum() / tokens[ks].sum() + prompts / sum(run.n_new for run in fast)
-    speedup = joined(plain, "lasted").mean() / plain_step / per_token
-    return Prediction(speedup, np.concatenate(betas).mean(), c, v[np.bincount(ks[ks > 0]).argmax()], r)
+def best_K_found(K, speedups):
+    """The figure that --K auto adds: what `best_K` returned, in words."""
+    if not speedups[1:].any():
+        return f"unknown, because the pilot run was too short; {K} was used"
+    estimates = ", ".join(f"{speedup:.2f} (K = {k})" for k, speedup in enumerate(speedups) if speedup)
+    return f"{K}; rough estimates of the speedup: {estimates}"

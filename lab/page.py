@@ -4,7 +4,7 @@ import codecs
 from html import escape
 from pathlib import Path
 
-from utils import LEGEND
+from runs import LEGEND
 
 HERE = Path(__file__).parent
 SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # how white space is written in a token that stands alone
@@ -19,16 +19,31 @@ RULES = {  # by whether it is block verification
     "before it should be kept, and h is chosen to reach it. What is not kept is replaced by a draw from the residual: "
     "max(w q - p, 0), normalised.",
 }
+MEANING = {
+    "tokens per second": "Decoded tokens, divided by the time that it took to decode them.",
+    "speedup": "Tokens per round, divided by the cost of a round.",
+    "acceptance rate": "The share of the drafted tokens that is in the text. Guesses that were never looked at count "
+    "as misses.",
+    "alpha": "The mean probability that a guess is accepted, over those that were looked at.",
+    "tokens per round": "Tokens added per pass of the target. The plain loop adds one.",
+    "cost of a round": "A plain step is one token of the plain loop. c is a step of the draft, v the target's pass "
+    "over K + 1 positions, r is drawing and accepting.",
+    "same text": "At temperature 0 both loops decode the same tokens. Above, they draw two samples from one "
+    "distribution.",
+    "best K": "Each estimate comes from a few rounds, so the largest is usually too high.",
+}
 ADDED = {"corrected": "drawn from the residual", "bonus": "a bonus: nothing was rejected"}
 
 
 def page(encoder, prompt, plain, fast, rounds, figures, command):
     """The page as a text.
 
-    prompt holds ids. plain and fast are `pair.Run`s without and with speculation, rounds
-    the `rounds.Seen` of fast, at least one. figures is what `figures.figures` returns.
+    prompt holds ids. plain and fast are `runs.Run`s without and with speculation, rounds
+    the `rounds.Seen` of fast, at least one. figures is what `runs.figures` returns.
     """
-    rows = "".join(f"<dt>{name}</dt><dd><b>{escape(value)}</b> {meaning}</dd>\n" for name, value, meaning in figures)
+    rows = "".join(
+        f"<dt>{name}</dt><dd><b>{escape(value)}</b> {MEANING.get(name, '')}</dd>\n" for name, value in figures.items()
+    )
     legend = " ".join(f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items())
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -136,7 +151,8 @@ def drafted_row(encoder, d, in_text):
     verdict = "accepted" if d.kept else "rejected"
     after = ", after the end" if d.kept and not in_text else ""
     numbers = map(number, [*d.probabilities, d.keep])
-    cells = [alone(encoder, d.token), *numbers, coin, f"{bar(d.keep, tick)} {verdict}{after}"]
+    share = "" if d.keep is None else bar(d.keep, tick)
+    cells = [alone(encoder, d.token), *numbers, coin, f"{share} {verdict}{after}"]
     return f'<tr class="{verdict}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
 
 

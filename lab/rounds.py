@@ -5,17 +5,17 @@ from typing import NamedTuple
 import numpy as np
 
 from lab.block import block_probabilities, verify_block
-from speculative import acceptance, residual
-from utils import origins
+from runs import origins
+from speculative import residual
 
 
 class Drafted(NamedTuple):
-    """A drafted token, and what became of it."""
+    """A guess, and what became of it."""
 
     token: int
     probabilities: list  # p and q of the token, and w of block verification, see block.block_probabilities
-    keep: float  # what the random number is compared with: min(1, q/p), or h of block verification
-    coin: float | None  # that number, or None if the token was not looked at
+    coin: float | None  # the random number that decided, or None if the token was not looked at
+    keep: float | None  # what it was compared with: min(1, q/p), or h of block verification
     kept: bool  # also if an eos before it ended the text
 
 
@@ -24,7 +24,7 @@ class Seen(NamedTuple):
 
     is_block: bool
     drafted: list  # of Drafted
-    origins: list  # of str, see utils.origins
+    origins: list  # of str, see runs.origins
     emitted: list  # of int
     top: dict  # {name of a distribution: [(token, probability), ...]} at a rejection, otherwise empty
 
@@ -34,41 +34,50 @@ class Seen(NamedTuple):
         return [d for d in self.drafted if self.is_block or d.coin is not None]
 
 
-class Recorder:
-    """Both the rng and the `on_round` of a run, because only the rng knows the coins that `verify` tosses.
+class Coins:
+    """A generator that notes each number with what it is compared with, and otherwise is rng."""
 
-    rule is the rule of the run, `speculative.verify` or `block.verify_block`. The result is `rounds`, a list of Seen.
-    """
-
-    def __init__(self, rng, rule):
-        self.rng, self.is_block, self.coins, self.rounds = rng, rule is verify_block, [], []
-        self.choice = rng.choice
+    def __init__(self, rng):
+        self.rng, self.choice, self.tossed = rng, rng.choice, []
 
     def random(self):
-        self.coins.append(self.rng.random())
-        return self.coins[-1]
+        return Coin(self)
+
+
+class Coin:
+    def __init__(self, coins):
+        self.number, self.tossed = coins.rng.random(), coins.tossed
+
+    def __lt__(self, keep):
+        self.tossed.append((self.number, float(keep)))
+        return self.number < keep
+
+
+class Recorder:
+    """An `on_round` that keeps each round as `Seen`. The run has to draw from `coins`, and to judge by `rule`."""
+
+    def __init__(self, rng, rule):
+        self.coins, self.is_block, self.rounds = Coins(rng), rule is verify_block, []
 
     def __call__(self, r):
-        k, w = len(r.drafted), None
-        if self.is_block:
-            w, keep = block_probabilities(r.drafted, r.p, r.q)
-            coins = dict(zip(range(k, 0, -1), self.coins))  # the first coin is for k tokens, the next for k - 1, ...
-        else:
-            keep = [1.0, *(acceptance(p[token], q[token]) for token, p, q in zip(r.drafted, r.p, r.q))]
-            coins = dict(enumerate(self.coins, start=1))  # one for each token from the left, up to a rejection
-        n_kept = max((i for i, coin in coins.items() if coin < keep[i]), default=0)  # an eos may cut off some of them
-        drafted = []
+        k, tossed, where_from = len(r.drafted), self.coins.tossed, origins(r)
+        # `verify` tosses for the first guess, the second, ..., block verification for k
+        # guesses, for k - 1, ...
+        order = range(k, 0, -1) if self.is_block else range(1, k + 1)
+        coins = dict(zip(order, tossed))
+        n_kept = max((i for i, (coin, keep) in coins.items() if coin < keep), default=0)  # an eos may cut off some
+        w = block_probabilities(r.drafted, r.p, r.q)[0] if self.is_block else [1.0] * (k + 1)
+        drafted, top = [], {}
         for i, token in enumerate(r.drafted.tolist(), start=1):
-            probabilities = [r.p[i - 1, token], r.q[i - 1, token], *([w[i]] if w else [])]
-            drafted.append(Drafted(token, probabilities, keep[i], coins.get(i), i <= n_kept))
-        top, where_from = {}, origins(r)
+            probabilities = [r.p[i - 1, token], r.q[i - 1, token], *([w[i]] if self.is_block else [])]
+            drafted.append(Drafted(token, probabilities, *coins.get(i, (None, None)), i <= n_kept))
         if "corrected" in where_from:
             p, q = r.p[n_kept], r.q[n_kept]
-            rows = {"p": p, "q": q, "residual": residual(p, w[n_kept] * q if w else q)}
             marked = int(r.drafted[n_kept]), int(r.emitted[-1])
+            rows = {"p": p, "q": q, "residual": residual(p, w[n_kept] * q)}
             top = {name: most_probable(row, marked) for name, row in rows.items()}
-        self.coins = []
         self.rounds.append(Seen(self.is_block, drafted, where_from, r.emitted.tolist(), top))
+        tossed.clear()
 
 
 def most_probable(row, marked=()):

@@ -14,7 +14,7 @@ B (.2). The other half is q: A (.15), B (.3) or C (.05). The sum is (.45, .5, .0
 
 import numpy as np
 
-from lab import theory
+from runs import betas
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 # `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7.
@@ -27,7 +27,8 @@ EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that see
 def make_schedule(name, K, costs, threshold=None, draft=None, target=None):
     """The (schedule, stop) of one of SCHEDULES. A schedule of your own is returned as it is.
 
-    costs is as in `adaptive`; draft and target are models, which the confidence rules ask if they can answer.
+    costs is as in `adaptive`. draft and target are `sampling.as_model`s, whose confidence
+    counts. Without them, the rows that are sampled from count.
     """
     if callable(name):
         return name, None
@@ -36,9 +37,9 @@ def make_schedule(name, K, costs, threshold=None, draft=None, target=None):
         case "fixed":
             return None, None
         case "target-confidence":
-            return target_confidence(K, **options, confidence=getattr(target, "confidence", None)), None
+            return target_confidence(K, **options, confidence=target and target.confidence), None
         case "draft-confidence":
-            return None, draft_confidence(**options, confidence=getattr(draft, "confidence", None))
+            return None, draft_confidence(**options, confidence=draft and draft.confidence)
         case "heuristic":
             return heuristic(K), None
         case "adaptive":
@@ -51,7 +52,7 @@ def target_confidence(K, threshold=0.5, confidence=None):
 
     Easy places of a text are often close together. `confidence(token, row)` answers in
     place of the rows of the round, which are one-hot at temperature 0: see
-    `sampling.sampler`. So it does in `draft_confidence`.
+    `sampling.as_model`. So it does in `draft_confidence`.
     """
 
     def schedule(last):
@@ -102,7 +103,7 @@ def adaptive(K, costs, memory=32):
         if last is None:
             alpha, n_seen, n_rounds = PRIOR, N_PRIOR, 0
         else:
-            for b in theory.betas(last):
+            for b in betas(last):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1

@@ -25,11 +25,6 @@ def alpha(p, q):
     return float(np.mean(beta(p, q)))
 
 
-def betas(a_round):
-    """beta at the accepted positions of a `speculative.Round` and at the rejected one -> [n_verified]"""
-    return beta(a_round.p, a_round.q[:-1])[: len(a_round.emitted)]
-
-
 def expected_tokens(alpha, K):
     """Tokens per round: 1 + alpha + ... + alpha^K = (1 - alpha^(K+1)) / (1 - alpha), equation 1."""
     alpha, K = np.asarray(alpha, dtype=np.float64)[..., None], np.asarray(K)[..., None]

@@ -29,7 +29,13 @@ class Node:
 
 class TreeRound(NamedTuple):
     root: Node  # it stands for the text, and has no token and no p
-    emitted: np.ndarray  # int [n_accepted + 1], or up to an eos
+    emitted: np.ndarray  # int [n_accepted + 1], or [n_accepted] if an accepted eos ends the text
+    n_accepted: int
+
+    @property
+    def drafted(self):
+        """The longest way down the tree."""
+        return [node.token for node in max(paths(self.root), key=len)[1:]]
 
 
 def balanced(*counts):
@@ -118,11 +124,13 @@ def tree_sampling(
         root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng, replace))
         grade(x, target_model, root)
         emitted = np.array(rule(root, rng))
+        n_accepted = len(emitted) - 1
         if eos in emitted:
             emitted = emitted[: list(emitted).index(eos) + 1]
+            n_accepted = min(n_accepted, len(emitted))
         x = np.append(x, emitted)
         if on_round is not None:
-            on_round(TreeRound(root, emitted))
+            on_round(TreeRound(root, emitted, n_accepted))
         if x[-1] == eos:
             break
     return x

@@ -12,7 +12,7 @@ from hypothesis import settings
 from support import BLOCK, Handler
 
 import gpt2
-from checkpoint import download
+from checkpoint import find
 from fast import product
 
 EXACT_FILES = ("test_proof", "test_broken_variants", "test_trees")  # and every test_lossless...
@@ -49,8 +49,8 @@ def kernel(request, monkeypatch):
 @pytest.fixture
 def n_computed(monkeypatch):
     """A list to which each forward pass adds the number of its positions."""
-    numbers, original = [], gpt2.gpt2
-    monkeypatch.setattr(gpt2, "gpt2", lambda ids, *args, **kw: numbers.append(len(ids)) or original(ids, *args, **kw))
+    numbers, original = [], gpt2.layers
+    monkeypatch.setattr(gpt2, "layers", lambda ids, *args: numbers.append(len(ids)) or original(ids, *args))
     return numbers
 
 
@@ -59,8 +59,8 @@ def server(monkeypatch):
     """A server of support.CONTENT on this machine. It misbehaves as a test wants it to, see support.Handler."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("GPT2_MODELS_URL", raising=False)
-    for name, value in {"RETRIES": 2, "BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
-        monkeypatch.setattr(download, name, value)
+    for name, value in {"BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
+        monkeypatch.setattr(find, name, value)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.handle_error = lambda *args: None  # some clients in these tests go away
         server.plan, server.log = {}, []

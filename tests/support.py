@@ -8,6 +8,7 @@ import http.server
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -15,14 +16,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from writer import vocabulary
 
-from checkpoint.download import FILES
+from checkpoint.find import MODELS_DIR
+from checkpoint.openai import FILES
+from checkpoint.read import expected_shapes, nest
+from checkpoint.read import read as read_model
+from checkpoint.write import write_vocabulary
 from enumeration import output_distribution, total_variation
 from gpt2 import GPT2
 from lab.block import verify_block
 from speculative import speculative_sampling, verify
-from utils import MODELS_DIR, expected_shapes, load_hparams_and_params, nest
 
 ROOT = Path(__file__).parent.parent
 MICRO = Path(__file__).parent / "fixtures" / "micro"  # a GPT-2 with 3 layers, and its logits by Transformers
@@ -136,7 +139,7 @@ def random_gpt2(seed, **hparams):
 
 @cache
 def stored_gpt2(directory):
-    hparams, params = load_hparams_and_params(directory)
+    hparams, params = read_model(directory)
     return GPT2(params, hparams)
 
 
@@ -145,8 +148,14 @@ def bundled(name):
     return copy.copy(stored_gpt2(Path(MODELS_DIR) / name))
 
 
-# The files of a model: the micro checkpoint, and a vocabulary of 300 tokens that fits it
-CONTENT = {path.name: path.read_bytes() for path in MICRO.iterdir() if path.name in FILES} | vocabulary(300)
+def files_of(directory):
+    return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+
+
+with tempfile.TemporaryDirectory() as fresh:
+    write_vocabulary(fresh, 300)
+    # The files of a model: the micro checkpoint, and a vocabulary of 300 tokens that fits it
+    CONTENT = {name: file for name, file in (files_of(MICRO) | files_of(fresh)).items() if name in FILES}
 BLOCK = 4096  # bytes that the server sends and the client receives at a time
 
 
@@ -194,8 +203,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def run(*args, cwd=ROOT, script="main.py", **env):
-    """Run a script in its own process, as a user does. "lab" is `python -m lab`."""
-    path = [str(ROOT / script)] if script != "lab" else ["-m", "lab"]
+    """Run main.py in its own process, as a user does, or with `script` a module, as in `python -m lab`."""
+    path = [str(ROOT / script)] if script == "main.py" else ["-m", script]
     env = os.environ | {"PYTHONPATH": str(ROOT)} | env
     return subprocess.run(
         [sys.executable, *path, *map(str, args)], cwd=cwd, env=env, capture_output=True, text=True, timeout=120

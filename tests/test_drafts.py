@@ -17,7 +17,7 @@ from errors import UserError
 from lab.drafts import AsNetwork, lookup, make_draft
 from lab.ngrams import DISCOUNT, NGram, ngram, online
 from lab.schedules import draft_confidence
-from sampling import sampler
+from sampling import as_model
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
 orders = st.integers(1, 4)
@@ -46,7 +46,7 @@ def by_hand(text, n_vocab, order, ids, least=1):
 @given(drawn=models(sizes=[3]), temperature=st.sampled_from([1, 0.5, 0]), stops=st.booleans())
 def test_lossless(verifier, row, drawn, temperature, stops):
     _, target, x = drawn
-    draft = sampler(AsNetwork(row), temperature)
+    draft = as_model(AsNetwork(row), temperature)
     assert_lossless((draft, target, x), 3, 2, verify=verifier, stop=draft_confidence(1.0) if stops else None)
 
 
@@ -165,7 +165,7 @@ def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
     path.write_text(" A king. \n<|endoftext|>\nA queen.\n<|endoftext|>", encoding="utf-8")
     end = encoder.ids["<|endoftext|>"]
     text = np.array([*encoder.encode(" A king. "), end, *encoder.encode("A queen."), end])
-    rows = sampler(make_draft("bigram", target, encoder, path))(text, 4)
+    rows = as_model(make_draft("bigram", target, encoder, path))(text, 4)
     model = ngram(text, 2048, 2)
     np.testing.assert_allclose(rows, [model(prefix) for prefix in prefixes(text)[-4:]], atol=1e-12)
     path.write_bytes(b"\xff\xfe")

@@ -1,7 +1,6 @@
 """GPT2 returns the right logits, the same bits however it is called, and clear errors."""
 
 import copy
-import pickle
 from unittest.mock import DEFAULT, Mock
 
 import numpy as np
@@ -11,15 +10,15 @@ from hypothesis import strategies as st
 from support import MICRO, bundled, random_gpt2, stored_gpt2
 
 import gpt2
-from checkpoint.bundle import load
+from checkpoint.openai import tensors
+from checkpoint.read import nest, read
 from errors import UserError
 from fast import product, threads
-from fast.plain import plain_gpt2
 from fast.product import GROUPED
 from gpt2 import GPT2
-from utils import BUNDLED, load_hparams_and_params, nest
 
 GOLDEN = np.load(MICRO / "golden.npz")
+TENSORS = tensors(MICRO)
 IDS, LOGITS = GOLDEN["ids"], GOLDEN["logits"]  # [64], float64 [64, 300], computed by Hugging Face's transformers
 TOLERANCE = 1e-5  # our largest difference is 2.6e-6; the largest logit is 9
 
@@ -48,36 +47,47 @@ def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
 
 @pytest.mark.parametrize(
     ("n_rows", "grouped", "single"),
-    [(1, [20, 20, 20, 4], [20, 20, 20, 3, 1]), (30, [20, 44], [20, 14, 30]), (64, [64], [64])],
+    [(1, [20, 20, 20, 4], [20, 20, 20, 3, 1]), (30, [20, 44], [20, 14, 30]), (64, [64], [31, 31, 2])],
 )
 def test_long_prompts_are_computed_in_parts(kernel, monkeypatch, n_computed, n_rows, grouped, single):
-    monkeypatch.setattr(gpt2, "PART", 20)
+    monkeypatch.setattr(product, "PART", 20)
     found = stored_gpt2.__wrapped__(MICRO)(IDS, n_rows)
     assert np.abs(found - LOGITS[-n_rows:]).max() < TOLERANCE
     assert n_computed == (grouped if kernel == GROUPED else single)
 
 
+def test_the_pass_on_the_page_and_the_fast_one_agree(micro):
+    """The plain pass, in the order of picoGPT, has neither a cache nor tiles."""
+    hparams, params = read(MICRO)
+    assert np.abs(gpt2.gpt2(IDS, **params, n_head=hparams["n_head"]) - LOGITS).max() < TOLERANCE
+    assert np.abs(gpt2.gpt2(IDS, **params, n_head=hparams["n_head"]) - micro(IDS, 64)).max() < TOLERANCE
+
+
 @pytest.mark.parametrize("n_layer", [1, 2, 3])
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy])
 def test_the_first_layers_and_copies_have_a_cache_of_their_own(micro, way, n_layer):
-    hparams, params = load_hparams_and_params(MICRO)
-    expected = plain_gpt2(IDS[:20], params | {"blocks": params["blocks"][:n_layer]}, hparams["n_head"])
+    hparams, params = read(MICRO)
+    expected = gpt2.gpt2(IDS[:20], **params | {"blocks": params["blocks"][:n_layer]}, n_head=hparams["n_head"])
     micro(IDS[:30])
     other = way(micro.first_layers(n_layer))
     assert np.abs(other(IDS[:20], 20) - expected).max() < TOLERANCE
     other(IDS[30:60])
     assert np.abs(micro(IDS[:31]) - LOGITS[30]).max() < TOLERANCE
-    assert len(other.pasts) == n_layer and other.locks is not micro.locks
-    assert (other.weights["blocks"][0] is micro.weights["blocks"][0]) == (way is copy.copy)
+    assert len(other.pasts) == n_layer and (other.blocks[0] is micro.blocks[0]) == (way is copy.copy)
 
 
 def test_all_numbers_stay_float32(micro, monkeypatch):
     """One float64 number would turn all activations after it into float64, which are slow to multiply."""
     dtypes, linear = set(), gpt2.linear
-    monkeypatch.setattr(gpt2, "linear", lambda x, w, b: dtypes.add((x.dtype, w.dtype, b.dtype)) or linear(x, w, b))
+
+    def watched(x, w, b):
+        dtypes.add((x.dtype, w.tiles.dtype, b.dtype))
+        return linear(x, w, b)
+
+    monkeypatch.setattr(gpt2, "linear", watched)
     for dtype in np.float16, np.float32, np.float64:
         for name in "wte", "wpe":  # which are kept as they are given
-            monkeypatch.setitem(micro.weights, name, micro.weights[name].astype(dtype))
+            monkeypatch.setattr(micro, name, getattr(micro, name).astype(dtype))
         assert micro(IDS[:20] + 1, 2).dtype == np.float32
     assert dtypes == {(np.dtype(np.float32),) * 3}
 
@@ -107,7 +117,7 @@ def test_an_interrupted_call_does_not_change_later_results(micro, monkeypatch, a
 
 
 def test_a_prompt_interrupted_in_its_second_part_leaves_the_first(kernel, monkeypatch, n_computed):
-    monkeypatch.setattr(gpt2, "PART", 20)
+    monkeypatch.setattr(product, "PART", 20)
     net = stored_gpt2.__wrapped__(MICRO)
     net(IDS[::-1])
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -135,17 +145,17 @@ def test_bad_ids(micro, id, message):
 
 def micro_with(name, index, value):
     """The micro model with one weight replaced."""
-    tensors = load(str(MICRO / "model.ckpt"))
-    tensors[name] = tensors[name].copy()
-    tensors[name].flat[index] = value
-    return GPT2(nest(tensors, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
+    found = {name: tensor[0] if tensor.ndim == 3 else tensor for name, tensor in TENSORS.items()}
+    found[name] = found[name].copy()
+    found[name].flat[index] = value
+    return GPT2(nest(found, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_weights_that_are_not_finite_are_one_clear_error(monkeypatch, bad):
     """A warning by NumPy, in any thread, would fail the test: the user should see one line."""
     monkeypatch.setattr(threads, "WORTH_WAKING", 0)
-    for name in load(str(MICRO / "model.ckpt")):
+    for name in TENSORS:
         net = micro_with(name, 0 if name == "model/wpe" else -1, bad)
         with pytest.raises(UserError, match="the logits are not finite: a weight"):
             net(IDS[:1])
@@ -218,6 +228,6 @@ def test_bits_of_large_models(n_embd, n_head, n):
 
 
 @pytest.mark.parametrize("n", [9, 65, 300])
-@pytest.mark.parametrize("name", BUNDLED)
+@pytest.mark.parametrize("name", ["draft", "target"])
 def test_bits_of_the_bundled_pair(name, n):
     check_bits(bundled(name), n)

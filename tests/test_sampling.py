@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from support import EXACT, Table
 
-from sampling import logits_to_probs, penalised, sample, sampler
+from sampling import as_model, logits_to_probs, penalised, sample
 
 
 def naive_probs(logits, temperature, top_k, top_p):
@@ -94,7 +94,7 @@ def test_extreme_temperatures():
 def test_sampler_passes_everything_on():
     network = Table([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 0.0, 1.0]])
     for penalty in 0.5, 1.5:
-        model = sampler(network, 2, 3, 0.8, penalty)  # each of these four settings changes the rows
+        model = as_model(network, 2, 3, 0.8, penalty)  # each of these four settings changes the rows
         logits = penalised(network([0, 1, 2], 3), [0, 1, 2], penalty)
         assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(logits, 2, 3, 0.8))
         assert model([0, 1]).shape == (1, 4)

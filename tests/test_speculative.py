@@ -11,7 +11,7 @@ from support import EXACT, Table, assert_lossless, both_verifiers, bundled, mode
 
 from enumeration import output_distribution
 from lab.block import block_probabilities, verify_block
-from sampling import last_rows, sampler
+from sampling import as_model, last_rows
 from speculative import autoregressive_sampling, max_fn, propose, speculative_sampling, verify
 
 # Block verification: Sun et al. 2024, Algorithm 2
@@ -83,7 +83,7 @@ sampler_settings = st.fixed_dictionaries(
     K=st.integers(0, 2),
 )
 def test_lossless_under_any_settings_of_draft_and_target(verifier, logits, settings, K):
-    draft, target = (sampler(Table(table), **options) for table, options in zip(zip(*logits), settings))
+    draft, target = (as_model(Table(table), **options) for table, options in zip(zip(*logits), settings))
     decoded = assert_lossless((draft, target, [0, 2]), 3, K, verify=verifier)
     assert len(decoded) == 1 or settings[1]["temperature"] > 0  # at temperature 0, there is one text
 
@@ -131,7 +131,7 @@ def test_lossless_with_any_schedule_any_stop_and_eos(verifier, stop, drawn, N, K
 
 @both_verifiers
 def test_lossless_with_the_bundled_pair(verifier):
-    draft, target = (sampler(bundled(name), temperature=0.7, top_k=2, top_p=0.9) for name in ("draft", "target"))
+    draft, target = (as_model(bundled(name), temperature=0.7, top_k=2, top_p=0.9) for name in ("draft", "target"))
     assert_lossless((draft, target, [5, 6, 7]), 3, 2, verify=verifier)
 
 

@@ -6,6 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lab import theory
+from runs import betas
 from speculative import Round
 
 shares = st.one_of(st.sampled_from([0.0, 0.5, 1 - 1e-12, 1.0]), st.floats(0, 1))
@@ -76,5 +77,5 @@ def test_betas_are_those_of_the_verified_positions():
     # the last round accepted one token, which was an eos
     for k, n_accepted, n_emitted, n_verified in (3, 2, 3, 3), (0, 0, 1, 0), (2, 1, 2, 2), (2, 2, 3, 2), (3, 1, 1, 1):
         p, q = rng.dirichlet(np.ones(4), size=k), rng.dirichlet(np.ones(4), size=k + 1)
-        found = theory.betas(Round(np.zeros(k, int), p, q, np.zeros(n_emitted, int), n_accepted))
+        found = betas(Round(np.zeros(k, int), p, q, np.zeros(n_emitted, int), n_accepted))
         assert found.tolist() == [theory.beta(p[i], q[i]) for i in range(n_verified)]

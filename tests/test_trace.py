@@ -4,27 +4,26 @@ import functools
 import re
 import sys
 import xml.etree.ElementTree as xml
+from functools import partial
 from html import unescape
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import bundled, run
+from support import ROOT, bundled, run
 
 import main
-import utils
 from encoder import get_encoder
 from lab.block import block_probabilities, verify_block
-from lab.figures import best_K_figure, figures
-from lab.measure import predicted
+from lab.measure import best_K_found
 from lab.page import number, page, shown
 from lab.pair import Pair
 from lab.rounds import Recorder, most_probable
+from runs import COLOURS, RESET, Run, figures, origins, same_text, show
 from speculative import Round, max_fn, verify
-from utils import COLOURS, MODELS_DIR, RESET, origins, show
 
-ENCODER = get_encoder("target", MODELS_DIR)
+ENCODER = get_encoder("target", ROOT / "models")
 PROMPT = ENCODER.encode("Once upon a time")
 
 
@@ -39,12 +38,12 @@ def decoded(K=4, N=40, rule=verify, temperature=1.0, **options):
         recorder(r)
 
     plain = pair.decode(PROMPT, N, rng=np.random.default_rng(0))
-    fast = pair.decode(PROMPT, N, K, recorder, verify=rule, on_round=on_round, **options)
+    fast = pair.decode(PROMPT, N, K, recorder.coins, verify=rule, on_round=on_round, **options)
     return plain, fast, rounds, recorder.rounds
 
 
 def page_of(plain, fast, seen, prompt=PROMPT, command="python -m lab"):
-    return page(ENCODER, prompt, plain, fast, seen, figures(plain, fast, 4, "fixed", 1.0), command)
+    return page(ENCODER, prompt, plain, fast, seen, figures(plain, fast, "K = 4"), command)
 
 
 def parsed(html):
@@ -80,14 +79,14 @@ def test_the_page_shows_every_token_and_every_round_once(options):
     html = page_of(plain, fast, seen)
     assert not re.search(r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html)  # from elsewhere
     assert html.count("The text ends with this token.") == ("eos" in options)
-    assert html.count(", after the end") == sum(d.kept for r in seen for d in r.drafted) - fast.n_accepted.sum()
+    assert html.count(", after the end") == sum(d.kept for r in seen for d in r.drafted) - sum(fast.n_accepted)
     tree = parsed(html)
     assert ("Block verification" in text_of(tree.find(".//header"))) == (options.get("rule") is verify_block)
     links = tree.findall(".//a[@data-round]")
     assert "".join(map(text_of, links)) == ENCODER.decode(fast.ids[len(PROMPT) :])
     assert [a.get("class") for a in links] == [origin for r in rounds for origin in origins(r)]
     assert [a.get("data-round") for a in links] == [str(i) for i, r in enumerate(rounds, 1) for _ in r.emitted]
-    assert len(tree.findall(".//rect[@class='draft']")) == fast.n_drafted.sum()
+    assert len(tree.findall(".//rect[@class='draft']")) == sum(fast.n_drafted)
     assert len(tree.findall(".//rect[@class='target']")) == len(plain.lasted) + len(fast.lasted)
     for article, r in zip(tree.findall(".//article"), seen, strict=True):
         head = f"{r.origins.count('accepted')} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
@@ -126,28 +125,16 @@ def test_the_most_probable_tokens():
     assert [token for token, _ in most_probable(np.tile([0, 0.05], 20))] == [1, 3, 5, 7, 9]
 
 
-def values(plain, fast, temperature=1.0, schedule="fixed"):
-    return {name: value for name, value, _ in figures(plain, fast, 4, schedule, temperature)}
-
-
 @pytest.mark.parametrize(
-    ("shift", "temperature", "verdict"), [(0, 0, "yes"), (1, 0, "NO: "), (0, 1, "yes"), (1, 1, "no: ")]
+    ("shift", "is_sample", "verdict"), [(0, False, "yes"), (1, False, "NO: "), (0, True, "yes"), (1, True, "no: ")]
 )
-def test_the_same_text_is_a_claim_about_ids(shift, temperature, verdict):
+def test_the_same_text_is_a_claim_about_ids(shift, is_sample, verdict):
     """Because two sequences of ids may have the same text."""
-    assert values(PLAIN, FAST._replace(ids=PLAIN.ids + shift), temperature)["same text"].startswith(verdict)
+    assert same_text(PLAIN.ids, PLAIN.ids + shift, is_sample).startswith(verdict)
 
 
-def test_the_figures_are_those_of_the_runs():
-    plain, fast, _, _ = decoded()
-    found = values(plain, fast)
-    numbers = [float(x) for x in re.findall(r"\d+\.\d+", found["speedup"])]
-    assert numbers == pytest.approx([plain.seconds / fast.seconds, *predicted([plain], [fast])], abs=0.006)
-    assert "formula" in values(plain, fast, 0, "heuristic")["speedup"]
-    assert "formula" not in values(plain, fast, 0)["speedup"]  # there it would only repeat the measurement
-    assert "; the texts have 40 and 8 tokens" in values(plain, FAST)["speedup"] and "texts" not in found["speedup"]
-    assert "too little was drafted" in values(plain, decoded(K=0)[1])["speedup"]
-    assert best_K_figure(2, np.array([1, 0, 1.5]))[1].endswith(": 1.00 (K = 0), 1.50 (K = 2)")
+def test_the_words_for_the_best_K():
+    assert best_K_found(2, np.array([1, 0, 1.5])).endswith(": 1.00 (K = 0), 1.50 (K = 2)")
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -163,6 +150,13 @@ def test_any_prompt_is_shown_and_not_run(text):
     assert not text.isprintable() or displayed.startswith(text)
 
 
+def replay(rounds, on_round):
+    run = Run(None, None, on_round, betas=lambda r: ())
+    for r in rounds:
+        run.on_round(r)
+    return run
+
+
 @given(text=texts, half=st.booleans(), n_accepted=st.integers(0, 3))
 def test_coloured_text_without_its_colours_is_the_text(text, half, n_accepted):
     """Also where a token ends in the middle of a character: nothing is written until the character is whole."""
@@ -171,7 +165,7 @@ def test_coloured_text_without_its_colours_is_the_text(text, half, n_accepted):
     with pytest.MonkeyPatch.context() as patch:
         printed = []
         patch.setattr("builtins.print", lambda *args, **options: printed.extend(args))
-        show("Title", "", ENCODER, len(ids), lambda on_round: [on_round(r) for r in rounds], colour=True)
+        show("Title", "", ENCODER, len(ids), partial(replay, rounds), colour=True)
     found = printed[1].split("\nText = ")[1]
     assert uncoloured(found) == uncoloured(text) + "\ufffd" * half
     assert found.count(RESET) - text.count(RESET) <= len(ids)
@@ -192,11 +186,11 @@ def test_trace_and_colour_on_the_command_line(tmp_path):
 
 
 def test_a_terminal_shows_the_text_while_it_is_decoded(monkeypatch, capsys):
-    printed, original = [], utils.show
+    printed, original = [], show
 
-    def watching(title, prompt, encoder, N, loop):
+    def watching(title, prompt, encoder, N, decode):
         def watched(on_round):
-            return loop(lambda r: (on_round(r), printed.append(capsys.readouterr().out)))
+            return decode(on_round=lambda r: (on_round(r), printed.append(capsys.readouterr().out)))
 
         return original(title, prompt, encoder, N, watched)
 
@@ -210,11 +204,3 @@ def test_a_terminal_shows_the_text_while_it_is_decoded(monkeypatch, capsys):
         assert ("\x1b[3" in "".join(printed)) == (not no_colour)
         printed.clear()
         capsys.readouterr()
-
-
-def test_printing_does_not_count_as_decoding(monkeypatch):
-    """Each look at this clock takes a second."""
-    monkeypatch.setattr(utils.time, "perf_counter", iter(range(9)).__next__)
-    rounds = [Round(np.zeros(2), None, None, [5], 1)] * 2
-    _, seconds, counts = show("Title", "", ENCODER, 2, lambda on_round: [on_round(r) for r in rounds])
-    assert seconds == 5 - 2 and counts == [(2, 1), (2, 1)]

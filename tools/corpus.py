@@ -1,11 +1,7 @@
 """Split the corpus of the bundled models into a training part and a held-out part, which share no tale."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from lab.drafts import read_texts
 
 

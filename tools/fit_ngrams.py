@@ -1,17 +1,16 @@
 """Count n-grams in the text that the bundled pair was trained on, and write models/ngrams.npz.
 
-python tools/fit_ngrams.py fairy-tales.txt
+python -m tools.fit_ngrams fairy-tales.txt
 """
 
 import argparse
 import os
 
-from corpus import split_tales  # which also puts the project on the path
-
+from checkpoint.find import MODELS_DIR
 from encoder import get_encoder
 from lab.drafts import ORDERS, ids_of
 from lab.ngrams import ngram
-from utils import MODELS_DIR
+from tools.corpus import split_tales
 
 
 def main():

@@ -1,7 +1,7 @@
 """Write tests/fixtures/hf/: a tiny random GPT-2 by transformers, and its logits in float64.
 
 pip install -r tools/requirements.txt
-python tools/hf_fixture.py
+python -m tools.hf_fixture
 """
 
 import argparse

@@ -1,13 +1,15 @@
-"""Draw the pictures of the README in docs/: tree.svg, round.svg, race.svg and terminal.svg.
+"""Draw the pictures in docs/: tree.svg, round.svg, race.svg, terminal.svg and overlap.svg.
 
-    python tools/pictures.py
+    python -m tools.pictures
 
 tree.svg has every path to the first token of a round, for the README's p and q. round.svg
-is a round of the bundled pair at temperature 1. The other two show what was measured.
+is a round of the bundled pair at temperature 1. The others show what was measured,
+overlap.svg what is in docs/acceptance.json.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -18,20 +20,20 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
 from main import PROMPT
+from runs import COLOURS, LEGEND, RESET, origins
 from speculative import acceptance, residual, verify
-from utils import COLOURS, LEGEND, RESET, origins
 
+ROOT = Path(__file__).resolve().parent.parent
 STYLE = """<style>
 text { font: 14px system-ui, sans-serif; fill: #1c1e21 } .page { fill: #fff } .soft { fill: #5c636b }
 .bold { font-weight: 600 } line { stroke: #8a939d }
 .box { stroke: #8a939d; fill: none } .box.accepted { fill: #d3f0d9 } .box.corrected { fill: #fbd5d2 }
 .box.bonus { fill: #e6d8f8 } .bar { fill: #d5d9de } .keep { fill: #3f9b5b } .short { fill: #d2564c }
+.T0 { fill: #3b6fb6 } .T1 { fill: #7d8790 } .T2 { fill: #e08a1e }
 .mono { font: 14px ui-monospace, Menlo, Consolas, monospace; white-space: pre } .small { font-size: 13px }
 .accepted { fill: #1a7f37 } .corrected { fill: #cf222e; text-decoration: underline } .bonus { fill: #8250df }
 .rejected + text { text-decoration: line-through } .tick { stroke: #1c1e21; stroke-width: 2 }
@@ -109,7 +111,7 @@ def a_round():
     """A round of `python main.py --temperature 1 --seed 3`: the first that accepts two tokens and rejects one."""
     pair = load_pair("draft", "target", temperature=1)
     encoder, recorder = pair.encoder, Recorder(np.random.default_rng(3), verify)
-    run, rounds = pair.decode(encoder.encode(PROMPT), 154, 4, recorder, on_round=recorder), recorder.rounds
+    run, rounds = pair.decode(encoder.encode(PROMPT), 154, 4, recorder.coins, on_round=recorder), recorder.rounds
     i, r = next((i, r) for i, r in enumerate(rounds) if r.origins.count("accepted") >= 2 and "corrected" in r.origins)
     after = sum(len(later.emitted) for later in rounds[i:])
     before = "… " + shown(encoder.decode(run.ids[:-after][-14:]).lstrip(), {ord("\n"): "⏎"})
@@ -206,6 +208,27 @@ def at(seconds, length, rules):
     return f'style="animation: {name} {length:.1f}s infinite"'
 
 
+# ---- Measured ----
+
+
+def overlap(results):
+    """Bars: the mean of sum min(p, q) for each draft, at each temperature of docs/acceptance.json."""
+    drafts, height, parts = list(results["1"]), 15, []
+    for share in 0, 0.5, 1:
+        parts.append(text(120 + 400 * share, 20, f"{share:g}", "soft"))
+        parts.append(f'<line x1="{120 + 400 * share}" x2="{120 + 400 * share}" y1="28" y2="{34 + 54 * len(drafts)}"/>')
+    for i, draft in enumerate(drafts):
+        parts.append(text(10, 62 + 54 * i, draft))
+        for j, T in enumerate(results):
+            share, y = results[T][draft]["overlap"], 34 + 54 * i + height * j
+            parts.append(f'<rect class="T{j}" x="120" y="{y}" width="{400 * share:.0f}" height="{height - 2}"/>')
+            parts.append(text(f"{126 + 400 * share:.0f}", y + 11, f"{share:.2f}", "soft small"))
+    for j, T in enumerate(results):
+        parts.append(f'<rect class="T{j}" x="{120 + 110 * j}" y="{46 + 54 * len(drafts)}" width="14" height="14"/>')
+        parts.append(text(140 + 110 * j, 58 + 54 * len(drafts), f"T = {T}"))
+    return svg(580, 72 + 54 * len(drafts), parts)
+
+
 # ---- A terminal ----
 
 
@@ -243,5 +266,7 @@ if __name__ == "__main__":
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     (ROOT / "docs" / "tree.svg").write_text(tree(), encoding="utf-8")
     (ROOT / "docs" / "round.svg").write_text(a_round(), encoding="utf-8")
+    results = json.loads((ROOT / "docs" / "acceptance.json").read_text(encoding="utf-8"))["results"]
+    (ROOT / "docs" / "overlap.svg").write_text(overlap(results), encoding="utf-8")
     (ROOT / "docs" / "race.svg").write_text(race(), encoding="utf-8")
     (ROOT / "docs" / "terminal.svg").write_text(terminal([sys.executable, "main.py", "--K", "4"]), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Train the bundled pair of models/: a byte-level BPE vocabulary, a target, and a draft distilled from the target.
 
     pip install -r tools/requirements.txt
-    python tools/train_bundled.py fairy-tales.txt --out models
+    python -m tools.train_bundled fairy-tales.txt --out models
 
 The text is UTF-8, with one paragraph per line, and `<|endoftext|>` alone on a line between tales. There are five steps.
 Steps 1 to 4 keep their results in --work, so that a stopped run can be started again at the same step (or stage of step
@@ -39,13 +39,13 @@ if __name__ == "__main__":
 import numpy as np
 import torch
 import torch.nn.functional as F
-from corpus import split_tales  # which also puts the project on the path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from checkpoint.huggingface import openai_name
-from encoder import EOT
-from tests.writer import write_bundle
+from checkpoint.openai import EOT
+from checkpoint.write import write_checkpoint
+from tools.corpus import split_tales
 
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
@@ -205,21 +205,19 @@ def alpha(target, draft, ids):
 
 def write_model(state, sizes, tokenizer_path, out_dir):
     """Write the five files of models/: OpenAI's, without those that only TensorFlow reads."""
-    os.makedirs(out_dir, exist_ok=True)
     bpe = json.load(open(tokenizer_path, encoding="utf-8"))
     files = {
-        "hparams.json": json.dumps(dict(n_vocab=N_VOCAB, n_ctx=N_CTX, **sizes)),
         "encoder.json": json.dumps(bpe["model"]["vocab"] | {EOT: N_VOCAB - 1}),
         "vocab.bpe": "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in bpe["model"]["merges"]),
     }
-    for name, content in files.items():
-        Path(out_dir, name).write_text(content, encoding="utf-8", newline="\n")
     tensors = {}
     for name, value in state.items():
         if name != "lm_head.weight":  # the same tensor as wte
             name, value = openai_name(name.removeprefix("transformer.")), value.half().cpu().numpy()
             tensors[name] = value[None] if name.endswith("/w") else value  # OpenAI's layers are 1-d convolutions
-    write_bundle(f"{out_dir}/model.ckpt", tensors.items())
+    write_checkpoint(out_dir, dict(n_vocab=N_VOCAB, n_ctx=N_CTX, **sizes), tensors.items())
+    for name, content in files.items():
+        Path(out_dir, name).write_text(content, encoding="utf-8", newline="\n")
 
 
 def main(args):

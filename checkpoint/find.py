@@ -1,0 +1,217 @@
+"""Where the files of a model are. Those that are missing are downloaded, and what was interrupted is resumed."""
+
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import requests
+from requests.adapters import HTTPAdapter, Retry
+from tqdm import tqdm
+
+from checkpoint import huggingface, openai
+from checkpoint.read import read, read_small
+from errors import UserError
+
+MODELS_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
+OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
+BUNDLED, RELEASED = ("draft", "target"), ("124M", "355M", "774M", "1558M")
+MODELS = {"gpt2": "124M", "gpt2-medium": "355M", "gpt2-large": "774M", "gpt2-xl": "1558M", "distilgpt2": None}
+SIZES = f"one of {', '.join([*BUNDLED, *RELEASED, *MODELS])}, or a folder"
+BREAKS = 20  # how often a connection may break off before the user has to run the program again
+TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
+BACKOFF = 0.5  # seconds
+PIECE = 1 << 14  # bytes
+
+
+def find(size, models_dir=MODELS_DIR):
+    """The folder of a model, after the download of its files if they are missing.
+
+    Parameters
+    ----------
+    size : str
+        "draft" or "target" of the bundled pair; "124M", ... from OpenAI; "gpt2", ... from
+        Hugging Face; or a folder of your own with the files of either.
+    models_dir : str
+        Downloads have a folder for each size in here.
+
+    Raises
+    ------
+    UserError
+        If there is no such model, or what arrives is not one.
+    OSError
+        If a file cannot be downloaded or written.
+    """
+    folder = Path(models_dir, size)
+    if size in BUNDLED:
+        return checked_sums(Path(MODELS_DIR, size))
+    if size in RELEASED:
+        server = (os.environ.get("GPT2_MODELS_URL") or OPENAI).rstrip("/")
+        names, url = openai.FILES, f"{server}/{size}"
+    elif size in MODELS:
+        if cached := newest_in_cache(size):
+            return cached
+        endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+        names, url = huggingface.FILES, f"{endpoint}/{repository(size)}/resolve/main"
+    elif size and os.path.isdir(size):
+        return Path(size)
+    else:
+        raise UserError(f"there is no model or folder {size!r}: give {SIZES}")
+    if missing(folder, names) and not is_complete(folder):
+        try:
+            download(folder, names, url)
+        except OSError as error:
+            other = next((f"{name} is the same model" for name, same in MODELS.items() if same == size), "")
+            other = other or "the bundled pair (draft, target) needs no download"
+            raise OSError(f"{error}; {other}") from None
+    return folder
+
+
+def missing(folder, names):
+    """Those of the files that are not there, or empty."""
+    return [name for name in names if size_of(folder / name) == 0]
+
+
+def size_of(path):
+    return path.stat().st_size if path.is_file() else 0
+
+
+def checked_sums(folder):
+    """A bundled model, if its files match SHA256SUMS. It takes 20 ms for 25 MB."""
+    sums = (folder.parent / "SHA256SUMS").read_text(encoding="utf-8", errors="replace").splitlines()
+    for path in (folder / name for name in openai.FILES):
+        if f"{sha256(path)}  {folder.name}/{path.name}" not in sums:
+            raise UserError(f"{path} is missing or damaged, or SHA256SUMS is; restore them from the project")
+    return folder
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+
+
+def repository(name):
+    return f"distilbert/{name}" if name == "distilgpt2" else f"openai-community/{name}"
+
+
+def newest_in_cache(name):
+    """The newest complete snapshot of one of MODELS in the cache that transformers uses, or None."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub"))
+    repositories = {name, repository(name).replace("/", "--")}
+    found = [path for each in repositories for path in hub.glob(f"models--{each}/snapshots/*") if is_complete(path)]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def is_complete(folder):
+    """Whether all files of Hugging Face's format are there. tokenizer.json may replace vocab.json and merges.txt."""
+    absent = {*missing(folder, huggingface.FILES)}
+    return not absent or (absent <= {*huggingface.FILES[1:3]} and not missing(folder, ["tokenizer.json"]))
+
+
+# ---- Downloads ----
+
+
+def download(folder, names, url):
+    """Download those files of a model that are missing. No file has its name before it could be read.
+
+    The last name is that of the weights. What there is of them is kept, and resumed. The
+    other files are small, and belong together: if one is missing, all are fetched.
+    """
+    *small, weights = names
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with requests.Session() as session:
+            retry = Retry(
+                4, other=0, backoff_factor=BACKOFF, status_forcelist=(408, 429, 500, 502, 503, 504),
+                respect_retry_after_header=False, raise_on_status=False,
+            )  # fmt: skip
+            for scheme in "http://", "https://":
+                session.mount(scheme, HTTPAdapter(max_retries=retry))
+            if missing(folder, small):
+                with tempfile.TemporaryDirectory(dir=folder) as fresh:
+                    for name in small:
+                        fetch(session, f"{url}/{name}", Path(fresh, name))
+                    if problem := problem_of(fresh):
+                        raise UserError(f"{url} gave a wrong file; try again ({problem})")
+                    for name in small:
+                        os.replace(Path(fresh, name), folder / name)
+            elif problem := problem_of(folder):
+                raise UserError(f"{problem}; remove that file to download it again")
+            if missing(folder, [weights]):
+                part = folder / f"{weights}.part"
+                fetch(session, f"{url}/{weights}", part)
+                if problem := problem_of(folder, part):
+                    part.unlink(missing_ok=True)
+                    raise UserError(f"{url} gave wrong weights, now removed; try again ({problem})")
+                os.replace(part, folder / weights)
+    except FileNotFoundError:
+        if missing(folder, names):  # otherwise another process, which downloaded the same, was faster
+            raise
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # if nothing is in it
+
+
+def problem_of(folder, weights=None):
+    """What is wrong with the small files of a model, or with all of them. None if nothing is.
+
+    It is a text, because an error would keep the weights mapped, and Windows does not
+    remove such a file.
+    """
+    try:
+        if weights:
+            read(folder, weights)
+        else:
+            read_small(folder)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def fetch(session, url, path):
+    """Download a file, or what is missing of it. OSError says why it cannot be had."""
+    try:
+        with tqdm(desc=path.name.removesuffix(".part"), unit="B", unit_scale=True, leave=False, disable=None) as bar:
+            if not any(transfer(session, url, path, bar) for _ in range(BREAKS)):
+                raise OSError("the connection breaks off every time; run it again to go on")
+    except FileNotFoundError:  # another process has finished and renamed it
+        raise
+    except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
+        offline = isinstance(error, requests.ConnectionError | requests.Timeout)
+        why = f"no answer ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
+        raise OSError(f"cannot download {url}: {why}") from None
+
+
+def transfer(session, url, path, bar):
+    """Download what is missing. False: call again, because the connection broke off, or the rest did not fit."""
+    have = size_of(path)
+    headers = {"Accept-Encoding": "identity"}  # so that lengths and ranges are those of the file
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+        if have and answer.status_code in (206, 416):  # the rest, or "bytes */9": nothing is left of 9 bytes
+            found = re.fullmatch(rf"bytes (?:{have}-\d+|\*)/(\d+)", answer.headers.get("Content-Range", ""))
+            start, total = (have, int(found[1])) if found else (None, None)
+            if not found or have > total:
+                path.unlink()
+                return False
+        elif answer.status_code != 200:
+            raise OSError(f"the server answered {answer.status_code} {answer.reason}")
+        else:
+            start, total = 0, int(answer.headers.get("Content-Length", 0))
+            if not total:
+                raise OSError("the server does not say how long the file is, or it is empty")
+        bar.total, bar.n, end = total, start, start
+        bar.refresh()
+        if not start:
+            path.touch()
+        with open(path, "r+b") as f, contextlib.suppress(requests.RequestException):
+            f.seek(start)  # and nothing is cut off here: another process may be writing the same bytes, further on
+            for piece in answer.iter_content(PIECE) if start < total else ():
+                end += f.write(piece)
+                bar.update(len(piece))
+            if end == total:
+                f.truncate()
+    return end == total

@@ -1,0 +1,100 @@
+"""The files in a folder -> the params of gpt2.py, and the merges of encoder.py."""
+
+import reprlib
+from pathlib import Path
+
+from checkpoint import huggingface, openai
+from errors import UserError
+
+HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
+
+
+def format_of(folder):
+    return huggingface if Path(folder, "config.json").exists() else openai
+
+
+def read(folder, data=None):
+    """hparams and params of a model, in OpenAI's or in Hugging Face's format.
+
+    Parameters
+    ----------
+    folder : str
+    data : str, optional
+        The file of the weights, if it does not have its usual name yet.
+
+    Returns
+    -------
+    hparams : dict of str to int
+    params : nested dict of ndarray
+        {"wte", "wpe", "ln_f": {"g", "b"}, "blocks": [{"ln_1", "attn": {"c_attn": {"w", "b"},
+        "c_proj"}, "ln_2", "mlp": {"c_fc", "c_proj"}}, ...]}. Each w is [n_in, n_out]. All are
+        read-only views of the memory-mapped file where its type allows it.
+
+    Raises
+    ------
+    UserError
+        If a file is damaged, or the files do not fit together.
+    """
+    try:
+        hparams = read_hparams(folder)
+        tensors = format_of(folder).tensors(folder, data)
+        tensors = {name: t[0] if t.ndim == 3 else t for name, t in tensors.items()}  # [1, n_in, n_out] is OpenAI's w
+        found = {name: t.shape if t.dtype.kind == "f" else t.dtype for name, t in tensors.items()}
+        expected = expected_shapes(**hparams) if hparams["n_layer"] <= len(found) else {}
+        if wrong := sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name)):
+            one = f"{wrong[0]!r}: expected {expected.get(wrong[0])}, found {found.get(wrong[0])}"
+            raise ValueError(f"its hyperparameters do not fit: {len(wrong)} tensors differ, such as {one}")
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"{folder} cannot be used: {error}") from None
+    return hparams, nest(tensors, hparams["n_layer"])
+
+
+def read_hparams(folder):
+    """The five numbers of a model. ValueError if there is no such GPT-2."""
+    hparams = {name: format_of(folder).hparams(folder).get(name) for name in HPARAMS}
+    for name, value in hparams.items():
+        if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
+            raise ValueError(f"{name} is {reprlib.repr(value)}; a whole number from 1 on is needed")
+    if hparams["n_embd"] % hparams["n_head"]:
+        raise ValueError(f"n_head = {hparams['n_head']} does not divide n_embd = {hparams['n_embd']}")
+    return hparams
+
+
+def read_tokenizer(folder):
+    """merges, ids, eos: what `encoder.Encoder` needs. ValueError if a file is damaged."""
+    try:
+        return format_of(folder).tokenizer(Path(folder))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the tokenizer is damaged: {error!r}") from None
+
+
+def read_small(folder):
+    """Read all files of a model but its weights. ValueError if one is damaged."""
+    read_tokenizer(folder)
+    read_hparams(folder)
+    if format_of(folder) is openai:
+        openai.read_index(Path(folder, openai.INDEX))
+
+
+def expected_shapes(n_vocab, n_ctx, n_embd, n_head, n_layer):
+    """The names and shapes of the tensors of a GPT-2, from the model.py that OpenAI released with it -> dict."""
+    dense = {"attn/c_attn": (1, 3), "attn/c_proj": (1, 1), "mlp/c_fc": (1, 4), "mlp/c_proj": (4, 1)}  # times n_embd
+    block = {f"{ln}/{leaf}": (n_embd,) for ln in ("ln_1", "ln_2") for leaf in "gb"}
+    for name, (n_in, n_out) in dense.items():
+        block |= {f"{name}/w": (n_in * n_embd, n_out * n_embd), f"{name}/b": (n_out * n_embd,)}
+    shapes = {"wte": (n_vocab, n_embd), "wpe": (n_ctx, n_embd), "ln_f/g": (n_embd,), "ln_f/b": (n_embd,)}
+    shapes |= {f"h{i}/{name}": shape for i in range(n_layer) for name, shape in block.items()}
+    return {f"model/{name}": shape for name, shape in shapes.items()}
+
+
+def nest(tensors, n_layer):
+    """{"model/h0/attn/c_attn/w": array, ...} -> {"blocks": [{"attn": {"c_attn": {"w": array}}}]}"""
+    params = {}
+    for name, tensor in tensors.items():
+        _, *path, leaf = name.split("/")
+        branch = params
+        for part in path:
+            branch = branch.setdefault(part, {})
+        branch[leaf] = tensor
+    params["blocks"] = [params.pop(f"h{i}") for i in range(n_layer)]
+    return params
