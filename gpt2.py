@@ -77,8 +77,7 @@ class GPT2:
     How positions are spread over calls does not change a bit of the logits, so both loops
     write the same text. There is one exception, without AVX-512: a call with 32 or more
     new positions before its last n_rows computes the text anew and joins these positions.
-    In both loops they are the prompt without its last token. If such a call is
-    interrupted, the next one may differ in last bits, unless you call `forget`.
+    In both loops they are the prompt without its last token.
 
     Parameters
     ----------
@@ -141,15 +140,17 @@ class GPT2:
             raise ValueError(f"found ids from {ids.min()} to {ids.max()}; they must be from 0 to {self.n_vocab - 1}")
         with alone():
             n_before = len(ids) - n_rows  # the last n_rows are always computed
+            n_past = min(common_prefix(ids, self.ids), n_before)
+            self.forget()  # in case this call is interrupted
             logits = [
                 self.compute(ids[:end], begin, max(end - max(begin, n_before), 0))
-                for begin, end in parts(min(common_prefix(ids, self.ids), n_before), n_before, len(ids))
+                for begin, end in parts(n_past, n_before, len(ids))
             ]
+            self.ids = ids.copy()
         return logits[-1] if len(logits[-1]) == n_rows else np.concatenate(logits)
 
     def compute(self, ids, n_past, n_rows):  # -> [n_rows, n_vocab]
         """The logits after each of the last n_rows prefixes of ids, whose first n_past positions are in the cache."""
-        self.ids = self.ids[:n_past]  # forget what is overwritten next, because it may be interrupted
         attends = [partial(past.attend, n_past) for past in self.pasts]
         with np.errstate(all="ignore"):
             x = layers(ids[n_past:], self.wte, self.wpe, self.blocks, self.n_head, n_past, attends)
@@ -158,7 +159,6 @@ class GPT2:
         if not np.isfinite(logits).all():
             self.make_room()  # a stored NaN would reach later calls even if masked, because 0 * NaN is NaN
             raise UserError("the logits are not finite: a weight of this model is NaN, infinite or far too large")
-        self.ids = ids.copy()
         return logits
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import check_model, logits_to_probs, penalised, sample, sampler  # callers may import them from here
+from sampling import check_model, sample
 
 
 def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):

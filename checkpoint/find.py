@@ -18,11 +18,11 @@ from errors import UserError
 MODELS_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
 OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
 BUNDLED, RELEASED = ("draft", "target"), ("124M", "355M", "774M", "1558M")
-MODELS = {"gpt2": "124M", "gpt2-medium": "355M", "gpt2-large": "774M", "gpt2-xl": "1558M", "distilgpt2": None}
+MODELS = {f"gpt2{size}": f"openai-community/gpt2{size}" for size in ("", "-medium", "-large", "-xl")}
+MODELS |= {"distilgpt2": "distilbert/distilgpt2"}  # {name: where it is at Hugging Face}
 SIZES = f"one of {', '.join([*BUNDLED, *RELEASED, *MODELS])}, or a folder"
 BREAKS = 20  # how often a connection may break off before the user has to run the program again
-TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
-BACKOFF = 0.5  # seconds
+TIMEOUT, BACKOFF = (10, 30), 0.5  # seconds: to connect, and between two pieces of an answer; before the second attempt
 PIECE = 1 << 14  # bytes
 
 
@@ -54,18 +54,13 @@ def find(size, models_dir=MODELS_DIR):
         if cached := newest_in_cache(size):
             return cached
         endpoint = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
-        names, url = huggingface.FILES, f"{endpoint}/{repository(size)}/resolve/main"
+        names, url = huggingface.FILES, f"{endpoint}/{MODELS[size]}/resolve/main"
     elif size and os.path.isdir(size):
         return Path(size)
     else:
         raise UserError(f"there is no model or folder {size!r}: give {SIZES}")
     if missing(folder, names) and not is_complete(folder):
-        try:
-            download(folder, names, url)
-        except OSError as error:
-            other = next((f"{name} is the same model" for name, same in MODELS.items() if same == size), "")
-            other = other or "the bundled pair (draft, target) needs no download"
-            raise OSError(f"{error}; {other}") from None
+        download(folder, names, url)
     return folder
 
 
@@ -91,15 +86,11 @@ def sha256(path):
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
-def repository(name):
-    return f"distilbert/{name}" if name == "distilgpt2" else f"openai-community/{name}"
-
-
 def newest_in_cache(name):
     """The newest complete snapshot of one of MODELS in the cache that transformers uses, or None."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub"))
-    repositories = {name, repository(name).replace("/", "--")}
+    repositories = {name, MODELS[name].replace("/", "--")}
     found = [path for each in repositories for path in hub.glob(f"models--{each}/snapshots/*") if is_complete(path)]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
@@ -181,7 +172,7 @@ def fetch(session, url, path):
     except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
         offline = isinstance(error, requests.ConnectionError | requests.Timeout)
         why = f"no answer ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
-        raise OSError(f"cannot download {url}: {why}") from None
+        raise OSError(f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download") from None
 
 
 def transfer(session, url, path, bar):
@@ -208,10 +199,8 @@ def transfer(session, url, path, bar):
         if not start:
             path.touch()
         with open(path, "r+b") as f, contextlib.suppress(requests.RequestException):
-            f.seek(start)  # and nothing is cut off here: another process may be writing the same bytes, further on
+            f.seek(start)  # nothing is cut off: another process may be writing the same bytes, further on
             for piece in answer.iter_content(PIECE) if start < total else ():
                 end += f.write(piece)
                 bar.update(len(piece))
-            if end == total:
-                f.truncate()
     return end == total

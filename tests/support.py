@@ -166,7 +166,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     An entry may have content and status (to send instead), headers (to send in addition, or None to leave one
     out), stall and freeze (seconds to wait before and after), hang_up, ranges=False (to ignore Range), drop (hang up
-    after so many bytes, rounded up to a BLOCK) and hold (an Event to wait for).
+    after so many bytes, rounded up to a BLOCK) and before (a function to call first).
     """
 
     def do_GET(self):
@@ -175,6 +175,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         wrong = plan.pop(0) if len(plan) > 1 else plan[0]
         self.server.log.append((name, asked))
         time.sleep(wrong.get("stall", 0))
+        wrong.get("before", int)()
         compressed = self.headers["Accept-Encoding"] != "identity"  # a length would not be that of the file
         if wrong.get("hang_up") or "//" in self.path or compressed:  # ("//": an address that was put together wrongly)
             return
@@ -191,8 +192,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         for i in range(0, min(len(body), wrong.get("drop", len(body))), BLOCK):
             self.wfile.write(body[i : i + BLOCK])
-            if i == 32 * BLOCK and "hold" in wrong:
-                wrong["hold"].wait(120)
         time.sleep(wrong.get("freeze", 0))
 
     def log_message(self, *args):

@@ -62,7 +62,7 @@ def test_a_server_that_misbehaves_for_a_while(server, tmp_path, load, name, plan
 @pytest.mark.parametrize(
     ("name", "wrong", "message"),
     [
-        (DATA, {"status": 404}, "answered 404 Not Found; gpt2-medium is the same model"),
+        (DATA, {"status": 404}, "answered 404 Not Found"),
         (DATA, {"status": 500}, "answered 500"),
         (DATA, {"ranges": False, "drop": 8192}, "breaks off every time"),
         (DATA, {"stall": 1}, "no answer"),
@@ -103,7 +103,7 @@ def test_a_damaged_small_file_is_named_before_the_weights_are_downloaded(server,
 
 def test_no_server_leaves_no_folder(server, tmp_path, load, monkeypatch, capsys):
     monkeypatch.setenv("GPT2_MODELS_URL", "http://127.0.0.1:9")
-    with pytest.raises(OSError, match=r"no answer .*gpt2-medium is the same model"):
+    with pytest.raises(OSError, match=r"no answer .*The bundled pair .*needs no download"):
         load()
     assert os.listdir(tmp_path) == [] and capsys.readouterr().err == ""
 
@@ -116,19 +116,40 @@ def test_an_interrupted_download_of_the_data_is_resumed(server, tmp_path, load, 
     assert complete(tmp_path / "355M") and asked_for(server) == [f"bytes={have}-"]
 
 
-@pytest.mark.parametrize("moment", ["transfer", "problem_of"])
-@pytest.mark.parametrize("plan", [[], [HALF, {}]], ids=["it finishes", "it breaks off"])
-def test_another_process_downloads_the_same(server, tmp_path, load, monkeypatch, moment, plan):
-    """It begins before this one has its first byte of the weights, or before this one has checked them."""
-    original = getattr(find, moment)
+# ---- Another process downloads the same, to the same places ----
 
-    def after_the_other_one(*args):
-        if str(args[-1 if moment == "problem_of" else 2]).endswith(DATA + ".part"):
-            monkeypatch.setattr(find, moment, original)
-            server.plan[DATA] = plan.copy() or [{}]
+
+@pytest.mark.parametrize("have", [0, 12_345])
+def test_another_process_is_faster(server, tmp_path, load, have):
+    """It has renamed the weights before this one has got its first byte of them."""
+    (tmp_path / "355M").mkdir()
+    (tmp_path / "355M" / (DATA + ".part")).write_bytes(CONTENT[DATA][:have])
+    server.plan[DATA] = [{"before": load}, {}]
+    load()
+    assert complete(tmp_path / "355M")
+
+
+def test_another_process_is_ahead(server, tmp_path, load):
+    """This one breaks off early, and must not cut off what the other one has written."""
+
+    def other():
+        server.plan[DATA] = [HALF, {"status": 404}, {}]
+        with pytest.raises(OSError, match="404"):
             load()
-        return original(*args)
 
-    monkeypatch.setattr(find, moment, after_the_other_one)
+    server.plan[DATA] = [{"before": other, "drop": 8192}, {}]
+    load()
+    assert complete(tmp_path / "355M") and asked_for(server)[-1] == REST
+
+
+def test_another_process_renames_the_weights_while_this_one_checks_them(tmp_path, load, monkeypatch):
+    original = find.problem_of
+
+    def renamed(folder, weights=None):
+        if weights:
+            weights.rename(weights.with_suffix(""))
+        return original(folder, weights)
+
+    monkeypatch.setattr(find, "problem_of", renamed)
     load()
     assert complete(tmp_path / "355M")

@@ -1,5 +1,6 @@
 """main.py and the lab as a user meets them: two texts and a table, and errors of one line."""
 
+import ast
 import os
 import re
 import subprocess
@@ -227,6 +228,16 @@ def test_the_reader_of_the_output_goes_away():
     assert process.returncode == 1 and b"rror" not in errors, errors
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a shell closes the streams")
+@pytest.mark.parametrize(
+    ("command", "code"), [("--n_tokens_to_generate 3 >&-", 0), ("--K x >&-", 2), ("--K x 2>&-", 2)]
+)
+def test_closed_streams(command, code):
+    command = f"exec '{sys.executable}' main.py {command}"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == code and done.stderr.count("\n") == (code == 2 and "2>" not in command)
+
+
 def test_vocabularies_that_do_not_fit(tmp_path, capsys):
     args = *write_pair(tmp_path)[:2], "--target_model_size", "target"
     assert "have different vocabularies" in complaint(capsys, main, *args)
@@ -243,16 +254,34 @@ def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
 
 # ---- The imports run one way ----
 
+# What each part may import, of this project's parts and of third parties
+IMPORTS = {
+    "errors.py": set(),
+    "enumeration.py": {"numpy"},
+    "sampling.py": {"numpy"},
+    "speculative.py": {"numpy", "sampling"},
+    "fast/*.py": {"numpy", "errors", "fast"},
+    "gpt2.py": {"numpy", "errors", "fast"},
+    "encoder.py": {"regex", "errors", "checkpoint"},
+    "utils.py": {"numpy", "errors", "checkpoint", "encoder", "gpt2"},
+    "runs.py": {"numpy", "tqdm"},
+    "main.py": {"numpy", "errors", "checkpoint", "sampling", "speculative", "runs", "utils"},
+    "checkpoint/[!w]*.py": {"numpy", "requests", "tqdm", "errors", "checkpoint"},
+}
 
-def test_the_hall_does_not_know_the_lab():
-    """What each file of the hall loads, in a process of its own."""
-    show = "import sys, {0}; print(*(name for name in sys.modules if '.' not in name))"
-    for module, forbidden in (
-        ("speculative", {"gpt2", "utils", "requests", "tqdm", "fast", "lab"}),
-        ("gpt2", {"utils", "checkpoint", "requests", "tqdm", "regex", "lab"}),
-        ("enumeration", {"sampling", "gpt2", "lab"}),
-        ("main", {"lab"}),
-    ):
-        command = [sys.executable, "-c", show.format(module)]
-        loaded = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-        assert not forbidden & {*loaded}, module
+
+@pytest.mark.parametrize("files", IMPORTS)
+def test_the_imports_of_the_hall(files):
+    for path in ROOT.glob(files):
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            found |= {name.split(".")[0] for name in names}
+        assert found - {*sys.stdlib_module_names} <= IMPORTS[files], path
+
+
+def test_gpt2_loads_no_download_code():
+    command = [sys.executable, "-c", "import sys, gpt2; print(*sys.modules)"]
+    loaded = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert not {"checkpoint", "requests", "tqdm"} & {*loaded}
