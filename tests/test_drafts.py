@@ -1,22 +1,20 @@
-"""Drafts without a network are lossless. N-gram rows are those counted by hand, lookup finds what a search finds."""
+"""N-gram rows are those counted by hand, and lookup finds what a search finds."""
 
 import contextlib
 import io
 from collections import Counter
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import ROOT, assert_lossless, both_verifiers, bundled, models
+from support import ROOT, bundled
 
 from encoder import get_encoder
 from errors import UserError
 from lab.drafts import AsNetwork, lookup, make_draft
 from lab.ngrams import DISCOUNT, NGram, ngram, online
-from lab.schedules import draft_confidence
 from sampling import as_model
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
@@ -35,19 +33,6 @@ def by_hand(text, n_vocab, order, ids, least=1):
             break
         p = (np.maximum(counts - DISCOUNT, 0) + DISCOUNT * (counts > 0).sum() * p) / counts.sum()
     return p
-
-
-@both_verifiers
-@pytest.mark.parametrize(
-    "row",
-    [ngram([2, 0, 1, 0, 1, 1, 0], 3, 3), partial(online, n_vocab=3), partial(lookup, n_vocab=3)],
-    ids=["trigram", "online", "lookup"],
-)
-@given(drawn=models(sizes=[3]), temperature=st.sampled_from([1, 0.5, 0]), stops=st.booleans())
-def test_lossless(verifier, row, drawn, temperature, stops):
-    _, target, x = drawn
-    draft = as_model(AsNetwork(row), temperature)
-    assert_lossless((draft, target, x), 3, 2, verify=verifier, stop=draft_confidence(1.0) if stops else None)
 
 
 # n-grams

@@ -1,13 +1,10 @@
-"""Every schedule is lossless, and its decisions are right round by round."""
+"""The decisions of each schedule, round by round. That they are lossless is tested in test_speculative.py."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support import assert_lossless, both_verifiers, models
 
-from lab import schedules, theory
-from lab.schedules import SCHEDULES, adaptive, heuristic, make_schedule, target_confidence
+from lab import theory
+from lab.schedules import adaptive, heuristic, make_schedule, target_confidence
 from speculative import Round
 
 
@@ -16,19 +13,6 @@ def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
     drafted = np.full(n_drafted, token)
     emitted = np.append(drafted[:n_accepted], token)
     return Round(drafted, np.tile(p, (n_drafted, 1)), np.tile(q, (n_drafted + 1, 1)), emitted, n_accepted)
-
-
-@both_verifiers
-@pytest.mark.parametrize("name", SCHEDULES)
-@given(
-    drawn=models(), N=st.sampled_from([4, 3]), K=st.integers(0, 3), threshold=st.sampled_from([0, 0.3, 0.5, 0.7, 1.1])
-)
-def test_lossless(verifier, name, drawn, N, K, threshold):
-    """One schedule object serves many runs of the loop, so `schedule(None)` must reset it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedules, "EVERY", 3)  # so that it matters within a few tokens
-        schedule, stop = make_schedule(name, K, lambda K: 1 + threshold * np.arange(K + 1), threshold)
-        assert_lossless(drawn, N, K, verify=verifier, schedule=schedule, stop=stop)
 
 
 # Confidence

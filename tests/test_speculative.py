@@ -1,16 +1,21 @@
 """speculative.py beyond the proof: block verification, options, the loop, and probabilities at the edge of float64."""
 
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import EXACT, Table, assert_lossless, both_verifiers, bundled, models, pairs, product_of_conditionals
 
 from enumeration import output_distribution
+from lab import schedules
 from lab.block import block_probabilities, verify_block
+from lab.drafts import AsNetwork, lookup
+from lab.ngrams import ngram, online
+from lab.schedules import SCHEDULES, make_schedule
 from sampling import as_model, last_rows
 from speculative import autoregressive_sampling, max_fn, propose, speculative_sampling, verify
 
@@ -65,66 +70,87 @@ def decode(drawn, N, K, seed, **options):
 # The options
 
 
-logit_rows = st.lists(st.integers(-3, 3), min_size=3, max_size=3)
-sampler_settings = st.fixed_dictionaries(
-    {
-        "temperature": st.sampled_from([0, 0, 1e-6, 0.5, 1, 2, 1e6]),
-        "top_k": st.integers(0, 3),
-        "top_p": st.sampled_from([1e-9, 0.3, 0.5, 0.9, 1]),
-        "repetition_penalty": st.sampled_from([1, 1, 1.5, 3]),  # makes a row depend on all tokens before it
-    }
-)
+def hashed(ks):
+    """A schedule that may depend on all that happened in the last round: a hash of that round picks k."""
+
+    def schedule(last):
+        happened = () if last is None else (*last.drafted.tolist(), *last.emitted.tolist())
+        return ks[hash(happened) % len(ks)]
+
+    return schedule
 
 
-@both_verifiers
-@given(
-    logits=st.lists(st.tuples(logit_rows, logit_rows), min_size=1, max_size=3),
-    settings=st.tuples(sampler_settings, sampler_settings),
-    K=st.integers(0, 2),
+@st.composite
+def networks(draw):
+    """Models of networks, with settings of their own for draft and target. A penalty looks at all tokens before."""
+    rows = st.lists(st.integers(-3, 3), min_size=3, max_size=3)
+    tables = zip(*draw(st.lists(st.tuples(rows, rows), min_size=1, max_size=3)))
+    settings = st.tuples(
+        st.sampled_from([0, 0, 1e-6, 0.5, 1, 2, 1e6]), st.integers(0, 3), st.sampled_from([1e-9, 0.3, 0.5, 0.9, 1]),
+        st.sampled_from([1, 1, 1.5, 3]),
+    )  # fmt: skip
+    draft, target = (as_model(Table(table), *draw(settings)) for table in tables)
+    return draft, target, np.array([0, 2])
+
+
+@st.composite
+def almost_equal(draw):
+    """Like the rows of one network that were computed in two ways. The residual is rounding errors, or zero."""
+    _, target, x = draw(models(sizes=[3, 2]))
+    away = draw(st.lists(st.sampled_from([-1, 0, 1]), min_size=target.rows.size, max_size=target.rows.size))
+    directions = np.where(target.rows > 0, np.array(away).reshape(target.rows.shape), 0)
+    draft = Table(np.where(directions == 0, target.rows, np.nextafter(target.rows, directions * 2.0)))
+    return (draft, target, x) if draw(st.booleans()) else (target, draft, x)
+
+
+@st.composite
+def counted(draw):
+    """A draft that has counted tokens, or copies them."""
+    _, target, x = draw(models(sizes=[3]))
+    row = draw(
+        st.sampled_from([ngram([2, 0, 1, 0, 1, 1, 0], 3, 3), partial(online, n_vocab=3), partial(lookup, n_vocab=3)])
+    )
+    return as_model(AsNetwork(row), draw(st.sampled_from([1, 0.5, 0]))), target, x
+
+
+EXTREME = (0, 1, 2, 1e-2, 1e-4, 1 - 2**-53, 1 + 2**-52, 2**-53, 1e-17, 1e-300, 5e-324)
+STOPS = {
+    "never": None,
+    "after an unsure row": lambda row, token: row.max() < 0.6,
+    "after an unlikely token": lambda row, token: row[token] < 0.5,
+    "after token 0": lambda row, token: token == 0,
+    "always": lambda row, token: True,
+}
+thresholds = st.sampled_from([0, 0.3, 0.5, 0.7, 1.1])
+plans = st.tuples(st.sampled_from(SCHEDULES), thresholds) | st.tuples(
+    st.lists(st.integers(0, 5), min_size=1, max_size=4).map(hashed), st.sampled_from([*STOPS])
 )
-def test_lossless_under_any_settings_of_draft_and_target(verifier, logits, settings, K):
-    draft, target = (as_model(Table(table), **options) for table, options in zip(zip(*logits), settings))
-    decoded = assert_lossless((draft, target, [0, 2]), 3, K, verify=verifier)
-    assert len(decoded) == 1 or settings[1]["temperature"] > 0  # at temperature 0, there is one text
 
 
 @both_verifiers
 @pytest.mark.parametrize(
-    "stop",
-    [
-        None,
-        lambda row, token: row.max() < 0.6,
-        lambda row, token: row[token] < 0.5,
-        lambda row, token: token == 0,
-        lambda row, token: True,
-    ],
-    ids=["never", "after an unsure row", "after an unlikely token", "after token 0", "always"],
-)
-@given(
-    drawn=models(),
-    N=st.sampled_from([4, 3, 2, 1]),
-    K=st.integers(1, 4),
-    ks=st.lists(st.integers(0, 5), min_size=1, max_size=4),
-    eos=st.sampled_from([None, 0]),  # the prompt may contain eos too
-)
-def test_lossless_with_any_schedule_any_stop_and_eos(verifier, stop, drawn, N, K, ks, eos):
-    """k may depend on all that happened in the last round. Here a hash of that round picks k."""
-    asked_with = []
+    "drawn", [models(), models(weights=EXTREME), networks(), almost_equal(), counted()],
+    ids=["made-up rows", "rows at the edge of float64", "networks", "rows almost equal", "counts and copies"],
+)  # fmt: skip
+@settings(max_examples=75)
+@given(data=st.data(), N=st.integers(1, 4), K=st.integers(0, 4), eos=st.sampled_from([None, 0]), plan=plans)
+def test_lossless(verifier, drawn, data, N, K, eos, plan):
+    """With any models, rule, schedule, stop and eos. One schedule serves many runs, so schedule(None) must reset it."""
+    name, rest = plan
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedules, "EVERY", 3)  # so that `adaptive` tries the second best within a few tokens
+        costs = lambda K: 1 + 0.3 * np.arange(K + 1)  # noqa: E731
+        schedule, stop = (name, STOPS[rest]) if callable(name) else make_schedule(name, K, costs, rest)
+        assert_lossless(data.draw(drawn), N, K, eos=eos, verify=verifier, schedule=schedule, stop=stop)
 
-    def schedule(last):
-        asked_with.append(last)
-        happened = () if last is None else (*last.drafted.tolist(), *last.emitted.tolist())
-        return ks[hash(happened) % len(ks)]
 
-    options = dict(eos=eos, verify=verifier, schedule=schedule, stop=stop)
-    assert_lossless(drawn, N, K, **options)
-    asked_with.clear()
-    _, rounds = decode(drawn, N, K, seed=0, **options)
-    assert asked_with[0] is None  # the later calls get each round but the last
-    assert all(a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True))
+@given(drawn=models(), N=st.integers(1, 9), K=st.integers(1, 4), ks=st.lists(st.integers(0, 5), min_size=1, max_size=4))
+def test_a_schedule_gets_each_round_but_the_last_and_a_stop_ends_the_drafting(drawn, N, K, ks):
+    asked_with, schedule, stop = [], hashed(ks), STOPS["after an unlikely token"]
+    _, rounds = decode(drawn, N, K, 0, schedule=lambda last: asked_with.append(last) or schedule(last), stop=stop)
+    assert asked_with[0] is None and all(a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True))
     for r in rounds:
-        assert len(r.drafted) <= K
-        assert stop is None or not any(map(stop, r.p[:-1], r.drafted[:-1]))  # a stop ended the drafting
+        assert len(r.drafted) <= K and not any(map(stop, r.p[:-1], r.drafted[:-1]))
         # (a token that replaces a rejected one always differs from it)
         assert r.n_accepted == sum(a == b for a, b in zip(r.emitted, r.drafted))
 
@@ -285,29 +311,6 @@ def test_a_tiny_surplus_counts():
     p, q = np.array([[1, 0], [0.5, 0.5]]), np.array([[1 - 1e-9, 1e-9], [0.5 + 1e-9, 0.5 - 1e-9], [1, 0]])
     w, h = block_probabilities(np.array([0, 1]), p, q)
     assert w[1] == 1 - 1e-9 and h[1] == pytest.approx(1 / 3, rel=1e-6)
-
-
-EXTREME = (0, 1, 2, 1e-2, 1e-4, 1 - 2**-53, 1 + 2**-52, 2**-53, 1e-17, 1e-300, 5e-324)
-
-
-@both_verifiers
-@pytest.mark.parametrize("K", [1, 2])
-@given(drawn=models(weights=EXTREME))
-def test_lossless_with_probabilities_at_the_edge_of_float64(verifier, drawn, K):
-    assert_lossless(drawn, 3, K, verify=verifier)
-
-
-@both_verifiers
-@pytest.mark.parametrize("K", [1, 2])
-@given(drawn=models(sizes=[3, 2]), data=st.data())
-def test_lossless_when_p_and_q_differ_by_rounding(verifier, drawn, K, data):
-    """Like the rows of one network that were computed in two ways. Then the residual is rounding errors, or zero."""
-    _, target, x = drawn
-    away = data.draw(st.lists(st.sampled_from([-1, 0, 1]), min_size=target.rows.size, max_size=target.rows.size))
-    directions = np.where(target.rows > 0, np.array(away).reshape(target.rows.shape), 0)
-    draft = Table(np.where(directions == 0, target.rows, np.nextafter(target.rows, directions * 2.0)))
-    assert_lossless((draft, target, x), 3, K, verify=verifier)
-    assert_lossless((target, draft, x), 3, K, verify=verifier)
 
 
 def always(number):
