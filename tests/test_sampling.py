@@ -91,7 +91,11 @@ def test_extreme_temperatures():
     assert logits_to_probs([[0.0, -np.inf]]).tolist() == [[1, 0]]  # -inf forbids a token
 
 
-def test_sampler_passes_everything_on():
+def test_a_certain_token_needs_no_random_number():
+    assert sample(np.array([0.0, 1.0, 0.0]), rng=None) == 1
+
+
+def test_as_model_passes_everything_on():
     network = Table([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 0.0, 1.0]])
     for penalty in 0.5, 1.5:
         model = as_model(network, 2, 3, 0.8, penalty)  # each of these four settings changes the rows
