@@ -29,6 +29,7 @@ FILES = ("encoder.json", "vocab.bpe", "hparams.json", INDEX, DATA)
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: "<f4", 19: "<f2"}  # DT_FLOAT, DT_HALF of types.proto
 EOT = "<|endoftext|>"
+BYTES = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 324))]  # each byte as a character, by id
 
 
 class Entry(NamedTuple):
@@ -60,7 +61,7 @@ def tokenizer(folder):
     ids = read_json(Path(folder, "encoder.json"))
     lines = Path(folder, "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:]
     merges = [tuple(line.split(" ")) for line in lines if line]
-    tokens = sorted(token for token in ids if len(token) == 1) + ["".join(pair) for pair in merges] + [EOT]
+    tokens = [*BYTES, *map("".join, merges), EOT]
     if ids != {token: id for id, token in enumerate(tokens)} or {len(pair) for pair in merges} - {2}:
         raise ValueError("encoder.json or vocab.bpe is damaged: one does not follow from the other")
     return merges, ids, ids[EOT]

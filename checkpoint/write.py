@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint.crc32c import crc32c, mask
-from checkpoint.openai import DATA, DTYPES, EOT, INDEX, MAGIC
-from encoder import bytes_to_unicode
+from checkpoint.openai import BYTES, DATA, DTYPES, EOT, INDEX, MAGIC
 
 NUMBER = {np.dtype(dtype): number for number, dtype in DTYPES.items()}
 
@@ -45,9 +44,8 @@ def write_checkpoint(folder, hparams, tensors):
 
 def write_vocabulary(folder, n_vocab):
     """Write a vocabulary for any text: all bytes, pairs of two bytes, and <|endoftext|>."""
-    chars = sorted(bytes_to_unicode().values())
-    pairs = list(islice(product(chars, repeat=2), n_vocab - 257))
-    tokens = [*chars, *map("".join, pairs), EOT]
+    pairs = list(islice(product(BYTES, repeat=2), n_vocab - 257))
+    tokens = [*BYTES, *map("".join, pairs), EOT]
     Path(folder, "encoder.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
     text = "\n".join(["#version: 0.2", *map(" ".join, pairs), ""])
     Path(folder, "vocab.bpe").write_text(text, encoding="utf-8", newline="")

@@ -266,7 +266,7 @@ IMPORTS = {
     "utils.py": {"numpy", "errors", "checkpoint", "encoder", "gpt2"},
     "runs.py": {"numpy", "tqdm"},
     "main.py": {"numpy", "errors", "checkpoint", "sampling", "speculative", "runs", "utils"},
-    "checkpoint/[!w]*.py": {"numpy", "requests", "tqdm", "errors", "checkpoint"},
+    "checkpoint/*.py": {"numpy", "requests", "tqdm", "errors", "checkpoint"},
 }
 
 
