@@ -50,19 +50,33 @@ class Encoder:
     merges : list of (str, str)
         Pairs of neighbours, in the order in which they were learned.
     ids : dict of str to int
-        The id of each token. ValueError if a byte or the result of a merge has none.
+        The id of each token, 0, 1, ... in some order. ValueError if a byte or the result of
+        a merge has none.
     eos : int, optional
         The id that ends a text.
+    special : dict of str to (bool, bool), optional
+        Tokens that are not cut into bytes, but stand for themselves, and whether they
+        swallow the white space before and after them.
+    prefix_space : bool
+        Whether a text gets a space before it, if it has none.
+    before, after : list of int
+        Ids that are put around each text.
     """
 
-    def __init__(self, merges, ids, eos=None):
+    def __init__(self, merges, ids, eos=None, special=None, prefix_space=False, before=(), after=()):
         self.ids, self.tokens, self.eos = ids, {id: token for token, id in ids.items()}, eos
+        if sorted(ids.values()) != [*range(len(ids))]:
+            raise ValueError(f"the {len(ids):,} tokens of the vocabulary do not have the ids 0 to {len(ids) - 1:,}")
         self.ranks = {pair: rank for rank, pair in enumerate(merges)}
         self.to_char = bytes_to_unicode()
         self.to_byte = {char: byte for byte, char in self.to_char.items()}
         for token in [*self.to_byte, *("".join(pair) for pair in merges)]:
             if token not in ids:
                 raise ValueError(f"the vocabulary has no token {token[:20]!r}, which byte pair encoding needs")
+        self.special = sorted(special or {}, key=len, reverse=True)  # the longest that fits counts
+        around = {token: [r"\s*" * bool(strips) for strips in special[token]] for token in self.special}
+        self.find_special = regex.compile("|".join(f"({regex.escape(t).join(spaces)})" for t, spaces in around.items()))
+        self.prefix_space, self.before, self.after = prefix_space, before, after
         self.known = {}  # words recur
 
     def word_ids(self, word):
@@ -72,7 +86,17 @@ class Encoder:
         return self.known[word]
 
     def encode(self, text):
-        """Text -> list of ids. As in OpenAI's encoder, `<|endoftext|>` is ordinary text here."""
+        """Text -> list of ids. UserError if it cannot be encoded."""
+        ids, end = [*self.before], 0
+        for found in self.find_special.finditer(text) if self.special else ():
+            ids += [*self.plain_ids(text[end : found.start()]), self.ids[self.special[found.lastindex - 1]]]
+            end = found.end()
+        return [*ids, *self.plain_ids(text[end:]), *self.after]
+
+    def plain_ids(self, text):
+        """The ids of a text without special tokens."""
+        if self.prefix_space and text and not text.startswith(" "):
+            text = " " + text
         try:
             return [id for word in WORD.findall(text) for id in self.word_ids(word)]
         except UnicodeEncodeError as error:
@@ -81,7 +105,11 @@ class Encoder:
 
     def bytes_of(self, ids):
         """Ids -> bytes. A character of several bytes may be spread over several tokens."""
-        return bytes(self.to_byte[char] for id in ids for char in self.tokens[int(id)])
+        return b"".join(self.spelling(self.tokens[int(id)]) for id in ids)
+
+    def spelling(self, token):
+        plain = token not in self.special and self.to_byte.keys() >= {*token}
+        return bytes(self.to_byte[char] for char in token) if plain else token.encode()
 
     def decode(self, ids):
         """Ids -> text. Bytes that are not UTF-8, such as half of a character, become U+FFFD."""
@@ -92,6 +120,6 @@ def get_encoder(model_size, models_dir):
     """The `Encoder` of a folder with the files of a model. UserError if they are damaged."""
     folder = Path(models_dir, model_size)
     try:
-        return Encoder(*read_tokenizer(folder))
+        return Encoder(**read_tokenizer(folder))
     except ValueError as error:
         raise UserError(f"{folder} cannot be used: {error}") from None

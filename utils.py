@@ -1,11 +1,13 @@
 """Load models, like picoGPT's utils.py (J. Mody 2023)."""
 
 import os
+import shlex
 
 import numpy as np
 
+from checkpoint import openai
 from checkpoint.find import BUNDLED, MODELS, MODELS_DIR, RELEASED, find
-from checkpoint.read import read
+from checkpoint.read import format_of, read
 from encoder import get_encoder
 from errors import UserError
 from gpt2 import GPT2
@@ -30,13 +32,17 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     folder = find(model_size, models_dir)
     try:
         encoder, (hparams, params) = get_encoder(folder, ""), read(folder)
+        n_tokens, n_rows = len(encoder.ids), hparams["n_vocab"]
         if model_size in RELEASED and 768 <= hparams["n_embd"] != 64 * hparams["n_head"]:  # no shape depends on n_head
             raise UserError(f"{folder} has n_head = {hparams['n_head']}, but OpenAI's heads have 64 dimensions")
+        if n_tokens != n_rows and format_of(folder) is openai:
+            raise UserError(f"{folder} has n_vocab = {n_rows}, but its vocabulary has {n_tokens} tokens")
     except UserError as error:
         advice = "; remove the damaged file to download it again" if model_size in (*RELEASED, *MODELS) else ""
         raise UserError(f"{error}{advice}") from None
-    if (n := len(encoder.ids)) != hparams["n_vocab"]:
-        raise UserError(f"{folder} has n_vocab = {hparams['n_vocab']}, but its vocabulary has {n} tokens")
+    # Rows without a token, as fill up a table to a multiple of 64, are cut off, so that
+    # they are never drawn.
+    hparams, params = hparams | {"n_vocab": min(n_tokens, n_rows)}, params | {"wte": params["wte"][:n_tokens]}
     return encoder, hparams, params
 
 
@@ -49,23 +55,31 @@ def pair_of(draft_size, target_size):
     given = draft_size or target_size or BUNDLED[0]
     default = next((default for sizes, default in families if given in sizes), None)
     if default is None and os.path.isdir(given) and not (draft_size and target_size):
-        missing = "target" if draft_size else "draft"
-        raise UserError(f"{given} has no partner of its own, so give --{missing}_model_size too")
+        if draft_size:
+            raise UserError(f"{given} has no partner of its own, so give --target_model_size too")
+        alone = f"python -m lab --draft lookup --target_model_size {shlex.quote(given)}"
+        raise UserError(f"{given} has no partner of its own, so give --draft_model_size too, or try {alone}")
     return draft_size or (default or BUNDLED)[0], target_size or (default or BUNDLED)[1]
 
 
 def load_models(draft_size, target_size, models_dir=MODELS_DIR):
     """Load a draft and a target with the same vocabulary -> encoder, gpt2.GPT2, gpt2.GPT2"""
     loaded = [load_encoder_hparams_and_params(size, models_dir) for size in (draft_size, target_size)]
-    if loaded[0][0].ids != loaded[1][0].ids:
+    (encoder, *_), (other, *_) = loaded
+    networks = [GPT2(params, hparams) for _, hparams, params in loaded]
+    if encoder.ids != other.ids or networks[0].n_vocab != networks[1].n_vocab:
         raise UserError(f"{draft_size} and {target_size} have different vocabularies; a pair must have the same")
-    return loaded[0][0], *(GPT2(params, hparams) for _, hparams, params in loaded)
+    return other, *networks
 
 
 def prompt_ids(prompt, N, encoder, networks):
-    """The prompt as an array of ids. An empty prompt is <|endoftext|>."""
-    x = np.array(encoder.encode(prompt) or [encoder.eos])
-    n_ctx = min(network.n_ctx for network in networks)
+    """The prompt as an array of ids. An empty prompt is the token that ends a text."""
+    x = encoder.encode(prompt) or [encoder.eos]
+    if x == [None]:
+        raise UserError("the prompt is empty, and this vocabulary has no token that ends a text; give a prompt")
+    n_ctx, n_vocab = min(network.n_ctx for network in networks), min(network.n_vocab for network in networks)
     if len(x) + N > n_ctx:
         raise UserError(f"the prompt has {len(x)} tokens and {N} more are wanted; these models hold {n_ctx} in all")
-    return x
+    if max(x) >= n_vocab:
+        raise UserError(f"the prompt has the token {encoder.tokens[max(x)]!r}, for which these weights have no row")
+    return np.array(x)

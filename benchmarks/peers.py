@@ -90,7 +90,7 @@ def transformers(hparams, params):
         if (n_surplus := cache.get_seq_length() - (len(ids) - n_new)) > 0:
             cache.crop(-n_surplus)
         new = torch.from_numpy(ids[cache.get_seq_length() :])[None]
-        return model(new, past_key_values=cache, logits_to_keep=1 if n_new == len(ids) else n_new).logits[0].numpy()
+        return model(new, cache=cache, logits_to_keep=1 if n_new == len(ids) else n_new).logits[0].numpy()
 
     return forward
 

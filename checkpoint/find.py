@@ -88,11 +88,17 @@ def sha256(path):
 
 def newest_in_cache(name):
     """The newest complete snapshot of one of MODELS in the cache that transformers uses, or None."""
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "huggingface")
-    hub = Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub"))
+    cache = place("XDG_CACHE_HOME") or Path.home() / ".cache"
+    hub = place("HF_HUB_CACHE") or place("HUGGINGFACE_HUB_CACHE") or (place("HF_HOME") or cache / "huggingface") / "hub"
     repositories = {name, MODELS[name].replace("/", "--")}
     found = [path for each in repositories for path in hub.glob(f"models--{each}/snapshots/*") if is_complete(path)]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def place(variable):
+    """The folder that is named by a variable of the environment, where ~ and $NAME count. None if it is not set."""
+    found = os.environ.get(variable)
+    return Path(os.path.expandvars(os.path.expanduser(found))) if found else None
 
 
 def is_complete(folder):
@@ -172,6 +178,9 @@ def fetch(session, url, path):
     except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
         offline = isinstance(error, requests.ConnectionError | requests.Timeout)
         why = f"no answer ({type(error).__name__})" if offline else getattr(error, "strerror", None) or error
+        if reason := re.search(r"certificate verify failed[^(']*|Tunnel connection failed[^')]*", str(error)):
+            advice = "; REQUESTS_CA_BUNDLE may name the file of the authority that signed it"
+            why = reason[0].strip() + advice * isinstance(error, requests.exceptions.SSLError)
         raise OSError(f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download") from None
 
 

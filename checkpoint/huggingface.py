@@ -1,66 +1,80 @@
-"""GPT-2 as Hugging Face keeps it: config.json, model.safetensors, and the files of a tokenizer.
+"""GPT-2 as Hugging Face keeps it: config.json, safetensors, and the files of a tokenizer.
 
-    8 bytes: length of the header | the header | the numbers of all tensors, packed
+A file of safetensors begins with the length of its header (8 bytes) and the header, JSON:
+{name: {"dtype", "shape", "data_offsets": [start, stop]}}. The numbers follow, packed, and
+offsets count from there. Source: the format's README at github.com/huggingface/safetensors.
 
-The header of safetensors is JSON: {name: {"dtype", "shape", "data_offsets": [start, stop]}}.
-Offsets count from its end. Source: the format's README at github.com/huggingface/safetensors.
+What a file asks for is computed, or refused by its own name. Whatever does not change
+ids or logits is ignored, such as truncation and padding.
 """
 
 import json
 import re
-import reprlib
-from pathlib import Path
 
 import numpy as np
 
 from checkpoint.openai import EOT, Entry, read_json, views
 
 FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
-DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?", "U8": "u1", "I64": "<i8"}
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?", "U8": "u1", "I64": "<i8"}
 HPARAMS = dict(n_vocab="vocab_size", n_ctx="n_positions", n_embd="n_embd", n_head="n_head", n_layer="n_layer")
-COMPUTED = {  # what config.json may say, and what it means if it says nothing
-    "model_type": "gpt2",
-    "activation_function": "gelu_new",
-    "layer_norm_epsilon": 1e-5,
-    "add_cross_attention": False,
-    "scale_attn_weights": True,
-    "scale_attn_by_inverse_layer_idx": False,
-}
+COMPUTED = dict(  # what config.json may say; the first value is what it means if it says nothing
+    model_type=["gpt2"], activation_function=["gelu_new", "gelu_pytorch_tanh", "gelu_fast"],
+    layer_norm_epsilon=[1e-5], add_cross_attention=[False], scale_attn_weights=[True],
+    scale_attn_by_inverse_layer_idx=[False],
+)  # fmt: skip
+MODEL = dict(  # the same for the "model" of tokenizer.json
+    type=["BPE"], dropout=[None, 0], ignore_merges=[False], byte_fallback=[False],
+    continuing_subword_prefix=[None, ""], end_of_word_suffix=[None, ""],
+)  # fmt: skip
+BYTE_LEVEL = dict(type=["ByteLevel"], use_regex=[True])  # and for its "pre_tokenizer", besides add_prefix_space
+ROLES = [f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
 MASK = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
+CONVERT = "GPT2LMHeadModel.from_pretrained(folder).save_pretrained(folder)"
 
 
 def hparams(folder):
     """The five numbers of config.json. ValueError if it asks for something that is not computed here."""
-    config = read_json(Path(folder, "config.json"))
-    for name, value in COMPUTED.items():
-        if config.get(name, value) != value:
-            raise ValueError(f"{name} is {reprlib.repr(config[name])}, and only {value} is computed here")
+    config = read_json(folder / "config.json")
+    only("config.json", config, COMPUTED)
     return {ours: config.get(theirs) for ours, theirs in HPARAMS.items()}
 
 
-def tokenizer(folder):
-    """merges, ids, eos, from vocab.json and merges.txt, or from tokenizer.json."""
-    if (folder / "vocab.json").exists():
-        ids = read_json(folder / "vocab.json")
-        merges = [line for line in (folder / "merges.txt").read_text(encoding="utf-8").split("\n")[1:] if line]
-    else:
-        found = read_json(folder / "tokenizer.json")
-        merges, added = found["model"]["merges"], {token["content"]: token["id"] for token in found["added_tokens"]}
-        ids = found["model"]["vocab"] | added
-    merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]
-    return merges, ids, ids.get(EOT)
+def only(where, found, allowed):
+    """ValueError unless a dict has one of the allowed values for each name, or nothing."""
+    for name, values in allowed.items():
+        if found.get(name, values[0]) not in values:
+            values = " or ".join(map(str, filter(None, values))) or values[0]
+            raise ValueError(f"{where}: {name} is {found[name]!r:.80}, and only {values} is computed here")
+
+
+# ---- Weights ----
 
 
 def tensors(folder, data=None):
-    """{OpenAI's name: array}: views of the memory-mapped file, but BF16 becomes float32."""
-    stored = safetensors(data or Path(folder, "model.safetensors"))
-    found = {name.removeprefix("transformer."): tensor for name, tensor in stored.items()}
+    """{OpenAI's name: array}: views of the memory-mapped files, but BF16 becomes float32."""
+    stored = {}
+    for path in [data] if data else weights(folder):
+        stored |= safetensors(path)
+    found = {re.sub(r"^(_orig_mod\.)?(transformer\.)?", "", name): tensor for name, tensor in stored.items()}
     if len(found) < len(stored):
         raise ValueError("a tensor is there twice, with and without the prefix 'transformer.'")
-    head = found.pop("lm_head.weight", None)
-    if head is not None and not np.array_equal(head, found.get("wte.weight")):
-        raise ValueError("lm_head.weight is not wte, so it is not a GPT-2")
+    if (head := found.pop("lm_head.weight", None)) is not None:
+        if not np.array_equal(head, found.setdefault("wte.weight", head)):
+            raise ValueError("lm_head.weight is not wte, so it is not a GPT-2")
     return {openai_name(name): tensor for name, tensor in found.items() if not MASK.fullmatch(name)}
+
+
+def weights(folder):
+    """The files of the weights. Large models are cut into several."""
+    path = folder / "model.safetensors"
+    if path.exists():
+        return [path]
+    if index := optional(folder, f"{path.name}.index.json"):
+        return [folder / name for name in {*index["weight_map"].values()}]
+    if [*folder.glob("pytorch_model*.bin")]:
+        raise ValueError(f"pytorch_model.bin cannot be read here; convert it with transformers: {CONVERT}")
+    raise ValueError("model.safetensors is missing")
 
 
 def safetensors(path):
@@ -72,11 +86,13 @@ def safetensors(path):
             raise ValueError(f"it has {len(data):,} bytes, and a header that ends at {end:,}")
         header = json.loads(data[8:end].tobytes(), object_pairs_hook=unique)
         header.pop("__metadata__", None)
+        if unknown := {t["dtype"] for t in header.values()} - {*DTYPES}:
+            raise ValueError(f"numbers of type {', '.join(sorted(unknown))} cannot be read here; convert them to F32")
         places = {name: (t["dtype"], t["shape"], *t["data_offsets"]) for name, t in header.items()}
         entries = {name: Entry(DTYPES[kind], shape, a, b - a) for name, (kind, shape, a, b) in places.items()}
         found = views(data[end:], entries)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path.name} is damaged: {str(error)[:200]}") from None
+        raise ValueError(f"{path.name} cannot be used: {str(error)[:200]}") from None
     bf16 = {name: (found[name].astype("<u4") << 16).view("<f4") for name in places if places[name][0] == "BF16"}
     return found | bf16
 
@@ -94,3 +110,110 @@ def openai_name(name):
     name = re.sub(r"^(wte|wpe)\.weight$", r"\1", name)
     name = re.sub(r"(ln_\w)\.weight$", r"\1.g", name)
     return "model/" + name.replace(".weight", ".w").replace(".bias", ".b").replace(".", "/")
+
+
+# ---- The tokenizer ----
+
+
+def tokenizer(folder):
+    """What `encoder.Encoder` needs, from tokenizer.json, or from vocab.json and merges.txt -> dict.
+
+    tokenizer_config.json and special_tokens_map.json may add tokens, as in transformers.
+    """
+    config = optional(folder, "tokenizer_config.json")
+    only("tokenizer_config.json", config, {"split_special_tokens": [False, None]})
+    if (folder / "tokenizer.json").exists() or not (folder / "merges.txt").exists():
+        parts = newer(read_json(folder / "tokenizer.json"), config.get("add_prefix_space"))
+    else:
+        parts = older(folder, config)
+    for id, token in (config.get("added_tokens_decoder") or {}).items():
+        parts["ids"].setdefault(token["content"], int(id))
+        parts["special"] |= specials([token])
+    ids, named = parts["ids"], {**optional(folder, "special_tokens_map.json"), **config}
+    if (config.get("tokenizer_class") or "GPT2").startswith("GPT2"):
+        named = dict.fromkeys(ROLES[:3], EOT) | named
+    roles = {role: content(named[role]) for role in ROLES if named.get(role)}
+    for more in "additional_special_tokens", "extra_special_tokens":
+        more = named.get(more) or []
+        roles |= {token: token for token in map(content, more.values() if isinstance(more, dict) else more)}
+    for token in roles.values():
+        ids.setdefault(token, len(ids))
+        parts["special"].setdefault(token, (False, False))
+    eos = optional(folder, "config.json").get("eos_token_id")
+    parts["eos"] = ids.get(roles.get("eos_token"), eos if eos in ids.values() else None)
+    if parts.pop("add_bos", False):
+        parts["before"] = [ids[roles["bos_token"]]]
+    return parts
+
+
+def optional(folder, name):
+    return read_json(folder / name) if (folder / name).exists() else {}
+
+
+def content(token):
+    return token["content"] if isinstance(token, dict) else token
+
+
+def specials(tokens):
+    """[{"content", "lstrip", "rstrip", ...}, ...] -> {token: (lstrip, rstrip)}"""
+    for token in tokens:
+        only(f"the added token {token['content']!r}", token, {"single_word": [False]})
+    return {token["content"]: (token.get("lstrip", False), token.get("rstrip", False)) for token in tokens}
+
+
+def newer(found, add_prefix_space):
+    """tokenizer.json, which transformers 5 writes alone."""
+    model, cut = found["model"], found.get("pre_tokenizer") or {"type": None}
+    only("tokenizer.json", model, MODEL)
+    only("tokenizer.json, pre_tokenizer", cut | {"type": kind_of(cut)}, BYTE_LEVEL)
+    if found.get("normalizer"):
+        raise ValueError(f"tokenizer.json: the normalizer {kind_of(found['normalizer'])} is not computed here")
+    if add_prefix_space not in (None, cut.get("add_prefix_space")):
+        raise ValueError("tokenizer.json and tokenizer_config.json disagree about add_prefix_space")
+    before, after = template(found.get("post_processor"))
+    added = found.get("added_tokens") or []
+    return {
+        "merges": pairs(model["merges"]),
+        "ids": model["vocab"] | {token["content"]: token["id"] for token in added},
+        "special": specials(added), "prefix_space": cut.get("add_prefix_space"), "before": before, "after": after,
+    }  # fmt: skip
+
+
+def kind_of(part):
+    """Digits, or Sequence of Digits, ByteLevel."""
+    inner = part.get("pretokenizers") or part.get("normalizers")
+    return f"Sequence of {', '.join(map(kind_of, inner))}" if inner else part.get("type")
+
+
+def template(processor):
+    """The ids that a post-processor puts before and after a text."""
+    kind = processor["type"] if processor else "ByteLevel"
+    if kind == "Sequence":
+        both = [template(each) for each in processor["processors"]]
+        return [id for before, _ in reversed(both) for id in before], [id for _, after in both for id in after]
+    only("tokenizer.json, post_processor", {"type": kind}, {"type": ["ByteLevel", "TemplateProcessing"]})
+    around = [[], []]
+    for item in processor["single"] if kind == "TemplateProcessing" else ():
+        if "Sequence" in item:
+            around.reverse()
+        else:
+            around[0] += processor["special_tokens"][item["SpecialToken"]["id"]]["ids"]
+    return around[::-1] if kind == "TemplateProcessing" else around
+
+
+def older(folder, config):
+    """vocab.json and merges.txt, with added_tokens.json or added_tokens_decoder."""
+    only("tokenizer_config.json", config, {"add_eos_token": [False, None]})
+    only("tokenizer_config.json", config, {"tokenizer_class": ["GPT2Tokenizer", "GPT2TokenizerFast", None]})
+    added = optional(folder, "added_tokens.json")
+    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    return {
+        "merges": pairs(line for line in lines if line and not line.startswith("#version")),
+        "ids": read_json(folder / "vocab.json") | added,
+        "special": dict.fromkeys(added, (False, False)),
+        "prefix_space": config.get("add_prefix_space"), "add_bos": config.get("add_bos_token"),
+    }  # fmt: skip
+
+
+def pairs(merges):
+    return [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]

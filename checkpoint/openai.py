@@ -16,15 +16,15 @@ doc/table_format.md, and its util/crc32c.h for the masked crc32c.
 """
 
 import json
+import re
 from io import BytesIO
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from checkpoint.crc32c import crc32c, mask
 
-INDEX, DATA = "model.ckpt.index", "model.ckpt.data-00000-of-00001"
+INDEX, DATA = "model.ckpt.index", "model.ckpt.data-00000-of-00001"  # or model-1000.index, ... see `weights`
 FILES = ("encoder.json", "vocab.bpe", "hparams.json", INDEX, DATA)
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: "<f4", 19: "<f2"}  # DT_FLOAT, DT_HALF of types.proto
@@ -53,28 +53,37 @@ def read_json(path):
 
 
 def hparams(folder):
-    return read_json(Path(folder, "hparams.json"))
+    return read_json(folder / "hparams.json")
 
 
 def tokenizer(folder):
-    """merges, ids, eos. Ids follow from merges: the bytes, a token for each pair, <|endoftext|>. Compare them."""
-    ids = read_json(Path(folder, "encoder.json"))
-    lines = Path(folder, "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:]
+    """What `encoder.Encoder` needs. The ids follow from the merges: bytes, pairs, <|endoftext|>. So compare them."""
+    ids = read_json(folder / "encoder.json")
+    lines = (folder / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:]
     merges = [tuple(line.split(" ")) for line in lines if line]
     tokens = [*BYTES, *map("".join, merges), EOT]
     if ids != {token: id for id, token in enumerate(tokens)} or {len(pair) for pair in merges} - {2}:
         raise ValueError("encoder.json or vocab.bpe is damaged: one does not follow from the other")
-    return merges, ids, ids[EOT]
+    return {"merges": merges, "ids": ids, "eos": ids[EOT]}
 
 
 def tensors(folder, data=None):
     """{name: array}, read-only views of the memory-mapped data. ValueError names a tensor that is damaged."""
-    entries = read_index(Path(folder, INDEX))
-    found = views(np.asarray(np.memmap(data or Path(folder, DATA), np.uint8, "r")), entries)
+    index, usual = weights(folder)
+    entries = read_index(index)
+    found = views(np.asarray(np.memmap(data or usual, np.uint8, "r")), entries)
     for name, tensor in found.items():
         if mask(crc32c(tensor)) != entries[name].crc32c:
-            raise ValueError(f"{DATA} is damaged: {name!r} does not match its crc32c")
+            raise ValueError(f"{usual.name} is damaged: {name!r} does not match its crc32c")
     return found
+
+
+def weights(folder):
+    """The index and the data. A trainer may have named them by its steps, which the file `checkpoint` tells."""
+    listed = folder / "checkpoint"
+    found = re.match('model_checkpoint_path: "(.+)"', listed.read_text(errors="replace")) if listed.exists() else None
+    name = re.split(r"[/\\]", found[1])[-1] if found else "model.ckpt"
+    return folder / INDEX.replace("model.ckpt", name), folder / DATA.replace("model.ckpt", name)
 
 
 def views(data, entries):

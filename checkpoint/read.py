@@ -10,6 +10,12 @@ HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 
 
 def format_of(folder):
+    """The module that reads these files. ValueError if they are no model's."""
+    for path in Path(folder).iterdir():
+        if path.is_file() and path.stat().st_size < 1000 and path.read_bytes().startswith(b"version https://git-lfs"):
+            raise ValueError(f"{path.name} is a pointer of git-lfs, not the file; get it with git lfs pull")
+    if not {"config.json", "hparams.json"} & {path.name for path in Path(folder).iterdir()}:
+        raise ValueError("config.json is missing; docs/your_models.md has the files that a model needs")
     return huggingface if Path(folder, "config.json").exists() else openai
 
 
@@ -37,10 +43,11 @@ def read(folder, data=None):
     """
     try:
         hparams = read_hparams(folder)
-        tensors = format_of(folder).tensors(folder, data)
+        tensors = format_of(folder).tensors(Path(folder), data)
         tensors = {name: t[0] if t.ndim == 3 else t for name, t in tensors.items()}  # [1, n_in, n_out] is OpenAI's w
         found = {name: t.shape if t.dtype.kind == "f" else t.dtype for name, t in tensors.items()}
-        expected = expected_shapes(**hparams) if hparams["n_layer"] <= len(found) else {}
+        width = found.get("model/h0/mlp/c_fc/b") or [0]  # of `ffn`, usually 4 n_embd
+        expected = expected_shapes(**hparams, n_inner=width[0]) if hparams["n_layer"] <= len(found) else {}
         if wrong := sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name)):
             one = f"{wrong[0]!r}: expected {expected.get(wrong[0])}, found {found.get(wrong[0])}"
             raise ValueError(f"its hyperparameters do not fit: {len(wrong)} tensors differ, such as {one}")
@@ -51,7 +58,8 @@ def read(folder, data=None):
 
 def read_hparams(folder):
     """The five numbers of a model. ValueError if there is no such GPT-2."""
-    hparams = {name: format_of(folder).hparams(folder).get(name) for name in HPARAMS}
+    found = format_of(folder).hparams(Path(folder))
+    hparams = {name: found.get(name) for name in HPARAMS}
     for name, value in hparams.items():
         if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
             raise ValueError(f"{name} is {reprlib.repr(value)}; a whole number from 1 on is needed")
@@ -61,10 +69,12 @@ def read_hparams(folder):
 
 
 def read_tokenizer(folder):
-    """merges, ids, eos: what `encoder.Encoder` needs. ValueError if a file is damaged."""
+    """What `encoder.Encoder` needs -> dict. ValueError if a file is missing or damaged."""
     try:
         return format_of(folder).tokenizer(Path(folder))
-    except (KeyError, TypeError, AttributeError) as error:
+    except FileNotFoundError as error:
+        raise ValueError(f"{Path(error.filename).name} is missing; copy the tokenizer of the base model") from None
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"the tokenizer is damaged: {error!r}") from None
 
 
@@ -73,15 +83,16 @@ def read_small(folder):
     read_tokenizer(folder)
     read_hparams(folder)
     if format_of(folder) is openai:
-        openai.read_index(Path(folder, openai.INDEX))
+        openai.read_index(openai.weights(Path(folder))[0])
 
 
-def expected_shapes(n_vocab, n_ctx, n_embd, n_head, n_layer):
+def expected_shapes(n_vocab, n_ctx, n_embd, n_head, n_layer, n_inner=None):
     """The names and shapes of the tensors of a GPT-2, from the model.py that OpenAI released with it -> dict."""
-    dense = {"attn/c_attn": (1, 3), "attn/c_proj": (1, 1), "mlp/c_fc": (1, 4), "mlp/c_proj": (4, 1)}  # times n_embd
+    n, inner = n_embd, n_inner or 4 * n_embd
+    dense = {"attn/c_attn": (n, 3 * n), "attn/c_proj": (n, n), "mlp/c_fc": (n, inner), "mlp/c_proj": (inner, n)}
     block = {f"{ln}/{leaf}": (n_embd,) for ln in ("ln_1", "ln_2") for leaf in "gb"}
-    for name, (n_in, n_out) in dense.items():
-        block |= {f"{name}/w": (n_in * n_embd, n_out * n_embd), f"{name}/b": (n_out * n_embd,)}
+    for name, shape in dense.items():
+        block |= {f"{name}/w": shape, f"{name}/b": shape[1:]}
     shapes = {"wte": (n_vocab, n_embd), "wpe": (n_ctx, n_embd), "ln_f/g": (n_embd,), "ln_f/b": (n_embd,)}
     shapes |= {f"h{i}/{name}": shape for i in range(n_layer) for name, shape in block.items()}
     return {f"model/{name}": shape for name, shape in shapes.items()}

@@ -46,13 +46,18 @@ def main(argv=None):
         open(args.trace, "a", encoding="utf-8").close()
         if not existed:
             os.remove(args.trace)
+    sizes = args.draft_model_size, args.target_model_size or "target"
+    if args.draft == "model":
+        sizes = pair_of(args.draft_model_size, args.target_model_size)
     pair = load_pair(
-        *pair_of(args.draft_model_size, args.target_model_size), draft=args.draft, corpus=args.draft_corpus,
+        *sizes, draft=args.draft, corpus=args.draft_corpus,
         models_dir=args.models_dir, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
         repetition_penalty=args.repetition_penalty, seed=args.seed if args.same_text else None,
     )  # fmt: skip
     encoder, N, is_sample = pair.encoder, args.n_tokens_to_generate, args.temperature > 0 and not args.same_text
     x = prompt_ids(args.prompt, N, encoder, [pair])
+    if args.eos and encoder.eos is None:
+        raise UserError("--eos: this vocabulary has no token that ends a text")
     shared = {
         "eos": encoder.eos if args.eos else None,
         "verify": verify_block if args.verify == "block" else verify,

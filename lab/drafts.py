@@ -89,5 +89,6 @@ def read_texts(path):
 
 
 def ids_of(texts, encoder):
-    """Several texts as one list of ids, with the end-of-text token after each."""
-    return [id for text in texts for id in [*encoder.encode(text), encoder.eos]]
+    """Several texts as one list of ids, with the token that ends a text after each, if there is one."""
+    end = [] if encoder.eos is None else [encoder.eos]
+    return [id for text in texts for id in encoder.encode(text) + end]

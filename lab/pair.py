@@ -43,7 +43,7 @@ class Pair:
         self.sources = [as_model(network, temperature, **settings) for network in self.networks]
         self.draft_model, self.target_model = (seeded(m, seed) if seed is not None else m for m in self.sources)
         self.times = defaultdict(partial(deque, maxlen=99))  # seconds of rounds with k guesses; None is for plain steps
-        self.n_ctx = min(draft.n_ctx, target.n_ctx)
+        self.n_ctx, self.n_vocab = min(draft.n_ctx, target.n_ctx), target.n_vocab
 
     def read(self, x):
         """Let both networks forget what they have read, and read the prompt x."""

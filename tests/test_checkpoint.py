@@ -74,6 +74,16 @@ def test_reads_what_tensorflow_wrote_into_the_params_of_picogpt(model_dir):
     assert load_encoder_hparams_and_params("draft", "/nowhere")[1]["n_layer"] == 1  # the bundled pair is found anyway
 
 
+def test_a_model_that_its_trainer_named_by_its_steps(model_dir, tmp_path):
+    for name, content in CONTENT.items():
+        (tmp_path / name.replace("model.ckpt", "model-1000")).write_bytes(content)
+    (tmp_path / "checkpoint").write_text(
+        'model_checkpoint_path: "/home/me/run1/model-1000"\nall_model_checkpoint_paths: 1\n'
+    )
+    found, expected = (load_encoder_hparams_and_params(str(folder))[2]["wte"] for folder in (tmp_path, model_dir))
+    assert np.array_equal(found, expected)
+
+
 # ---- Damaged files ----
 
 
@@ -106,7 +116,9 @@ ENTRY = write.number(1, 1) + write.number(5, 4) + write.number(6, 0)  # one floa
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        *((name, None, f"No such file or directory: '.*{name}'") for name in FILES),
+        *((name, None, f"{name} is missing; copy the tokenizer") for name in FILES[:2]),
+        ("hparams.json", None, "config.json is missing; docs/your_models.md"),
+        *((name, None, f"No such file or directory: '.*{name}'") for name in FILES[3:]),
         (DATA, b"", "cannot mmap an empty file"),
         (DATA, CONTENT[DATA][:-1], "the weights have 409,535 bytes, not 409,536"),
         (DATA, CONTENT[DATA] + b"x", "the weights have 409,537 bytes, not 409,536"),
@@ -176,7 +188,7 @@ def test_a_wrong_bit_in_the_bundled_pair_is_noticed(tmp_path, monkeypatch):
 def test_a_wrong_number_of_heads_in_a_released_model_is_noticed(monkeypatch):
     """It is the one number that no shape depends on."""
     monkeypatch.setattr(utils, "find", lambda *args: "124M")
-    monkeypatch.setattr(utils, "get_encoder", lambda *args: None)
-    monkeypatch.setattr(utils, "read", lambda folder: ({"n_embd": 768, "n_head": 16}, {}))
+    monkeypatch.setattr(utils, "get_encoder", lambda *args: Mock(ids={}))
+    monkeypatch.setattr(utils, "read", lambda folder: ({"n_embd": 768, "n_head": 16, "n_vocab": 0}, {}))
     with pytest.raises(UserError, match=r"n_head = 16, but OpenAI's heads have 64.*remove .* to download it again"):
         load_encoder_hparams_and_params("124M")

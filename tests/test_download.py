@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+import requests
 from support import CONTENT
 
 from checkpoint import find
@@ -106,6 +107,36 @@ def test_no_server_leaves_no_folder(server, tmp_path, load, monkeypatch, capsys)
     with pytest.raises(OSError, match=r"no answer .*The bundled pair .*needs no download"):
         load()
     assert os.listdir(tmp_path) == [] and capsys.readouterr().err == ""
+
+
+CERTIFICATE = "(Caused by SSLError(CertificateError('certificate verify failed: unknown (_ssl.c:1006)')))"
+PROXY = "(Caused by ProxyError('No proxy', OSError('Tunnel connection failed: 407 Proxy Authentication Required')))"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            requests.exceptions.SSLError(CERTIFICATE),
+            "certificate verify failed: unknown; REQUESTS_CA_BUNDLE may",
+        ),
+        (
+            requests.exceptions.ProxyError(PROXY),
+            "Tunnel connection failed: 407 Proxy Authentication Required. The",
+        ),
+    ],
+)
+def test_the_reason_is_said(server, load, monkeypatch, error, message):
+    original = requests.Session.get
+
+    def get(self, url, **options):
+        if url.endswith(INDEX):
+            raise error
+        return original(self, url, **options)
+
+    monkeypatch.setattr(requests.Session, "get", get)
+    with pytest.raises(OSError, match=message):
+        load()
 
 
 @pytest.mark.parametrize("have", [12_345, 409_536])

@@ -63,7 +63,9 @@ def test_a_byte_or_the_result_of_a_merge_without_an_id():
     with pytest.raises(ValueError, match="no token 'ab'"):
         Encoder([("a", "b")], ids)
     with pytest.raises(ValueError, match="no token 'a'"):
-        Encoder([], {char: id for char, id in ids.items() if char != "a"})
+        Encoder([], {"other" if char == "a" else char: id for char, id in ids.items()})
+    with pytest.raises(ValueError, match=r"256 tokens .* do not have the ids 0 to 255"):
+        Encoder([], ids | {"a": 256})
 
 
 def test_half_a_character_decodes_to_the_replacement_character(gpt2):

@@ -1,4 +1,4 @@
-"""Hugging Face's layout: safetensors, config.json, the cache of transformers, downloads, and the released weights."""
+"""Hugging Face's format: folders as transformers writes them, what is refused by name, the cache, and downloads."""
 
 import json
 import os
@@ -10,105 +10,255 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import CONTENT, ROOT, run
 
+import lab.__main__ as lab_main
 import main
 from checkpoint import find, huggingface
-from checkpoint.read import read
 from errors import UserError
 from gpt2 import GPT2
 from utils import load_encoder_hparams_and_params, pair_of
 
 HF = ROOT / "tests" / "fixtures" / "hf"  # written by transformers, see tools/hf_fixture.py
-FILES = {name: (HF / name).read_bytes() for name in huggingface.FILES}
+GOLDEN = json.loads((HF / "golden.json").read_text(encoding="utf-8"))
+PLAIN = {path.name: path.read_bytes() for path in (HF / "plain").iterdir()}
+EOT, PAD = "<|endoftext|>", {"id": 272, "content": "[PAD]"}
+MERGES = [line.split(" ") for line in PLAIN["merges.txt"].decode().split("\n")[1:-1]]
+WORDS = {token: id for token, id in json.loads(PLAIN["vocab.json"]).items() if token != EOT}
+SPECIALS_FIRST = {"<s>": 0, "</s>": 1} | {token: id + 2 for token, id in WORDS.items()}
+NAMES = {"eos_token": "</s>", "unk_token": "<s>", "bos_token": "<s>"}
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+TEMPLATE = {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}], "special_tokens": {}}
 
 
-def written(tensors, directory, **changes):
-    """The folder of a model with these tensors, and with a changed config.json."""
+@pytest.mark.parametrize("name", ["plain", "chat", "older", "shards"])
+def test_ids_and_logits_are_those_of_transformers(name):
+    golden = GOLDEN[name]
+    encoder, hparams, params = load_encoder_hparams_and_params(str(HF / name))
+    assert [encoder.encode(text) for text in GOLDEN["texts"]] == golden["ids"]
+    assert encoder.eos == golden["eos"] and hparams["n_vocab"] == golden["n_vocab"] == len(params["wte"])
+    network, ids = GPT2(params, hparams), golden["ids"][0][: hparams["n_ctx"]]
+    assert np.abs(network(ids)[0] - golden["logits"]).max() < 1e-5
+    text = encoder.decode(golden["ids"][3]).removeprefix("<|im_start|>" * (name == "chat"))
+    assert text.replace(" ", "") == GOLDEN["texts"][3].replace(" ", "")
+
+
+@pytest.mark.parametrize("folder", [HF / "chat", HF / "older", ROOT / "models" / "target"], ids=lambda path: path.name)
+@pytest.mark.parametrize("draft", ["lookup", "online", "early-exit:1", "bigram"])
+def test_a_single_model_is_tried_without_a_partner(folder, draft, capsys):
+    corpus = ["--draft_corpus", __file__] if draft == "bigram" else []
+    args = ["--draft", draft, *corpus, "--target_model_size", str(folder), "--prompt", "The cat"]
+    lab_main.main([*args, "--n_tokens_to_generate", "20"])
+    assert "same text         yes" in capsys.readouterr().out
+
+
+# ---- Changes to a plain folder ----
+
+
+def tokenizer_json(model=(), added=(), **parts):
+    """The tokenizer.json that means the same as the vocab.json and merges.txt of plain/, with these changes."""
+    bpe = {"type": "BPE", "dropout": None, "vocab": json.loads(PLAIN["vocab.json"]), "merges": [*map(" ".join, MERGES)]}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    tokens = [flags | token for token in ({"id": 271, "content": EOT}, *added)]
+    whole = {"normalizer": None, "pre_tokenizer": BYTE_LEVEL, "post_processor": BYTE_LEVEL} | parts
+    return {"tokenizer.json": whole | {"model": bpe | dict(model), "added_tokens": tokens}}
+
+
+def config(**changes):
+    return {"config.json": json.loads(PLAIN["config.json"]) | changes}
+
+
+def stored(change):
+    """model.safetensors with its tensors changed by a function, as {name: array}."""
+    tensors = huggingface.safetensors(HF / "plain" / "model.safetensors")
+    tensors = change({name: np.array(tensor) for name, tensor in tensors.items()})
+    kinds = {"<f8": "F64", "<f4": "F32", "<f2": "F16", "<u2": "BF16", "|b1": "BOOL", "|i1": "F8_E4M3"}
     header, data = {}, b""
     for name, tensor in tensors.items():
         begin, data = len(data), data + tensor.tobytes()
-        kind = {"<f4": "F32", "<f2": "F16", "<u2": "BF16", "|b1": "BOOL"}[tensor.dtype.str]
+        kind = kinds[tensor.dtype.str]
         header[name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": [begin, len(data)]}
-    for name, content in FILES.items():
-        (directory / name).write_bytes(content)
     text = json.dumps(header).encode()
-    (directory / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
-    (directory / "config.json").write_text(json.dumps(json.loads(FILES["config.json"]) | changes))
-    return directory
+    return {"model.safetensors": len(text).to_bytes(8, "little") + text + data}
+
+
+def cast(dtype):
+    return stored(lambda tensors: {name: tensor.astype(dtype) for name, tensor in tensors.items()})
+
+
+def renamed(rename):
+    return stored(lambda tensors: {rename(name): tensor for name, tensor in tensors.items()})
+
+
+def wider(tensors):
+    """n_inner = 40 in place of 32, where the new columns are multiplied by 0."""
+    for i in range(2):
+        w, b, v = (tensors[f"transformer.h.{i}.mlp.{name}"] for name in ("c_fc.weight", "c_fc.bias", "c_proj.weight"))
+        tensors[f"transformer.h.{i}.mlp.c_fc.weight"] = np.pad(w, ((0, 0), (0, 8)), constant_values=1)
+        tensors[f"transformer.h.{i}.mlp.c_fc.bias"] = np.pad(b, (0, 8))
+        tensors[f"transformer.h.{i}.mlp.c_proj.weight"] = np.pad(v, ((0, 8), (0, 0)))
+    return tensors
+
+
+def padded(tensors):
+    wte = "transformer.wte.weight"
+    return tensors | {wte: np.concatenate([tensors[wte], np.full((48, 8), 9, np.float32)])}
+
+
+WITH_HEAD = stored(lambda tensors: tensors | {"lm_head.weight": tensors["transformer.wte.weight"]})
+LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
+SAME = {  # folders that mean the same as plain/
+    "merges without a version": {"merges.txt": PLAIN["merges.txt"].partition(b"\n")[2]},
+    "tokenizer.json": tokenizer_json() | {"vocab.json": None, "merges.txt": None},
+    "an older vocab.json beside it": tokenizer_json() | {"vocab.json": {"a": 0}},
+    "merges as lists, and an empty template": tokenizer_json({"merges": MERGES}, post_processor=TEMPLATE),
+    "an added token without a row": tokenizer_json(added=[PAD]),
+    "a token of tokenizer_config.json": {"tokenizer_config.json": {"pad_token": "[PAD]"}},
+    "a token of added_tokens.json": {"added_tokens.json": {"[PAD]": 272}},
+    "rows up to a multiple of 64": stored(padded) | config(vocab_size=320),
+    "F64": cast("<f8"),
+    "no prefix": renamed(lambda name: name.removeprefix("transformer.")),
+    "a compiled model": renamed(lambda name: f"_orig_mod.{name}"),
+    "a head": WITH_HEAD,
+    "a head without wte": renamed(lambda name: "lm_head.weight" if name == "transformer.wte.weight" else name),
+    "masks": stored(lambda tensors: tensors | {"transformer.h.0.attn.bias": np.ones((1, 1, 4, 4), bool)}),
+    "n_inner": stored(wider) | config(n_inner=40),
+    "gelu_pytorch_tanh": config(activation_function="gelu_pytorch_tanh"),
+    "gelu_fast": config(activation_function="gelu_fast"),
+}
 
 
 @pytest.fixture
-def tensors():
-    """{Hugging Face's name: array}"""
-    return {name: np.array(tensor) for name, tensor in huggingface.safetensors(HF / "model.safetensors").items()}
+def folder(tmp_path, request):
+    """plain/ with files that are changed, or left out if they are None."""
+    for name, content in (PLAIN | request.param).items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return tmp_path
 
 
-def test_the_logits_are_those_of_transformers():
-    golden = np.load(HF / "golden.npz")
-    encoder, hparams, params = load_encoder_hparams_and_params(str(HF))
-    assert hparams == dict(n_vocab=272, n_ctx=32, n_embd=24, n_head=3, n_layer=2)
-    assert encoder.encode(str(golden["text"]))[: len(golden["ids"])] == golden["ids"].tolist()
-    network, n = GPT2(params, hparams), len(golden["ids"])
-    logits = network(golden["ids"], n)
-    np.testing.assert_allclose(logits, golden["logits"], atol=1e-5)
-    network.forget()
-    assert np.array_equal(logits, [network(golden["ids"][: i + 1])[0] for i in range(n)])
+@pytest.mark.parametrize("folder", SAME.values(), ids=SAME, indirect=True)
+def test_folders_that_mean_the_same(folder):
+    encoder, hparams, params = load_encoder_hparams_and_params(str(folder))
+    ids = [encoder.encode(text) for text in GOLDEN["texts"][:3]]
+    assert ids == GOLDEN["plain"]["ids"][:3] and encoder.eos == 271 and hparams["n_vocab"] == 272
+    logits = GPT2(params, hparams)(ids[0][:48])
+    assert np.abs(logits - GOLDEN["plain"]["logits"]).max() < 1e-5
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("prefix", ["", "transformer."])
-def test_types_prefixes_masks_and_a_tied_head(tensors, tmp_path, dtype, prefix):
-    _, expected = read(HF)
-    if dtype == "bfloat16":
-        tensors = {name: (tensor.view(np.uint32) >> 16).astype(np.uint16) for name, tensor in tensors.items()}
-    else:
-        tensors = {name: tensor.astype(dtype) for name, tensor in tensors.items()}
-    tensors = {prefix + name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
-    tensors |= {
-        f"{prefix}h.0.attn.bias": np.ones((1, 1, 4, 4), dtype=bool),
-        "lm_head.weight": tensors[f"{prefix}wte.weight"],
-    }
-    _, params = read(written(tensors, tmp_path))
-    assert params["wte"].dtype == ("float16" if dtype == "float16" else "float32")
-    for found, wanted in (params["wte"], expected["wte"]), (params["blocks"][1]["mlp"]["c_fc"]["w"],
-                                                            expected["blocks"][1]["mlp"]["c_fc"]["w"]):  # fmt: skip
-        np.testing.assert_allclose(found, wanted, rtol=0 if dtype == "float32" else 1e-2, atol=1e-7)
-        assert not found.flags.writeable or dtype == "bfloat16"
+@pytest.mark.parametrize(("dtype", "bits"), [("<f2", 11), ("<u2", 8)])
+@pytest.mark.parametrize("folder", [{}], indirect=True)
+def test_numbers_of_two_bytes(folder, dtype, bits):
+    upper = stored(lambda tensors: {name: (t.view(np.uint32) >> 16).astype(np.uint16) for name, t in tensors.items()})
+    (folder / "model.safetensors").write_bytes((cast(dtype) if bits == 11 else upper)["model.safetensors"])
+    _, _, params = load_encoder_hparams_and_params(str(folder))
+    _, _, expected = load_encoder_hparams_and_params(str(HF / "plain"))
+    np.testing.assert_allclose(params["wte"], expected["wte"], rtol=2.0**-bits * 2, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("config", "head", "message"),
-    [
-        ({"activation_function": "relu"}, None, "activation_function is 'relu', and only gelu_new is computed here"),
-        ({"add_cross_attention": True}, None, "add_cross_attention is True"),
-        ({"scale_attn_by_inverse_layer_idx": True}, None, "scale_attn_by_inverse_layer_idx is True"),
-        ({"model_type": "llama"}, None, "model_type is 'llama'"),
-        ({"n_layer": 3}, None, "12 tensors differ"),
-        ({"vocab_size": None}, None, "n_vocab is None"),
-        ({}, np.zeros((272, 24), np.float32), "lm_head.weight is not wte"),
-    ],
-)
-def test_what_is_not_computed_here_is_refused_by_name(tensors, tmp_path, config, head, message):
-    with pytest.raises(UserError, match=message) as error:
-        read(written(tensors | ({} if head is None else {"lm_head.weight": head}), tmp_path, **config))
-    assert str(tmp_path) in str(error.value)
+REFUSED = {  # changes, and what is said of them
+    "Lowercase": (tokenizer_json(normalizer={"type": "Lowercase"}), "the normalizer Lowercase is not computed"),
+    "NFC, NFKC": (
+        tokenizer_json(normalizer={"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFKC"}]}),
+        "the normalizer Sequence of NFC, NFKC is not computed",
+    ),
+    "Digits": (
+        tokenizer_json(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Digits"}, BYTE_LEVEL]}),
+        "type is 'Sequence of Digits, ByteLevel', and only ByteLevel is computed here",
+    ),
+    "Split": (tokenizer_json(pre_tokenizer={"type": "Split"}), "pre_tokenizer: type is 'Split'"),
+    "no pre-tokenizer": (tokenizer_json(pre_tokenizer=None), "pre_tokenizer: type is None"),
+    "another pattern": (tokenizer_json(pre_tokenizer=BYTE_LEVEL | {"use_regex": False}), "use_regex is False"),
+    "ignore_merges": (tokenizer_json({"ignore_merges": True}), "ignore_merges is True"),
+    "dropout": (tokenizer_json({"dropout": 0.1}), "dropout is 0.1"),
+    "WordPiece": (tokenizer_json({"type": "WordPiece"}), "type is 'WordPiece', and only BPE is computed here"),
+    "RobertaProcessing": (tokenizer_json(post_processor={"type": "RobertaProcessing"}), "'RobertaProcessing'"),
+    "single_word": (tokenizer_json(added=[PAD | {"single_word": True}]), r"'\[PAD\]': single_word is True"),
+    "a gap in the ids": (tokenizer_json(added=[PAD | {"id": 280}]), "273 tokens .* do not have the ids 0 to 272"),
+    "split_special_tokens": ({"tokenizer_config.json": {"split_special_tokens": True}}, "split_special_tokens is True"),
+    "add_eos_token": ({"tokenizer_config.json": {"add_eos_token": True}}, "add_eos_token is True"),
+    "another class": ({"tokenizer_config.json": {"tokenizer_class": "CLIPTokenizer"}}, "'CLIPTokenizer'"),
+    "two minds about a space": (
+        tokenizer_json() | {"tokenizer_config.json": {"add_prefix_space": True}}, "disagree about add_prefix_space",
+    ),
+    "half a tokenizer.json": ({"tokenizer.json": {"pre_tokenizer": BYTE_LEVEL}}, "the tokenizer is damaged: KeyError"),
+    "a merge without its token": ({"merges.txt": PLAIN["merges.txt"] + b"! !\n"}, "no token '!!'"),
+    "relu": (config(activation_function="relu"), "activation_function is 'relu', and only gelu_new or gelu_py"),
+    "cross-attention": (config(add_cross_attention=True), "add_cross_attention is True"),
+    "scaled by layer": (config(scale_attn_by_inverse_layer_idx=True), "scale_attn_by_inverse_layer_idx is True"),
+    "llama": (config(model_type="llama"), "model_type is 'llama'"),
+    "too many layers": (config(n_layer=3), "12 tensors differ"),
+    "no size": (config(vocab_size=None), "n_vocab is None"),
+    "another head": (stored(lambda tensors: tensors | {"lm_head.weight": np.zeros(8, "f")}), "head.weight is not wte"),
+    "a tensor of another type": (
+        stored(lambda tensors: tensors | {"transformer.ln_f.bias": np.ones(8, bool)}), "expected .*found bool",
+    ),
+    "a tensor with two names": (
+        stored(lambda tensors: tensors | {"ln_f.bias": np.ones(8, np.float32)}), "a tensor is there twice",
+    ),
+    "F8": (cast("i1"), "numbers of type F8_E4M3 cannot be read here; convert them to F32"),
+    "no weights": ({"model.safetensors": None}, "model.safetensors is missing"),
+    "PyTorch's weights": (
+        {"model.safetensors": None, "pytorch_model.bin": b"x"}, r"convert it .*from_pretrained\(folder\).save_pre",
+    ),
+    "no tokenizer": ({"vocab.json": None, "merges.txt": None}, "tokenizer.json is missing; copy the tokenizer of"),
+    "half a tokenizer": ({"merges.txt": None}, "tokenizer.json is missing; copy the tokenizer of"),
+    "an empty folder": (dict.fromkeys(PLAIN), "config.json is missing; docs/your_models.md"),
+    "git-lfs, weights": ({"model.safetensors": LFS}, "model.safetensors is a pointer of git-lfs"),
+    "git-lfs, tokenizer": (tokenizer_json() | {"tokenizer.json": LFS}, "tokenizer.json is a pointer of git-lfs"),
+    "a missing shard": (
+        {"model.safetensors": None, "model.safetensors.index.json": {"weight_map": {"a": "model-1.safetensors"}}},
+        "No such file or directory: .*model-1.safetensors",
+    ),
+}  # fmt: skip
 
 
-def test_a_tensor_of_another_type_or_with_two_names_is_refused(tensors, tmp_path):
-    ones = {name: np.ones(tensor.shape, bool) for name, tensor in tensors.items() if name.endswith("ln_f.bias")}
-    twice = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
-    for change, message in (ones, "expected .*found bool"), (twice, "a tensor is there twice"):
-        assert change
-        with pytest.raises(UserError, match=message):
-            read(written(tensors | change, tmp_path))
+@pytest.mark.parametrize(("folder", "message"), REFUSED.values(), ids=REFUSED, indirect=["folder"])
+def test_what_is_refused_by_name(folder, message):
+    with pytest.raises((UserError, FileNotFoundError), match=message) as error:
+        load_encoder_hparams_and_params(str(folder))
+    assert str(folder) in str(error.value) and "download" not in str(error.value) and "\n" not in str(error.value)
 
 
-HEADER = int.from_bytes(FILES["model.safetensors"][:8], "little")
+COMPUTED = {  # changes that change the ids: the ids of "The cat", and of "a[PAD]b"
+    "add_prefix_space": (
+        tokenizer_json(pre_tokenizer=BYTE_LEVEL | {"add_prefix_space": True}), [220, 265, 263], None,
+    ),
+    "add_bos_token": ({"tokenizer_config.json": {"add_bos_token": True}}, [271, 265, 263], None),
+    "[PAD]": (tokenizer_json(added=[PAD]), [265, 263], [64, 272, 65]),
+    "special tokens first": (
+        {"vocab.json": SPECIALS_FIRST, "tokenizer_config.json": NAMES}
+        | stored(lambda tensors: tensors | {"transformer.wte.weight": np.ones((273, 8), "f")}) | config(vocab_size=273),
+        [267, 265], None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("folder", "ids", "with_pad"), COMPUTED.values(), ids=COMPUTED, indirect=["folder"])
+def test_what_is_computed(folder, ids, with_pad, capsys):
+    encoder, _, _ = load_encoder_hparams_and_params(str(folder))
+    assert encoder.encode("The cat") == ids and with_pad in (None, encoder.encode("a[PAD]b"))
+    sizes = ["--draft_model_size", str(folder), "--target_model_size", str(folder)]
+    main.main([*sizes, "--prompt", "The cat", "--n_tokens_to_generate", "12"])
+    assert "same text         yes" in capsys.readouterr().out
+    if with_pad:
+        with pytest.raises(UserError, match=r"the prompt has the token '\[PAD\]', for which these weights have no row"):
+            main.main([*sizes, "--n_tokens_to_generate", "9", "--prompt", "a[PAD]b"])
+
+
+@pytest.mark.parametrize("folder", [stored(padded) | config(vocab_size=320)], ids=["320 rows"], indirect=True)
+def test_tables_of_different_height_over_one_vocabulary_are_a_pair(folder, capsys):
+    sizes = ["--draft_model_size", str(folder), "--target_model_size", str(HF / "plain")]
+    main.main([*sizes, "--prompt", "The cat", "--n_tokens_to_generate", "12", "--temperature", "9"])
+    assert "speedup" in capsys.readouterr().out
+
+
+HEADER = int.from_bytes(PLAIN["model.safetensors"][:8], "little")
 
 
 @settings(max_examples=200)
 @given(at=st.integers(0, HEADER + 7), flip=st.integers(1, 255), cut=st.booleans())
 def test_a_damaged_header_is_refused_or_means_the_same(tmp_path_factory, at, flip, cut):
-    content = bytearray(FILES["model.safetensors"])
+    content = bytearray(PLAIN["model.safetensors"])
     content[at] ^= flip
     path = tmp_path_factory.getbasetemp() / "damaged.safetensors"
     path.write_bytes(content[: at + 1] if cut else content)
@@ -118,7 +268,7 @@ def test_a_damaged_header_is_refused_or_means_the_same(tmp_path_factory, at, fli
         assert str(error).startswith(path.name) and "\n" not in str(error)
     else:  # a letter of a name, or of the metadata; the names are checked against config.json
         assert [t.tobytes() for t in found.values()] == [
-            t.tobytes() for t in huggingface.safetensors(HF / "model.safetensors").values()
+            t.tobytes() for t in huggingface.safetensors(HF / "plain" / "model.safetensors").values()
         ]
 
 
@@ -146,36 +296,17 @@ def test_headers_that_lie(tmp_path, change):
         if honest:
             assert huggingface.safetensors(path)["b"].shape == (3,)
             change(header)
-    with pytest.raises(ValueError, match=r"x\.safetensors is damaged"):
+    with pytest.raises(ValueError, match=r"x\.safetensors cannot be used"):
         huggingface.safetensors(path)
     one = json.dumps({"dtype": "F32", "shape": [3], "data_offsets": [0, 12]})
     twice = f'{{"a": {one}, "a": {one}}}'.encode()
     for length, body in (len(twice), twice + bytes(12)), (10**9, twice), (2**63, b""):
         path.write_bytes(length.to_bytes(8, "little") + body)
-        with pytest.raises(ValueError, match="is damaged"):
+        with pytest.raises(ValueError, match="cannot be used"):
             huggingface.safetensors(path)
 
 
 # ---- Where a model can be ----
-
-
-@pytest.mark.parametrize("layout", ["vocab.json", "tokenizer.json", "<|endoftext|> first"])
-def test_a_folder_of_your_own(tmp_path, capsys, layout):
-    for name, content in FILES.items():
-        (tmp_path / name).write_bytes(content)
-    if layout != "vocab.json":
-        merges = [line.split(" ") for line in FILES["merges.txt"].decode().split("\n")[1:] if line]
-        vocab = json.loads(FILES["vocab.json"])
-        del vocab["<|endoftext|>"]
-        first = layout != "tokenizer.json"
-        vocab = {token: id + first for token, id in vocab.items()}
-        added = [{"content": "<|endoftext|>", "id": 0 if first else 271}]
-        (tmp_path / "vocab.json").unlink()
-        text = json.dumps({"model": {"vocab": vocab, "merges": merges}, "added_tokens": added})
-        (tmp_path / "tokenizer.json").write_text(text)
-    sizes = ["--draft_model_size", str(tmp_path), "--target_model_size", str(tmp_path)]
-    main.main([*sizes, "--prompt", "The cat", "--n_tokens_to_generate", "12"])
-    assert "same text         yes" in capsys.readouterr().out
 
 
 def test_the_cache_of_transformers(tmp_path, monkeypatch):
@@ -187,18 +318,26 @@ def test_the_cache_of_transformers(tmp_path, monkeypatch):
         snapshot = tmp_path / "hub" / f"models--{repository}" / "snapshots" / f"{i}"
         snapshot.mkdir(parents=True)
         for name in huggingface.FILES[:files]:
-            shutil.copy(HF / name, snapshot)
+            shutil.copy(HF / "plain" / name, snapshot)
         os.utime(snapshot, (i, i))
     assert find.newest_in_cache("gpt2").name == "1" and find.newest_in_cache("gpt2-xl") is None  # one file is missing
     assert load_encoder_hparams_and_params("gpt2", "nowhere")[1]["n_layer"] == 2
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ELSEWHERE", str(tmp_path))
+    for variable in "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE":
+        for place in "~/hub", "$ELSEWHERE/hub":
+            monkeypatch.setenv("HF_HOME", "nowhere")
+            monkeypatch.setenv(variable, place)
+            assert find.newest_in_cache("gpt2").name == "1"
+        monkeypatch.delenv(variable)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "elsewhere"))
     assert find.newest_in_cache("gpt2") is None
 
 
 def test_models_are_downloaded_from_hugging_face(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("support.CONTENT", CONTENT | FILES)
-    monkeypatch.setitem(CONTENT, "model.safetensors", FILES["model.safetensors"])
-    for name, content in FILES.items():
+    monkeypatch.setattr("support.CONTENT", CONTENT | PLAIN)
+    monkeypatch.setitem(CONTENT, "model.safetensors", PLAIN["model.safetensors"])
+    for name, content in PLAIN.items():
         monkeypatch.setitem(CONTENT, name, content)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "empty"))
     monkeypatch.setenv("HF_ENDPOINT", server.url)
@@ -209,9 +348,9 @@ def test_models_are_downloaded_from_hugging_face(server, tmp_path, monkeypatch):
     server.plan["model.safetensors"] = [{"content": b"<!DOCTYPE html>"}]
     with pytest.raises(UserError, match="gave wrong weights, now removed"):
         load_encoder_hparams_and_params("gpt2", str(tmp_path))
-    server.plan["model.safetensors"] = [{"drop": 30_000}, {}]
+    server.plan["model.safetensors"] = [{"drop": 8_000}, {}]
     assert load_encoder_hparams_and_params("gpt2", str(tmp_path))[1]["n_layer"] == 2
-    assert server.log[-1][1].startswith("bytes=") and sorted(os.listdir(tmp_path / "gpt2")) == sorted(FILES)
+    assert server.log[-1][1].startswith("bytes=") and sorted(os.listdir(tmp_path / "gpt2")) == sorted(PLAIN)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     load_encoder_hparams_and_params("gpt2", str(tmp_path))  # nothing is downloaded twice
 
