@@ -26,6 +26,8 @@ WORDS = {token: id for token, id in json.loads(PLAIN["vocab.json"]).items() if t
 SPECIALS_FIRST = {"<s>": 0, "</s>": 1} | {token: id + 2 for token, id in WORDS.items()}
 NAMES = {"eos_token": "</s>", "unk_token": "<s>", "bos_token": "<s>"}
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+START = {"type": "TemplateProcessing", "special_tokens": {EOT: {"ids": [271]}},
+         "single": [{"SpecialToken": {"id": EOT}}, {"Sequence": {"id": "A"}}]}  # fmt: skip
 TEMPLATE = {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}], "special_tokens": {}}
 
 
@@ -112,8 +114,8 @@ SAME = {  # folders that mean the same as plain/
     "an older vocab.json beside it": tokenizer_json() | {"vocab.json": {"a": 0}},
     "merges as lists, and an empty template": tokenizer_json({"merges": MERGES}, post_processor=TEMPLATE),
     "an added token without a row": tokenizer_json(added=[PAD]),
-    "a token of tokenizer_config.json": {"tokenizer_config.json": {"pad_token": "[PAD]"}},
-    "a token of added_tokens.json": {"added_tokens.json": {"[PAD]": 272}},
+    "the end of a text in config.json": {"tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"}}
+    | tokenizer_json(),
     "rows up to a multiple of 64": stored(padded) | config(vocab_size=320),
     "F64": cast("<f8"),
     "no prefix": renamed(lambda name: name.removeprefix("transformer.")),
@@ -225,6 +227,11 @@ COMPUTED = {  # changes that change the ids: the ids of "The cat", and of "a[PAD
     ),
     "add_bos_token": ({"tokenizer_config.json": {"add_bos_token": True}}, [271, 265, 263], None),
     "[PAD]": (tokenizer_json(added=[PAD]), [265, 263], [64, 272, 65]),
+    "[PAD] of tokenizer_config.json": ({"tokenizer_config.json": {"pad_token": "[PAD]"}}, [265, 263], [64, 272, 65]),
+    "[PAD] of added_tokens.json": ({"added_tokens.json": {"[PAD]": 272}}, [265, 263], [64, 272, 65]),
+    "a sequence of templates": (
+        tokenizer_json(post_processor={"type": "Sequence", "processors": [BYTE_LEVEL, START]}), [271, 265, 263], None,
+    ),
     "special tokens first": (
         {"vocab.json": SPECIALS_FIRST, "tokenizer_config.json": NAMES}
         | stored(lambda tensors: tensors | {"transformer.wte.weight": np.ones((273, 8), "f")}) | config(vocab_size=273),
