@@ -5,7 +5,7 @@
     python -m benchmarks.audit --table docs/audit.json
 
 docs/audit.md says how it works, and has all commands.
-Functions for one round get the rows of tests/test_broken_variants.py.
+Functions for one round get the rows of lab/gallery.py.
 """
 
 import argparse
@@ -25,10 +25,9 @@ import numpy as np
 
 from benchmarks import tables
 from enumeration import output_distribution, total_variation
+from lab.gallery import P, Q
 from speculative import autoregressive_sampling, propose, speculative_sampling
 
-P = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])  # the draft's row after each token
-Q = np.array([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2], [0.3, 0.1, 0.6]])  # the target's
 N, K = 3, 2
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 CHECKS = {}  # {package: function that yields (setting, speculative decoding, plain sampling), the latter two as f(rng)}

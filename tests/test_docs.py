@@ -6,12 +6,12 @@ import re
 import numpy as np
 import pytest
 from support import EXACT, ROOT, Table, read
-from test_broken_variants import ROWS, table
 
 import speculative
-from benchmarks import acceptance, audit
+from benchmarks import acceptance, audit, settled
 from enumeration import output_distribution, total_variation
-from tools.pictures import a_round, overlap, tree
+from lab import gallery
+from tools.pictures import a_round, overlap, prices, tree
 
 RESULTS, AUDIT = json.loads(read("docs/acceptance.json")), json.loads(read("docs/audit.json"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
@@ -40,10 +40,8 @@ def test_the_round_of_the_readme_has_the_distribution_of_that_of_the_code():
     assert total_variation(one, output_distribution(of_the_code)) < EXACT
 
 
-def test_the_tables_of_broken_variants():
-    lines = table().split("\n")
-    assert "\n".join(lines) in read("docs/exactness.md")
-    distances = {name: distance for name, _, distance in ROWS}
+def test_the_rows_of_the_gallery_in_the_readme():
+    distances = {variant.name: gallery.rounded(variant.distance()) for variant in gallery.VARIANTS}
     shown = re.findall(r"^\| ([^|]+) \| [^|]+ \| (0\.\d{4}) \|$", README, re.MULTILINE)
     assert len(shown) == 4 and all(distances[name] == distance for name, distance in shown)
 
@@ -61,6 +59,11 @@ def test_the_links_lead_somewhere(page):
 def test_the_pictures_are_what_the_code_draws():
     assert a_round() == read("docs/round.svg") and tree() == read("docs/tree.svg")
     assert overlap(RESULTS["results"]) == read("docs/overlap.svg")
+    assert prices(settled.prices()) == read("docs/prices.svg")
+
+
+def test_the_tables_of_settled_disputes():
+    assert all(table in read("docs/settled.md") for table in settled.shown())
 
 
 def test_the_table_of_the_audit_is_that_of_its_results():

@@ -13,7 +13,7 @@ from support import EXACT, Table, assert_lossless, both_verifiers, bundled, mode
 from enumeration import output_distribution
 from lab import schedules
 from lab.block import block_probabilities, verify_block
-from lab.drafts import AsNetwork, lookup
+from lab.drafts import AsNetwork, lookup, shared_vocabulary
 from lab.ngrams import ngram, online
 from lab.schedules import SCHEDULES, make_schedule
 from sampling import as_model, last_rows
@@ -113,6 +113,14 @@ def counted(draw):
     return as_model(AsNetwork(row), draw(st.sampled_from([1, 0.5, 0]))), target, x
 
 
+@st.composite
+def another_vocabulary(draw):
+    """A draft that knows some of the target's tokens, under other ids, and some more."""
+    draft, target, x = draw(models(sizes=[3]))
+    known = draw(st.permutations([*range(3), -1, -1]))[: len(target.rows[0])]
+    return shared_vocabulary(draft, np.array(known if max(known) >= 0 else [0, -1, -1])), target, x
+
+
 EXTREME = (0, 1, 2, 1e-2, 1e-4, 1 - 2**-53, 1 + 2**-52, 2**-53, 1e-17, 1e-300, 5e-324)
 STOPS = {
     "never": None,
@@ -129,8 +137,9 @@ plans = st.tuples(st.sampled_from(SCHEDULES), thresholds) | st.tuples(
 
 @both_verifiers
 @pytest.mark.parametrize(
-    "drawn", [models(), models(weights=EXTREME), networks(), almost_equal(), counted()],
-    ids=["made-up rows", "rows at the edge of float64", "networks", "rows almost equal", "counts and copies"],
+    "drawn", [models(), models(weights=EXTREME), networks(), almost_equal(), counted(), another_vocabulary()],
+    ids=["made-up rows", "rows at the edge of float64", "networks", "rows almost equal", "counts and copies",
+         "another vocabulary"],
 )  # fmt: skip
 @settings(max_examples=75)
 @given(data=st.data(), N=st.integers(1, 4), K=st.integers(0, 4), eos=st.sampled_from([None, 0]), plan=plans)

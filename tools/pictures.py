@@ -1,10 +1,10 @@
-"""Draw the pictures in docs/: tree.svg, round.svg, race.svg, terminal.svg and overlap.svg.
+"""Draw the pictures in docs/: tree.svg, round.svg, race.svg, terminal.svg, overlap.svg, prices.svg.
 
     python -m tools.pictures
 
 tree.svg has every path to the first token of a round, for the README's p and q. round.svg
 is a round of the bundled pair at temperature 1. The others show what was measured,
-overlap.svg what is in docs/acceptance.json.
+overlap.svg what is in docs/acceptance.json. prices.svg has the dots of docs/settled.md.
 """
 
 import argparse
@@ -20,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import settled
+from lab import gallery
 from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
@@ -60,7 +62,7 @@ def svg(width, height, parts):
 
 # ---- All paths to the first token ----
 
-P, Q, TOKENS = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1]), "ABC"
+P, Q, TOKENS = gallery.P[0], gallery.Q[0], "ABC"
 COLUMNS = 10, 150, 370, 560  # where the root, the drafted tokens, the verdicts and the emitted tokens are
 
 
@@ -229,6 +231,35 @@ def overlap(results):
     return svg(580, 72 + 54 * len(drafts), parts)
 
 
+def prices(found):
+    """Dots: what a rule adds per round, and how far it is from the target, as in docs/settled.md."""
+    left, top, wide, high, parts = 50, 30, 480, 320, []
+    for share in 0, 0.5, 1:
+        y = top + high * (1 - share)
+        parts.append(f'<line x1="{left}" x2="{left + wide}" y1="{y:g}" y2="{y:g}"/>')
+        parts.append(text(10, y + 5, f"{share:g}", "soft"))
+    for tokens in 1, 2, 3:
+        x = left + wide * (tokens - 1) / 2
+        parts.append(f'<line x1="{x:g}" x2="{x:g}" y1="{top}" y2="{top + high}"/>')
+        parts.append(text(x - 4, top + high + 20, tokens, "soft"))
+    parts.append(
+        text(10, 18, "distance", "soft") + text(left + wide - 120, top + high + 40, "tokens per round", "soft")
+    )
+    kinds = {
+        "`v": ("keep", "exact"),
+        "le": ("T0", "leniency"),
+        "ty": ("T1", "typical acceptance"),
+        "re": ("T2", "relaxed"),
+    }
+    for name, far, tokens in found:
+        place = f'cx="{left + wide * (tokens - 1) / 2:.1f}" cy="{top + high * (1 - far):.1f}"'
+        parts.append(f'<circle class="{kinds[name[:2]][0]}" {place} r="6"><title>{name}</title></circle>')
+    for i, (kind, meaning) in enumerate(kinds.values()):
+        parts.append(f'<circle class="{kind}" cx="{left + wide + 30}" cy="{60 + 26 * i}" r="6"/>')
+        parts.append(text(left + wide + 44, 65 + 26 * i, meaning))
+    return svg(left + wide + 190, top + high + 52, parts)
+
+
 # ---- A terminal ----
 
 
@@ -268,5 +299,6 @@ if __name__ == "__main__":
     (ROOT / "docs" / "round.svg").write_text(a_round(), encoding="utf-8")
     results = json.loads((ROOT / "docs" / "acceptance.json").read_text(encoding="utf-8"))["results"]
     (ROOT / "docs" / "overlap.svg").write_text(overlap(results), encoding="utf-8")
+    (ROOT / "docs" / "prices.svg").write_text(prices(settled.prices()), encoding="utf-8")
     (ROOT / "docs" / "race.svg").write_text(race(), encoding="utf-8")
     (ROOT / "docs" / "terminal.svg").write_text(terminal([sys.executable, "main.py", "--K", "4"]), encoding="utf-8")
