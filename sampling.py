@@ -38,9 +38,10 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     if not (0 <= temperature < np.inf and 0 < top_p <= 1):
         raise ValueError(f"found {temperature=} and {top_p=}, but 0 <= temperature < inf and 0 < top_p <= 1 are needed")
     if temperature == 0:
+        logits = np.asarray(logits)
         i, best = np.arange(len(logits)), np.argmax(logits, axis=-1)  # the first NaN, if there is one
-        probs = np.zeros(np.shape(logits))
-        probs[i, best] = np.where(np.isnan(logits[i, best]), np.nan, 1)  # so that drawing fails
+        probs = np.zeros(logits.shape)
+        probs[i, best] = np.where(np.isfinite(logits[i, best]), 1, np.nan)  # so that drawing fails
         return probs
     logits = np.asarray(logits, dtype=np.float64)
     with np.errstate(over="ignore"):  # with a tiny temperature, a quotient may be -inf; its exp is 0, which is right
@@ -120,7 +121,60 @@ def last_rows(model):
     return lambda ids, n_rows=1: np.asarray(model(ids))[-n_rows:]
 
 
-def check_model(model):
+# ---- What callers give ----
+
+
+def checked(x, rng, eos, *models, **counts):
+    """The arguments of a loop in the form that it needs: x [n], rng, the set of eos, and the models.
+
+    TypeError or ValueError says what is wrong with them. counts are N and K.
+    """
+    prompt = np.array([] if isinstance(x, str) else x)
+    if prompt.ndim != 1 or prompt.dtype.kind not in "iu":
+        raise ValueError(f"the prompt must be token ids [n], at least one; found {x!r:.80}")
+    for name, n in counts.items():
+        if not isinstance(n, int | np.integer) or n < 0:
+            raise ValueError(f"{name} must be a whole number from 0 up; found {n!r}")
+    if not (hasattr(rng, "random") and hasattr(rng, "choice")):
+        rng = np.random.default_rng(rng)
+    ends = {eos} - {None} if np.ndim(eos) == 0 and not isinstance(eos, set | frozenset) else {*eos}
+    if not all(isinstance(end, int | np.integer) for end in ends):
+        raise TypeError(f"eos must be a token id, or several; found {eos!r}")
+    return prompt.astype(np.int64), rng, ends, *map(checked_model, models)
+
+
+def checked_model(model):
+    """The model, with its rows checked in each call. It gets a copy of ids, and may reuse its array."""
+    if type(model).__module__.startswith("transformers."):
+        raise TypeError("a model of transformers has to be wrapped; docs/your_models.md has the fifteen lines for that")
+
+    def call(*args):
+        ids, *n_rows = args
+        rows = np.array(model(ids.copy(), *n_rows))  # [n] -> [n_rows, n_vocab]
+        if rows.ndim != 2 or rows.dtype.kind not in "fiu":
+            found = None if rows.ndim == 0 else list(rows.shape)
+            raise ValueError(f"a model must return probabilities [n_rows, n_vocab]; found {found}")
+        total = rows.sum(axis=-1)
+        if len(rows) and not (rows.min() >= 0 and abs(total - 1).max() < 1e-3):
+            problem = f"found entries from {rows.min():.3g}, and sums of {total[:3]}"
+            raise ValueError(f"a model's rows must sum to 1; {problem}. sampling.as_model makes a model of logits")
+        return rows
+
+    return call
+
+
+def checked_tokens(emitted, n):
+    """What a rule returned as an array. ValueError unless it is 1 to n tokens."""
+    try:
+        tokens = np.array(emitted)
+    except ValueError:  # a tuple of an array and a number, for example
+        tokens = np.zeros(0)
+    if tokens.ndim != 1 or tokens.dtype.kind not in "iu" or not 1 <= len(tokens) <= n:
+        raise ValueError(f"verify must return 1 to {n} tokens; found {emitted!r:.80}")
+    return tokens
+
+
+def check_takes_rows(model):
     """TypeError unless the model can be called with ids and n_rows."""
     try:
         inspect.signature(model).bind([0], 2)

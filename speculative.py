@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import check_model, sample
+from sampling import check_takes_rows, checked, checked_tokens, sample
 
 
 def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
@@ -22,14 +22,13 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
 
     Parameters and result are those of `speculative_sampling`.
     """
-    rng = np.random.default_rng() if rng is None else rng
-    x = np.array(x, dtype=np.int64)
+    x, rng, ends, model = checked(x, rng, eos, model, N=N)
     for _ in range(N):
-        q = np.array(model(x))  # [n] -> [1, n_vocab]
+        q = model(x)  # [n] -> [1, n_vocab]
         x = np.append(x, sample(q[-1], rng))  # [n] -> [n+1]
         if on_round is not None:
-            on_round(Round(drafted=x[:0], p=q[:0], q=q, emitted=x[-1:], n_accepted=0))
-        if x[-1] == eos:
+            on_round(Round(drafted=x[:0], p=q[:0], q=q, emitted=x[-1:].copy(), n_accepted=0))
+        if x[-1] in ends:
             break
     return x
 
@@ -65,7 +64,7 @@ def propose(x, draft_model, k_max, rng, stop=None):
     """
     n, p = len(x), []
     for _ in range(k_max):
-        p.append(np.array(draft_model(x)[-1]))  # [n] -> [n_vocab], a copy in case the model reuses its array
+        p.append(np.array(draft_model(x)[-1]))  # [n] -> [n_vocab]
         x = np.append(x, sample(p[-1], rng))
         if stop is not None and stop(p[-1], x[-1]):
             break
@@ -120,25 +119,25 @@ def speculative_sampling(
     K : int
         How many tokens to draft per round, at most.
     rng : numpy.random.Generator, optional
-        The only source of randomness.
-    eos : int, optional
-        The token that ends a text. Decoding stops after it.
+        The only source of randomness, or what numpy.random.default_rng takes.
+    eos : int or several, optional
+        The tokens that end a text. Decoding stops after one.
     on_round : callable, optional
         Called with each `Round`.
     verify : callable
         This module's `verify`, lab.block.verify_block, or a rule of your own.
     schedule : callable, optional
-        `schedule(last_round or None) -> k_max`, how many tokens the next round drafts at most.
+        For the lab: `schedule(last_round or None) -> k_max`, how many tokens the next round drafts at most.
     stop : callable, optional
-        See `propose`.
+        For the lab, see `propose`.
 
     Returns
     -------
     int [n + N], fewer only if eos ends the text
     """
-    check_model(target_model)
-    rng = np.random.default_rng() if rng is None else rng
-    x = np.array(x, dtype=np.int64)
+    x, rng, ends, *models = checked(x, rng, eos, draft_model, target_model, N=N, K=K)
+    check_takes_rows(target_model)
+    draft_model, target_model = models
     end, last = len(x) + N, None
     while len(x) < end:
         k_max = min(K, end - len(x) - 1)  # a round adds up to k_max + 1 tokens
@@ -149,20 +148,20 @@ def speculative_sampling(
         k = len(drafted)
         # Step 2: one pass of the target gives q after x, and after each of the drafted
         # tokens.
-        q = np.array(target_model(np.append(x, drafted), k + 1))  # [n+k] -> [k+1, n_vocab]
+        q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
         p = p if k else q[:0]
         if len(q) != k + 1 or p.shape != q[:-1].shape:
             raise ValueError(f"found p {p.shape} and q {q.shape}, but [{k}, n_vocab] and [{k + 1}, n_vocab] are needed")
         # Step 3: accept drafted tokens from the left. Step 4: add one more token.
-        emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
+        emitted = checked_tokens(verify(drafted, p, q, rng), k + 1)  # [n_accepted+1]
         n_accepted = len(emitted) - 1
-        if eos in emitted:
-            emitted = emitted[: list(emitted).index(eos) + 1]
+        if not ends.isdisjoint(emitted.tolist()):
+            emitted = emitted[: [token in ends for token in emitted].index(True) + 1]
             n_accepted = min(n_accepted, len(emitted))
         x = np.append(x, emitted)
         last = Round(drafted, p, q, emitted, n_accepted)
         if on_round is not None:
             on_round(last)
-        if x[-1] == eos:
+        if x[-1] in ends:
             break
     return x

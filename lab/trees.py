@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import sample
+from sampling import checked, sample
 from speculative import acceptance, max_fn, residual
 
 
@@ -117,20 +117,19 @@ def tree_sampling(
 
     rule is `bottom_up` or `top_down`. on_round gets a `TreeRound`.
     """
-    rng = np.random.default_rng() if rng is None else rng
-    x = np.array(x, dtype=np.int64)
+    x, rng, ends, draft_model, target_model = checked(x, rng, eos, draft_model, target_model, N=N)
     end = len(x) + N
     while len(x) < end:
         root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng, replace))
         grade(x, target_model, root)
         emitted = np.array(rule(root, rng))
         n_accepted = len(emitted) - 1
-        if eos in emitted:
-            emitted = emitted[: list(emitted).index(eos) + 1]
+        if not ends.isdisjoint(emitted.tolist()):
+            emitted = emitted[: [token in ends for token in emitted].index(True) + 1]
             n_accepted = min(n_accepted, len(emitted))
         x = np.append(x, emitted)
         if on_round is not None:
             on_round(TreeRound(root, emitted, n_accepted))
-        if x[-1] == eos:
+        if x[-1] in ends:
             break
     return x

@@ -60,6 +60,9 @@ class Table:
         self.calls.append((ids, n_rows))
         return np.array([self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
 
+    def __repr__(self):
+        return f"Table({self.rows.tolist()})"
+
     def row(self, ids):
         return self.rows[hash(tuple(ids)) % len(self.rows)]
 

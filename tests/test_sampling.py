@@ -54,9 +54,11 @@ def test_logits_to_probs_is_its_definition(logits, temperature, top_k, top_p):
 
 @pytest.mark.parametrize("settings", [dict(temperature=0), dict(top_k=2), dict(top_p=0.9), dict(top_k=2, top_p=0.9)])
 def test_a_nan_does_not_become_a_row_that_can_be_drawn_from(settings):
-    row = logits_to_probs(np.array([[np.nan, 1.0, 2.0]]), **settings)[0]
-    with pytest.raises(ValueError, match="NaN"):
-        sample(row, np.random.default_rng(0))
+    for bad in np.nan, np.inf:
+        with np.errstate(invalid="ignore"):
+            row = logits_to_probs(np.array([[bad, 1.0, 2.0]]), **settings)[0]
+        with pytest.raises(ValueError, match="NaN"):
+            sample(row, np.random.default_rng(0))
 
 
 def test_the_token_that_crosses_top_p_is_kept():

@@ -214,16 +214,11 @@ def test_K_0_is_the_autoregressive_loop(verifier, drawn, N, seed):
     assert all(np.array_equal(a, b) for one, other in zip(rounds, plain, strict=True) for a, b in zip(one, other))
 
 
-both_loops = pytest.mark.parametrize(
-    "loop", [autoregressive_sampling, lambda x, q, N: speculative_sampling(x, q, q, N, 4)]
-)
+def fast(x, model, N, **options):
+    return speculative_sampling(x, model, model, N, 4, **options)
 
 
-@both_loops
-def test_rows_that_do_not_sum_to_1_are_an_error(loop):
-    """For example those of a softmax without the division, whose largest entry is 1."""
-    with pytest.raises(ValueError, match="sum to 1"):
-        loop([0], lambda ids, n_rows=1: np.array([[0.5, 1.0, 0.25]] * n_rows), 3)
+both_loops = pytest.mark.parametrize("loop", [autoregressive_sampling, fast])
 
 
 @pytest.mark.parametrize(
@@ -301,6 +296,73 @@ def test_lossless_with_a_draft_that_reuses_its_array():
         return out
 
     assert_lossless((reusing, target, np.array([0])), 3, 2)
+
+
+# What callers may get wrong: the same in both loops
+
+
+def rows_of(row):
+    return lambda ids, n_rows=1: row
+
+
+def writes_into_ids(ids, n_rows=1):
+    ids[:] = 0
+    return np.full((n_rows, 2), 0.5)
+
+
+class FromTransformers:
+    __module__ = "transformers.models.gpt2"
+
+
+@both_loops
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        *(({"x": x}, "the prompt must be token ids") for x in ("text", [], [[0, 1]], [0.5], 3)),
+        *(({"N": N}, f"N must be a whole number from 0 up; found {N!r}") for N in (-1, 2.5, np.nan, None, "3")),
+        ({"model": FromTransformers()}, "a model of transformers has to be wrapped; docs/your_models.md"),
+        ({"model": rows_of(None)}, r"must return probabilities \[n_rows, n_vocab\]; found None"),
+        ({"model": rows_of([0.5, 0.5])}, r"must return probabilities \[n_rows, n_vocab\]; found \[2\]"),
+        ({"model": rows_of([[[0.5, 0.5]]])}, r"found \[1, 1, 2\]"),
+        ({"model": rows_of([[2.0, -1.0]])}, "entries from -1, and sums of .*as_model makes a model of logits"),
+        ({"model": rows_of([[3.0, 1.0]])}, "rows must sum to 1"),
+        ({"model": rows_of([[np.nan, 1.0]])}, "entries from nan"),
+        ({"eos": "1"}, "eos must be a token id, or several; found '1'"),
+        ({"rng": "seed"}, "SeedSequence"),
+    ],
+)
+def test_odd_calls(loop, change, message):
+    call = {"x": [0], "model": Table([[0.5, 0.5]]), "N": 3} | change
+    with pytest.raises((TypeError, ValueError), match=message):
+        loop(**call)
+
+
+@pytest.mark.parametrize("K", [-1, 2.5])
+def test_an_odd_K(K):
+    with pytest.raises(ValueError, match="K must be a whole number from 0 up"):
+        speculative_sampling([0], Table([[0.5, 0.5]]), Table([[0.5, 0.5]]), 3, K)
+
+
+@pytest.mark.parametrize("emitted", [None, [], (np.array([0]), 1), [0, 0, 0, 0], [[0]], [0.5], 0])
+def test_a_rule_that_returns_no_tokens(emitted):
+    with pytest.raises(ValueError, match="verify must return 1 to 3 tokens; found"):
+        speculative_sampling([0], Table([[0.5, 0.5]]), Table([[0.5, 0.5]]), 9, 2, verify=lambda *args: emitted)
+
+
+@both_loops
+def test_seeds_several_eos_and_those_who_write_into_what_they_get(loop):
+    model = Table(np.random.default_rng(0).dirichlet(np.ones(5), size=9))
+    texts = [loop([0], model, 30, rng=rng).tolist() for rng in (7, np.random.default_rng(7), np.random.SeedSequence(7))]
+    assert texts[0] == texts[1] == texts[2]
+    for eos in [2, 3], {2, 3}, np.array([2, 3]), (2,):
+        text = loop([0], model, 60, rng=7, eos=eos).tolist()
+        assert text[-1] in (2, 3) and not {*text[:-1]} & {*map(int, eos)}
+    assert loop([1], writes_into_ids, 5, rng=1)[0] == 1
+
+    def writes(r):
+        r.emitted[:] = 0
+
+    assert loop([0], model, 30, rng=7, on_round=writes).tolist() == texts[0]
 
 
 # Numerical edges
