@@ -354,12 +354,11 @@ two_tokens = cut_rows(top_k=2)  # so that q is 0 for one token of each row
 
 # ---- Trees ----
 
-SHAPE = balanced(2, 1)
+SHAPE = balanced(2)  # two guesses for each place
 
 
 def tree(rule, rng):
-    shape = balanced(2) if rule is draws_for_each_branch else SHAPE  # or it would have 100,000 paths
-    return tree_sampling(np.array(PROMPT), draft_model, target_model, N, shape, rng, rule)
+    return tree_sampling(np.array(PROMPT), draft_model, target_model, N, SHAPE, rng, rule)
 
 
 def judges_all_siblings_by_the_first_p(node, rng):

@@ -206,7 +206,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def run(*args, cwd=ROOT, script="main.py", **env):
     """Run main.py in its own process, as a user does, or with `script` a module, as in `python -m lab`."""
-    path = [str(ROOT / script)] if script == "main.py" else ["-m", script]
+    path = [str(ROOT / script)] if script.endswith(".py") else ["-m", script]
     env = os.environ | {"PYTHONPATH": str(ROOT)} | env
     return subprocess.run(
         [sys.executable, *path, *map(str, args)], cwd=cwd, env=env, capture_output=True, text=True, timeout=120

@@ -1,0 +1,128 @@
+"""The grader of exercise/: the project's own functions are exact, and each bug of the gallery is named."""
+
+import re
+
+import numpy as np
+import pytest
+from support import read, run
+
+from exercise.__main__ import STEPS, WITH_EOS, grade
+from lab import gallery
+from lab.gallery import changed_draft, favourite, one_hot
+from lab.trees import top_down
+from speculative import residual, speculative_sampling, verify
+
+STEP = {step.function: step for step in STEPS}
+
+
+def accept(p, q, token, rng):
+    return rng.random() < q[token] / p[token]
+
+
+def penalised(rows, ids):
+    for i, row in enumerate(rows):
+        np.multiply.at(row, ids[: len(ids) - len(rows) + 1 + i], 0.5)
+        row /= row.sum()
+    return rows
+
+
+OWN = {
+    "accept": accept, "residual": residual, "verify": verify, "speculative_sampling": speculative_sampling,
+    "propose": changed_draft(favourite, one_hot), "penalised": penalised, "siblings": top_down,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_functions_of_the_project_are_exact(name):
+    assert grade(STEP[name], OWN[name]) == []
+    assert name != "speculative_sampling" or grade(WITH_EOS, OWN[name]) == []
+
+
+def handed_in(name, variant):
+    """A variant of the gallery as a solution of a step."""
+    if name == "speculative_sampling":
+
+        def loop(x, draft_model, target_model, n, k, rng, eos=None):
+            end = variant.decode is None or eos is None
+            return gallery.decode(rng, variant.verify, variant.propose) if end else variant.decode(rng)
+
+        return loop
+    if name == "penalised":
+        return lambda rows, ids: variant.rows(ids[: len(ids) - len(rows) + 1], ids[len(ids) - len(rows) + 1 :], {})
+    return {"verify": variant.verify, "propose": variant.propose}.get(name) or variant.decode.args[0]
+
+
+def fits(name, variant):
+    if name == "penalised":  # without a memory, two of them are right
+        return variant.name not in ("penalty that keeps rejected guesses", "penalty that counts accepted guesses twice")
+    return name != "propose" or "greedy" in variant.name
+
+
+BUGS = [(step, v) for step in [*STEPS[2:], WITH_EOS] for v in step.rivals if not v.exact and fits(step.function, v)]
+
+
+@pytest.mark.parametrize(("step", "variant"), BUGS, ids=lambda each: getattr(each, "function", None) or each.name)
+def test_a_bug_of_the_gallery_is_named(step, variant):
+    lines = grade(step, handed_in(step.function, variant))
+    assert f'the law of "{variant.name}"' in lines[0] and lines[1].startswith("after A")
+
+
+def test_the_table_and_the_first_wrong_number():
+    lines = grade(STEP["residual"], lambda p, q: q)
+    assert lines[0].startswith('wrong by 0.0924: the law of "draws the replacement from the target"')
+    assert lines[1] == "after A, A is emitted with probability 0.29, but q says 0.3"
+    numbers = [[float(x) for x in line.split()[-3:]] for line in lines[3:]]
+    assert numbers == [[0.2, 0.2, 0.3], [0.09, 0.06, 0.15], [0.29, 0.26, 0.45], [0.3, 0.2, 0.5]]
+
+
+def hides_in_one_pair(p, q):
+    """Right for the first pair of tables alone, where no row has a zero."""
+    return residual(p, q) if p.all() and q.all() else q
+
+
+def test_a_mistake_that_hides_in_one_pair_shows_in_the_other():
+    assert grade(STEP["residual"], hides_in_one_pair)[0].startswith("wrong by ")
+
+
+@pytest.mark.parametrize(
+    ("body", "step", "message"),
+    [
+        ("pass", "accept", "it returned None; is a return missing?"),
+        ("return 0.5", "accept", "True or False is needed; found 0.5"),
+        ("return np.random.random() < q[token] / p[token]", "accept", "let rng alone decide"),
+        ("return q[token] / 0 < rng.randm()", "accept", "line 3, return q[token] / 0 < rng.randm(): AttributeError"),
+        ("while rng.random() < 1: pass", "accept", "a loop goes on for ever"),
+        ("while True: p", "accept", "it did not end within 0.3 seconds, near line 3: while True: p"),
+        ("return q - p", "residual", "the residual must be a distribution; found [ 0.1 -0.3  0.2]"),
+        ("return [0.5, 0.5]", "residual", "the residual must have the shape [3]; found [2]"),
+        ("pass", "verify", "it returned None; is a return missing?"),
+        ("return drafted[:0]", "verify", "a round of 2 guesses emits 1 to 3 tokens"),
+        ("return x", "speculative_sampling", "the text must have 1 + N = 4 tokens"),
+        ("return x[:0]", "propose", "a draft returns the guesses and their rows"),
+        ("return np.array([0] * k), np.eye(3)[[0] * k]", "propose", "its favourites, [1, 1] here; found [0, 0]"),
+        ("return rows[-1]", "penalised", "the rows must have the shape [3, 3]; found [3]"),
+        ("return 0", "siblings", "a list of tokens is needed; found 0"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_graded_is_said_in_one_line(tmp_path, body, step, message):
+    stub = re.search(rf"def {step}\(.*", read("exercise/mine.py"))[0]
+    (tmp_path / "mine.py").write_text(f"import numpy as np\n{stub}\n    {body}\n")
+    args = [str(tmp_path / "mine.py"), step]
+    (tmp_path / "go.py").write_text(f"import exercise.__main__ as grader; grader.LIMIT = 0.3; grader.main({args})")
+    result = run(script=str(tmp_path / "go.py"))
+    assert result.returncode == 1 and message in result.stdout and result.stdout.count("\n") < 3, result.stderr
+
+
+def test_the_stubs_and_odd_files(tmp_path):
+    result = run(script="exercise")
+    assert result.returncode == 0 and result.stdout.count("not written yet") == len(STEPS)
+    (tmp_path / "half.py").write_text("def accept(")
+    for args, message in (
+        (["nowhere.py"], "nowhere.py is no Python file"),
+        ([tmp_path / "half.py"], "cannot be imported: SyntaxError"),
+        (["exercise/mine.py", "9"], "there is no step '9'; there are 1 to 7, or accept, residual"),
+        (["speculative.py", "siblings"], "speculative.py has no function siblings"),
+    ):
+        result = run(*args, script="exercise")
+        assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1
+    assert "3 verify                exact" in run("speculative.py", "verify", script="exercise").stdout
