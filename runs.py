@@ -133,15 +133,15 @@ def figures(plain, fast, setting, is_sample=False):
     if n_looked_at:
         expected = np.mean([(fast.alpha ** np.arange(k + 1)).sum() for k in fast.n_drafted])
         rate = f"{fast.acceptance_rate:.2f} of {sum(fast.n_drafted)} drafted tokens"
-        alpha = f"{fast.alpha:.2f} of the {n_looked_at} that were looked at, enough for {expected:.2f} tokens per round"
+        alpha = f"{fast.alpha:.2f} of the {n_looked_at} looked at, which predicts {expected:.2f} tokens per round"
     found = {
         "tokens per second": f"{plain.tokens_per_second:.1f} target alone, {fast.tokens_per_second:.1f} speculative",
         "speedup": f"{fast.tokens_per_second / plain.tokens_per_second:.2f}",
         "acceptance rate": rate,
         "alpha": alpha,
         "tokens per round": f"{fast.tokens_per_round:.2f}, with {setting}",
-        "cost of a round": f"{guesses + check + rest:.2f} plain steps: K c = {guesses:.2f} for the guesses, "
-        f"v = {check:.2f} for the check, r = {rest:.2f} for the rest",
+        "cost of a round": f"{guesses + check + rest:.2f} plain steps: guesses K c = {guesses:.2f}, "
+        f"check v = {check:.2f}, rest r = {rest:.2f}",
         "same text": same_text(plain.ids, fast.ids, is_sample),
     }
     if fast.tokens_per_second < plain.tokens_per_second and n_looked_at:

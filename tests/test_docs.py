@@ -11,7 +11,7 @@ import speculative
 from benchmarks import acceptance, audit, settled
 from enumeration import output_distribution, total_variation
 from lab import gallery
-from tools.pictures import a_round, overlap, prices, tree
+from tools.pictures import a_round, grader, overlap, prices, tree
 
 RESULTS, AUDIT = json.loads(read("docs/acceptance.json")), json.loads(read("docs/audit.json"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
@@ -59,7 +59,7 @@ def test_the_links_lead_somewhere(page):
 def test_the_pictures_are_what_the_code_draws():
     assert a_round() == read("docs/round.svg") and tree() == read("docs/tree.svg")
     assert overlap(RESULTS["results"]) == read("docs/overlap.svg")
-    assert prices(settled.prices()) == read("docs/prices.svg")
+    assert prices(settled.prices()) == read("docs/prices.svg") and grader() == read("docs/exercise.svg")
 
 
 def test_the_tables_of_settled_disputes():

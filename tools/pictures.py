@@ -1,4 +1,4 @@
-"""Draw the pictures in docs/: tree.svg, round.svg, race.svg, terminal.svg, overlap.svg, prices.svg.
+"""Draw the pictures in docs/: tree, round, race, terminal, overlap, prices and exercise.svg.
 
     python -m tools.pictures
 
@@ -8,25 +8,21 @@ overlap.svg what is in docs/acceptance.json. prices.svg has the dots of docs/set
 """
 
 import argparse
-import contextlib
 import json
-import os
 import re
-import shlex
-import subprocess
-import sys
 from html import escape, unescape
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import settled
+from exercise.__main__ import STEPS, graded
 from lab import gallery
 from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
 from main import PROMPT
-from runs import COLOURS, LEGEND, RESET, origins
+from runs import LEGEND, figures, origins, printed
 from speculative import acceptance, residual, verify
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,9 +34,9 @@ text { font: 14px system-ui, sans-serif; fill: #1c1e21 } .page { fill: #fff } .s
 .T0 { fill: #3b6fb6 } .T1 { fill: #7d8790 } .T2 { fill: #e08a1e }
 .mono { font: 14px ui-monospace, Menlo, Consolas, monospace; white-space: pre } .small { font-size: 13px }
 .accepted { fill: #1a7f37 } .corrected { fill: #cf222e; text-decoration: underline } .bonus { fill: #8250df }
-.rejected + text { text-decoration: line-through } .tick { stroke: #1c1e21; stroke-width: 2 }
+.wrong { fill: #cf222e } .rejected + text { text-decoration: line-through } .tick { stroke: #1c1e21; stroke-width: 2 }
 @media (prefers-color-scheme: dark) {
-.accepted { fill: #3fb950 } .corrected { fill: #ff7b72 } .bonus { fill: #bc8cff }
+.accepted { fill: #3fb950 } .corrected { fill: #ff7b72 } .bonus { fill: #bc8cff } .wrong { fill: #ff7b72 }
 text { fill: #e6e8ea } .page { fill: #16181b } .soft { fill: #a0a8b0 } .tick { stroke: #fff }
 .box.accepted { fill: #1c4a2a } .box.corrected { fill: #6a2621 } .box.bonus { fill: #47306b } .bar { fill: #3a3f45 }
 }
@@ -150,54 +146,73 @@ def box(encoder, x, y, token, kind):
     return rect + text(x + 8, y, shown(encoder.decode([token])[:14]), "bold")
 
 
-# ---- Both loops, each token at its measured time ----
+# ---- Both loops, as they were measured ----
 
-SLOWER = 50  # times slower than in reality, so that one can watch it
-LINE = 54  # characters
+SLOWER = 40  # times slower than in reality, so that one can watch it
 
 
-def race():
-    """A moving picture of `python main.py --K 4`: still and complete where animations are off."""
-    pair = load_pair("draft", "target")
-    x, rounds = pair.encoder.encode(PROMPT), {None: [], 4: []}
-    for K in [None, 4] * 3:  # the last of three runs
-        rounds[K].clear()
-        run = pair.decode(x, 60, K, on_round=lambda r, K=K: rounds[K].append((r.emitted.tolist(), origins(r))))
-        rounds[K] = list(zip(rounds[K], np.cumsum(run.lasted)))
-    length = SLOWER * rounds[None][-1][1] + 3  # seconds of one showing
+def measured(n=5):
+    """The encoder, and the runs and rounds of `python main.py --K 4`, plain and speculative: the median of n."""
+    pair, series = load_pair("draft", "target"), []
+    x = pair.encoder.encode(PROMPT)
+    for _ in range(n):
+        both = []
+        for K in None, 4:
+            rounds = []
+            note = lambda r, rounds=rounds: rounds.append((r.emitted.tolist(), origins(r)))  # noqa: E731
+            both.append((pair.decode(x, 154, K, on_round=note), rounds))
+        series.append(both)
+    return pair.encoder, *sorted(series, key=lambda both: both[0][0].seconds / both[1][0].seconds)[n // 2]
+
+
+def wrapped(pieces, width):
+    """Pieces (text, ...) in lines of at most so many characters, which end between words or where a piece says so."""
+    words, lines, column = [], [[]], 0  # a word is one piece or several
+    for piece in (part for text, *rest in pieces for part in ((t, *rest) for t in re.split("(\n)", text)) if part[0]):
+        if not words or piece[0][0] in " \n" or words[-1][-1][0] == "\n":
+            words.append([])
+        words[-1].append(piece)
+    for word in words:
+        size = sum(len(text) for text, *_ in word)
+        if word[0][0] == "\n" or (column + size > width and column):
+            lines.append([])
+            column = 0
+        if word[0][0] != "\n":
+            column += size
+            lines[-1] += word
+    return lines
+
+
+def race(encoder, plain, fast):
+    """A moving picture of both loops: still and complete where animations are off."""
+    length = SLOWER * plain[0].seconds + 3  # seconds of one showing
     rules, parts, y = {}, [], 24
-    for K, title in (None, "Target alone"), (4, "Draft and target"):
-        pieces = [(PROMPT, "soft", 0.0)]
-        for (ids, where), seconds in rounds[K]:
+    for title, (run, rounds) in ("Target alone", plain), ("Draft and target", fast):
+        pieces, end = [(PROMPT, "soft", 0.0)], run.seconds
+        for (ids, where), seconds in zip(rounds, np.cumsum(run.lasted)):
             for id, origin in zip(ids, where):
-                pieces.append((pair.encoder.decode([id]).replace("\n", " "), origin if K else "", seconds))
-        end = rounds[K][-1][1]
+                kind = origin if run.steps else ""
+                pieces.append((encoder.decode([id]).replace("\n", " "), kind, seconds))
         parts.append(f'<text x="12" y="{y}"><tspan class="bold">{title}</tspan>')
         parts.append(f'<tspan class="soft" {at(end, length, rules)}>  {1000 * end:.0f} ms</tspan></text>')
-        words, column, lines = [], 0, [[]]  # a word is one piece or several, and a line ends before a word
-        for piece in pieces:
-            if not words or piece[0].startswith(" ") or piece[1] == "soft":
-                words.append([])
-            words[-1].append(piece)
-        for word in words:
-            size = sum(len(text) for text, _, _ in word)
-            if column + size > LINE:
-                column, lines = 0, [*lines, []]
-            column += size
-            for text, kind, seconds in word:
-                bare = text.lstrip()
-                tspan = f'<tspan class="{kind}" {at(seconds, length, rules)}>{escape(bare)}</tspan>'
-                lines[-1].append(" " * (len(text) - len(bare)) * bool(lines[-1]) + tspan)
-        for line in lines:
-            y += 24
-            parts.append(f'<text x="12" y="{y}" class="mono">{"".join(line)}</text>')
-        y += 40
-    legend = " ".join(f'<tspan class="{origin}">{meaning}</tspan>' for origin, meaning in LEGEND.items())
-    parts.append(
-        f'<text x="12" y="{y}" class="small">{legend} <tspan class="soft">({SLOWER}x slow motion)</tspan></text>'
-    )
+        for line in wrapped(pieces, 88):
+            y += 22
+            spans = "".join(
+                f'<tspan class="{kind}" {at(seconds, length, rules)}>{escape(text)}</tspan>'
+                for text, kind, seconds in trimmed(line)
+            )
+            parts.append(f'<text x="12" y="{y}" class="mono">{spans}</text>')
+        y += 36
+    legend = ", ".join(f'<tspan class="{origin}">{meaning}</tspan>' for origin, meaning in LEGEND.items())
+    note = f'<tspan class="soft">; {SLOWER} times slower than it was</tspan>'
+    parts.append(f'<text x="12" y="{y}" class="small">{legend}{note}</text>')
     moving = "@media (prefers-reduced-motion: no-preference) {\n" + "\n".join(rules.values()) + "\n}"
-    return svg(520, y + 16, [f"<style>{moving}</style>", *parts])
+    return svg(780, y + 16, [f"<style>{moving}</style>", *parts])
+
+
+def trimmed(line):
+    """A line without the space that it begins with."""
+    return [(line[0][0].lstrip(), *line[0][1:]), *line[1:]] if line else line
 
 
 def at(seconds, length, rules):
@@ -263,34 +278,40 @@ def prices(found):
 # ---- A terminal ----
 
 
-def terminal(command, width=96):
-    """What a command shows on a terminal, as an SVG: its colours are those of ANSI."""
-    import pty  # Windows has none
+def terminal(lines):
+    """Lines of (text, kind) as on a terminal. Long texts are wrapped between words."""
+    pieces = [wrapped(line, 100) if line else [[]] for line in lines]
+    wide = [trimmed(piece) if n else piece for some in pieces for n, piece in enumerate(some)]
+    parts, n = [], max(sum(len(text) for text, _ in line) for line in wide)
+    for i, line in enumerate(wide):
+        spans = "".join(f'<tspan class="{kind}">{escape(text)}</tspan>' for text, kind in line)
+        parts.append(f'<text x="12" y="{24 + 20 * i}" class="mono">{spans}</text>')
+    return svg(int(8.45 * n) + 24, 20 * len(parts) + 24, parts)
 
-    main_end, end = pty.openpty()
-    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(width)}
-    done = subprocess.Popen(command, cwd=ROOT, stdout=end, stderr=end, env=env)
-    os.close(end)
-    output = b""
-    with contextlib.suppress(OSError):  # the end of a terminal
-        while piece := os.read(main_end, 1 << 16):
-            output += piece
-    assert done.wait() == 0
-    text = "$ " + shlex.join(["python", *command[1:]]) + "\n" + output.decode().replace("\r\n", "\n")
-    kinds, kind, column, lines = {v: k for k, v in COLOURS.items()} | {RESET: ""}, "", 0, [[]]
-    for piece in re.split("(\x1b[^m]*m|\n)", text.rstrip()):
-        if piece in kinds:
-            kind = kinds[piece]
-            continue
-        while piece:
-            if piece == "\n" or column == width:
-                lines.append([])
-                column = 0
-            now, piece = piece[: width - column].strip("\n"), piece[width - column :].strip("\n")
-            column += len(now)
-            lines[-1].append(f'<tspan class="{kind}">{escape(now)}</tspan>')
-    parts = [f'<text x="12" y="{24 + 20 * i}" class="mono">{"".join(line)}</text>' for i, line in enumerate(lines)]
-    return svg(int(8.45 * width) + 24, 20 * len(lines) + 24, parts)
+
+def demo(encoder, plain, fast):
+    """The second half of what `python main.py --K 4` shows."""
+    text = [("Text = " + PROMPT, "")]
+    for ids, where in fast[1]:
+        text += [(encoder.decode([id]), origin) for id, origin in zip(ids, where)]
+    legend = [piece for origin, words in LEGEND.items() for piece in ((", ", ""), (words, origin))][1:]
+    title = "Speculative Decode"
+    lines = [[("$ python main.py --K 4", "bold")], [("...", "soft")], [], [(title, "")], [("-" * len(title), "")], text]
+    lines += [[(f"Time = {fast[0].seconds:.2f}s", "")], [("Colours: ", ""), *legend], []]
+    lines += [[(line, "")] for line in printed(figures(plain[0], fast[0], "K = 4")).split("\n")]
+    return terminal(lines)
+
+
+def grader():
+    """`python -m exercise`, for a solution of two steps, one of which is wrong."""
+    solutions = [lambda p, q, token, rng: rng.random() < q[token] / p[token], lambda p, q: q]
+    lines = [[("$ python -m exercise", "bold")]]
+    for i, step in enumerate(STEPS[:3]):
+        found, is_exact = graded(step, solutions[i], "") if i < 2 else (["not written yet"], None)
+        kind = {True: "accepted", False: "wrong", None: ""}[is_exact]
+        lines.append([(f"{i + 1} {step.function:10}", ""), (found[0], kind)])
+        lines += [[("    " + line, "")] for line in found[1:]]
+    return terminal(lines)
 
 
 if __name__ == "__main__":
@@ -300,5 +321,7 @@ if __name__ == "__main__":
     results = json.loads((ROOT / "docs" / "acceptance.json").read_text(encoding="utf-8"))["results"]
     (ROOT / "docs" / "overlap.svg").write_text(overlap(results), encoding="utf-8")
     (ROOT / "docs" / "prices.svg").write_text(prices(settled.prices()), encoding="utf-8")
-    (ROOT / "docs" / "race.svg").write_text(race(), encoding="utf-8")
-    (ROOT / "docs" / "terminal.svg").write_text(terminal([sys.executable, "main.py", "--K", "4"]), encoding="utf-8")
+    (ROOT / "docs" / "exercise.svg").write_text(grader(), encoding="utf-8")
+    runs = measured()
+    (ROOT / "docs" / "race.svg").write_text(race(*runs), encoding="utf-8")
+    (ROOT / "docs" / "terminal.svg").write_text(demo(*runs), encoding="utf-8")
