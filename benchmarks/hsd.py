@@ -1,8 +1,7 @@
 """Does HSD accept more tokens than block verification? Tokens per round, exactly, on 1,081 pairs of models.
 
     python -m benchmarks.hsd
-    git clone https://github.com/ZhouYuxuanYX/Hierarchical-Speculative-Decoding hsd && git -C hsd checkout e342adf
-    python -m benchmarks.hsd --clone hsd
+    python -m benchmarks.hsd --clone clones/ZhouYuxuanYX/Hierarchical-Speculative-Decoding
 
 The rules are those of Zhou et al. 2026 (arXiv 2601.05724), in this project's notation.
 With --clone, which needs PyTorch, the function `HSD` of their simulation.py also runs on
@@ -16,9 +15,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks import audit
+from benchmarks.audited import hsd_rules, table_model
 from benchmarks.tables import table
 from enumeration import output_distribution
+from lab import gallery
 from lab.block import verify_block
 from sampling import sample
 from speculative import propose, residual, verify
@@ -56,8 +56,8 @@ def one_round(rule, P, Q, K):
     """The distribution of what rule(drafted, p, q, rng) returns in a round after token 0."""
 
     def decode(rng):
-        drafted, p = propose([0], audit.table_model(P), K, rng)
-        return rule(drafted, p, audit.table_model(Q)([0, *drafted], K + 1), rng)
+        drafted, p = propose([0], table_model(P), K, rng)
+        return rule(drafted, p, table_model(Q)([0, *drafted], K + 1), rng)
 
     return output_distribution(decode)
 
@@ -79,7 +79,7 @@ def distance(outputs, Q, K):
 
 def pairs(n):
     """The pair of the gallery, then n random ones for each size."""
-    yield audit.P, audit.Q, 2
+    yield gallery.P, gallery.Q, 2
     rng = np.random.default_rng(0)
     for V in 2, 3, 4:
         for K in 2, 3, 4:
@@ -92,7 +92,7 @@ def main():
     parser.add_argument("--n", type=int, default=120, help="pairs for each of nine sizes (120)")
     parser.add_argument("--clone", type=Path, metavar="DIR", help="a clone of HSD's code at e342adf")
     args = parser.parse_args()
-    own = audit.hsd_rules(args.clone)["HSD"] if args.clone else None
+    own = hsd_rules(args.clone)["HSD"] if args.clone else None
     rules = {"`verify`": verify, "HSD, Algorithm 2": hsd, "HSD, published code": partial(hsd, published=True)}
     tokens, distances, naive_tokens = {name: [] for name in rules}, {name: [] for name in rules}, []
     for P, Q, K in tqdm(list(pairs(args.n))):

@@ -7,39 +7,60 @@
     >>> output_distribution(draw)
     {(0,): 0.25, (1,): 0.75}
 
-These draw from rng: torch.multinomial, torch.bernoulli, torch.rand and torch.rand_like,
-whose numbers can only be compared, and `argmax(probs / q.exponential_())`, which is a
-draw of one token from probs. Any other random operation raises an error that names it.
+These draw from rng: torch.multinomial, torch.bernoulli, torch.randint, torch.rand,
+torch.rand_like and Tensor.uniform_, whose numbers can only be compared, torch.searchsorted
+for one such number, and `argmax(probs / q.exponential_())`, which is a draw of one token
+from probs. Any other random operation of PyTorch raises an error that names it. Python's
+random.choice and random.random draw from rng too, and choice, random and uniform of
+np.random.
+
+After torch.manual_seed, the numbers begin again: the nth draw after each call with the
+same seed uses the same number. torch.multinomial then looks it up in the cumulated
+probabilities. PyTorch would use one exponential number per token.
 """
 
 import contextlib
+import math
+import random
 from unittest import mock
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from enumeration import Uniform
+
 
 @contextlib.contextmanager
 def torch_draws_from(rng):
     """Within the `with` statement, PyTorch draws from rng, an `EveryBranch`."""
+    draws = Draws(rng)
 
     def rand(*size, **options):
         size = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-        return Numbers(rng.random(tuple(size)))
+        return draws.numbers(tuple(size))
 
     def rand_like(tensor, **options):
-        return Numbers(rng.random(tuple(tensor.shape)))
+        return draws.numbers(tuple(tensor.shape))
+
+    def uniform_(tensor, low=0, high=1, **options):
+        if (low, high) != (0, 1):
+            raise NotImplementedError("found Tensor.uniform_ with other limits than 0 and 1")
+        return draws.numbers(tuple(tensor.shape))
+
+    def randint(*limits, size=None, **options):
+        *limits, size = limits if size is None else (*limits, size)
+        return torch.tensor(np.asarray(rng.integers(*limits, size=tuple(size))))
 
     def multinomial(probs, num_samples, replacement=False, **options):
-        if num_samples > 1 and not replacement:
-            raise NotImplementedError(
-                "torch.multinomial of several items without replacement cannot be enumerated; draw the items one by one"
-            )
-        rows = probs.detach().double().reshape(-1, probs.shape[-1])
-        rows = (rows / rows.sum(dim=-1, keepdim=True)).numpy()
-        drawn = [rng.choice(len(row), size=num_samples, p=row) for row in rows]
+        rows = probs.detach().double().reshape(-1, probs.shape[-1]).numpy()
+        drawn = [draws.items(row, num_samples, replacement) for row in rows]
         return torch.tensor(np.array(drawn)).reshape(*probs.shape[:-1], num_samples)
+
+    def search(limits, number, **options):
+        if not isinstance(number, Uniform):
+            return searchsorted(limits, number, **options)
+        return torch.tensor(next((i for i, limit in enumerate(limits.tolist()) if number <= limit), len(limits)))
 
     def bernoulli(p, **options):
         drawn = [rng.random() < float(a) for a in p.detach().double().reshape(-1)]
@@ -47,11 +68,54 @@ def torch_draws_from(rng):
 
     new = {(torch, "rand"): rand, (torch, "rand_like"): rand_like, (torch, "multinomial"): multinomial}
     new |= {(torch, "bernoulli"): bernoulli, (torch.Tensor, "multinomial"): multinomial}
+    new |= {(torch, "randint"): randint, (torch.Tensor, "uniform_"): uniform_, (torch, "searchsorted"): search}
+    new |= {(torch, "manual_seed"): draws.begin_again}
+    new |= {(random, name): getattr(rng, name) for name in ("choice", "random")}
+    new |= {(np.random, name): getattr(rng, name) for name in ("choice", "random", "uniform")}
     new |= {(torch.Tensor, "exponential_"): lambda tensor, lambd=1.0, **options: Race(lambd)}
+    searchsorted = torch.searchsorted
     with contextlib.ExitStack() as stack, NothingElseDraws():
         for (owner, name), function in new.items():
             stack.enter_context(mock.patch.object(owner, name, function))
         yield
+
+
+class Draws:
+    """The numbers and items that PyTorch draws. With a seed, they come from a list that is read again and again."""
+
+    def __init__(self, rng):
+        self.rng, self.lists, self.seed, self.n_read = rng, {}, None, 0
+
+    def begin_again(self, seed):
+        self.seed, self.n_read = seed, 0
+
+    def number(self):
+        if self.seed is None:
+            return self.rng.random()
+        known = self.lists.setdefault(self.seed, [])
+        if self.n_read == len(known):
+            known.append(self.rng.random())
+        self.n_read += 1
+        return known[self.n_read - 1]
+
+    def numbers(self, shape):
+        return Numbers(np.array([self.number() for _ in range(math.prod(shape))], dtype=object).reshape(shape))
+
+    def items(self, row, n, replacement):
+        drawn, row = [], row.copy()
+        for _ in range(n):
+            if row.sum() > 0:
+                drawn.append(self.item(row / row.sum()))
+            else:  # PyTorch, too, goes on with items of probability 0
+                drawn.append(next(i for i in range(len(row)) if i not in drawn))
+            row[drawn[-1]] *= replacement
+        return drawn
+
+    def item(self, row):
+        if self.seed is None:
+            return int(self.rng.choice(len(row), p=row))
+        number, limits = self.number(), np.cumsum(row)
+        return next(i for i, limit in enumerate((limits / limits[-1]).tolist()) if number < limit)
 
 
 class NothingElseDraws(TorchDispatchMode):
@@ -99,6 +163,8 @@ class Numbers:
     def __getattr__(self, name):
         if name in ("squeeze", "reshape"):
             return lambda *args: Numbers(getattr(self.array, name)(*args))
+        if name in ("item", "shape"):
+            return getattr(self.array, name)
         raise NotImplementedError(f"found Tensor.{name} of a random number; a random number can only be compared")
 
     @classmethod

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from hypothesis import settings
-from support import BLOCK, Handler
+from support import BLOCK, DISTANCES, Handler
 
 import gpt2
 from checkpoint import find
@@ -37,6 +37,12 @@ def pytest_collection_modifyitems(items):
 
 def pytest_report_header(config):
     return f"matrix kernel: {product.matrix_kernel()}"
+
+
+def pytest_terminal_summary(terminalreporter):
+    if DISTANCES:
+        largest = max(DISTANCES)
+        terminalreporter.line(f"{len(DISTANCES):,} exact distributions, at most {largest:.0e} from the target's own")
 
 
 @pytest.fixture(params=dict.fromkeys([product.SINGLE, product.matrix_kernel()]))
