@@ -2,6 +2,7 @@
 
     pip install -r benchmarks/requirements-peers.txt
     python -m benchmarks.peers models/target models/1558M
+    python -m benchmarks.peers    # the loops, with the bundled pair: ours and generate of transformers
 
 Engines that are not installed are left out. All engines have the same weights in float32 and one thread per core (this
 project: 8 at most). Each engine runs in its own process. This project and one other engine take turns, a few passes
@@ -57,10 +58,11 @@ def as_float32(tree):
     return {name: as_float32(branch) for name, branch in tree.items()}
 
 
-def transformers(hparams, params):
+def torch_gpt2(hparams, params):
     import torch
-    from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2Config, GPT2LMHeadModel, logging
 
+    logging.set_verbosity_error()
     torch.set_num_threads(THREADS)
     sizes = {name: hparams[name] for name in ("n_embd", "n_layer", "n_head")}
     with torch.device("meta"):
@@ -82,8 +84,14 @@ def transformers(hparams, params):
         state[name] = torch.from_numpy(leaf.astype(np.float32))
     model.load_state_dict(state, assign=True)
     model.tie_weights()
-    model.eval()
-    cache = DynamicCache()
+    return model.eval()
+
+
+def transformers(hparams, params):
+    import torch
+    from transformers import DynamicCache
+
+    model, cache = torch_gpt2(hparams, params), DynamicCache()
 
     @torch.inference_mode()
     def forward(ids, n_new):
@@ -168,8 +176,76 @@ def serve(engine, directory):
         print(json.dumps([seconds, logits[:, :5].tolist()]), flush=True)
 
 
-def start(engine, directory):
-    command = [sys.executable, "-m", "benchmarks.peers", "--engine", engine, directory]
+def our_loop(target, draft):
+    from gpt2 import GPT2
+    from sampling import as_model
+    from speculative import speculative_sampling
+
+    networks = [GPT2(params, hparams) for hparams, params in (target, draft)]
+    target, draft = (as_model(network, temperature=0) for network in networks)
+
+    def decode(ids, N, K):
+        for network in networks:
+            network.forget()
+        return speculative_sampling(ids, draft, target, N, K).tolist()
+
+    return decode
+
+
+def loop_of_transformers(target, draft):
+    import torch
+
+    target, draft = torch_gpt2(*target), torch_gpt2(*draft)
+    constant = dict(num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0)
+
+    def decode(ids, N, K):
+        draft.generation_config.update(num_assistant_tokens=K, **constant)
+        ids = torch.tensor([ids])
+        given = {"assistant_model": draft} if K else {}
+        out = target.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=N, eos_token_id=None,
+            pad_token_id=0, **given,
+        )  # fmt: skip
+        return out[0].tolist()
+
+    return decode
+
+
+LOOPS = {"ours": our_loop, "transformers": loop_of_transformers}
+
+
+def serve_loop(engine, target, draft):
+    """For each line `[ids, N, K]` on standard input, print the seconds and the text."""
+    decode = LOOPS[engine](read(target), read(draft))
+    for line in sys.stdin:
+        case = json.loads(line)
+        begun = time.perf_counter()
+        ids = decode(*case)
+        print(json.dumps([[time.perf_counter() - begun], ids]), flush=True)
+
+
+def compare_loops(N=100, K=4):
+    """Tokens per second of both loops, in turns. All four texts have to be the same."""
+    from main import PROMPT
+    from utils import load_encoder_hparams_and_params
+
+    ids = load_encoder_hparams_and_params("target")[0].encode(PROMPT)
+    pair = "models/target", "models/draft"
+    with start("ours", *pair) as us, start("transformers", *pair) as them:
+        seconds, texts = [], set()
+        for _ in range(TURNS + 1):
+            found = [ask(process, ids, N, k) for process in (us, them) for k in (0, K)]
+            seconds.append([time for time, _ in found])
+            texts |= {tuple(text) for _, text in found}
+    assert len(texts) == 1, "the texts differ"
+    seconds = np.array(seconds[1:]).reshape(TURNS, 2, 2)
+    speed, gain = np.median(N / seconds, axis=0), np.median(seconds[..., 0] / seconds[..., 1], axis=0)
+    rows = [[name, *map(round, speed[i].tolist()), float(gain[i])] for i, name in enumerate(LOOPS)]
+    return table(["tokens per second", "plain", f"K = {K}", "speedup"], rows)
+
+
+def start(engine, *directories):
+    command = [sys.executable, "-m", "benchmarks.peers", "--engine", engine, *directories]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -193,10 +269,12 @@ def compare(us, peer, n, n_new, n_passes, n_turns):
 
 def main():
     if sys.argv[1:2] == ["--engine"]:
-        return serve(*sys.argv[2:])
+        return (serve if len(sys.argv) == 4 else serve_loop)(*sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directories", nargs="+", metavar="DIR", help="the directory of a model, such as models/target")
+    parser.add_argument("directories", nargs="*", metavar="DIR", help="the directory of a model, such as models/target")
     args = parser.parse_args()
+    if not args.directories:
+        return print(compare_loops())
     peers = [e for e in ENGINES if e != "ours" and (e not in PACKAGES or importlib.util.find_spec(PACKAGES[e]))]
     for directory in args.directories:
         hparams, _ = read(directory)
