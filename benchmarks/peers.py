@@ -1,24 +1,19 @@
-"""Compare the forward pass with other engines: transformers on PyTorch, llama.cpp, and NumPy without a cache.
+"""This project beside transformers: a forward pass, and whole texts with and without the draft.
 
     pip install -r benchmarks/requirements-peers.txt
-    python -m benchmarks.peers models/target models/1558M
-    python -m benchmarks.peers    # the loops, with the bundled pair: ours and generate of transformers
+    python -m benchmarks.peers models/target models/1558M  # passes: a few rows after 32 cached tokens, and a prompt
+    python -m benchmarks.peers                             # texts, with the bundled pair
 
-Engines that are not installed are left out. All engines have the same weights in float32 and one thread per core (this
-project: 8 at most). Each engine runs in its own process. This project and one other engine take turns, a few passes
-each, because the memory of a shared machine may be twice as fast a minute later. The times are median milliseconds per
-forward pass, over a few rows after 32 cached tokens and over a prompt. For a prompt, each engine computes only the
-last row of logits, except "naive", which computes all rows. "naive" is gpt2.gpt2 with plain arrays: it multiplies with
-NumPy's x @ w, and computes the whole text in each pass.
+Both have the same weights in float32, one thread per core, and a process of their own.
+They take turns, because the memory of a shared machine may be twice as fast a minute
+later. Medians are printed. Of a prompt, both compute the last row of logits only.
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 
 import numpy as np
@@ -27,10 +22,15 @@ from benchmarks.tables import table
 from checkpoint.read import read
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
+N, K = 100, 4  # of the texts
+PAIR = "models/target", "models/draft"
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def ours(hparams, params):
+# ---- The engines: forward(ids, n_new) -> logits, and decode(ids, K) -> ids ----
+
+
+def our_pass(hparams, params):
     from gpt2 import GPT2
 
     net = GPT2(params, hparams)
@@ -43,19 +43,20 @@ def ours(hparams, params):
     return forward
 
 
-def naive(hparams, params):
-    from gpt2 import gpt2
+def our_loop(target, draft):
+    from gpt2 import GPT2
+    from sampling import as_model
+    from speculative import speculative_sampling
 
-    params = as_float32(params)
-    return lambda ids, n_new: gpt2(ids, **params, n_head=hparams["n_head"])[-n_new:]
+    networks = [GPT2(params, hparams) for hparams, params in (target, draft)]
+    target, draft = (as_model(network, temperature=0) for network in networks)
 
+    def decode(ids, K):
+        for network in networks:
+            network.forget()
+        return speculative_sampling(ids, draft, target, N, K).tolist()
 
-def as_float32(tree):
-    if isinstance(tree, np.ndarray):
-        return np.ascontiguousarray(tree, dtype=np.float32)
-    if isinstance(tree, list):
-        return list(map(as_float32, tree))
-    return {name: as_float32(branch) for name, branch in tree.items()}
+    return decode
 
 
 def torch_gpt2(hparams, params):
@@ -87,7 +88,7 @@ def torch_gpt2(hparams, params):
     return model.eval()
 
 
-def transformers(hparams, params):
+def their_pass(hparams, params):
     import torch
     from transformers import DynamicCache
 
@@ -103,102 +104,13 @@ def transformers(hparams, params):
     return forward
 
 
-def llama_cpp(hparams, params):
-    import gguf
-    import llama_cpp
-
-    writer = gguf.GGUFWriter(None, "gpt2")
-    writer.add_block_count(hparams["n_layer"])
-    writer.add_context_length(hparams["n_ctx"])
-    writer.add_embedding_length(hparams["n_embd"])
-    writer.add_feed_forward_length(4 * hparams["n_embd"])
-    writer.add_head_count(hparams["n_head"])
-    writer.add_layer_norm_eps(1e-5)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([f"<{i}>" for i in range(hparams["n_vocab"])])
-    writer.add_token_merges(["a b"])
-
-    def add(name, array):
-        writer.add_tensor(name, np.ascontiguousarray(array, dtype=np.float32))
-
-    add("token_embd.weight", params["wte"])
-    add("position_embd.weight", params["wpe"])
-    norms = {"output_norm": params["ln_f"]}
-    for i, block in enumerate(params["blocks"]):
-        norms |= {f"blk.{i}.attn_norm": block["ln_1"], f"blk.{i}.ffn_norm": block["ln_2"]}
-        layers = {"attn_qkv": block["attn"]["c_attn"], "attn_output": block["attn"]["c_proj"]}
-        layers |= {"ffn_up": block["mlp"]["c_fc"], "ffn_down": block["mlp"]["c_proj"]}
-        for name, layer in layers.items():
-            add(f"blk.{i}.{name}.weight", layer["w"].T)
-            add(f"blk.{i}.{name}.bias", layer["b"])
-    for name, norm in norms.items():
-        add(f"{name}.weight", norm["g"])
-        add(f"{name}.bias", norm["b"])
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:  # llama.cpp keeps the deleted file mapped
-        path = os.path.join(work, "model.gguf")
-        writer.write_header_to_file(path)
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        llama = llama_cpp.Llama(
-            path, n_ctx=hparams["n_ctx"], n_batch=hparams["n_ctx"], n_ubatch=hparams["n_ctx"], n_threads=THREADS,
-            n_threads_batch=THREADS, logits_all=True, verbose=False,
-        )  # fmt: skip
-
-    def forward(ids, n_new):
-        llama.n_tokens = min(llama.n_tokens, len(ids) - n_new)
-        llama._logits_all = n_new < len(ids)  # for a prompt only the last row (there is no public switch)
-        llama.eval(ids[llama.n_tokens :].tolist())
-        if llama._logits_all:
-            return llama.scores[len(ids) - n_new : len(ids)]
-        return np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(llama.ctx, -1), (1, hparams["n_vocab"]))
-
-    return forward
-
-
-PACKAGES = {"transformers": "transformers", "llama.cpp": "llama_cpp"}  # needed for these engines
-ENGINES = {"ours": ours, "transformers": transformers, "llama.cpp": llama_cpp, "naive": naive}
-
-
-def serve(engine, directory):
-    """For each line `[n, n_new, n_passes]` on standard input, print the seconds of each pass and some logits."""
-    hparams, params = read(directory)
-    forward = ENGINES[engine](hparams, params)
-    ids = np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
-    for line in sys.stdin:
-        (n, n_new, n_passes), seconds = json.loads(line), []
-        for _ in range(n_passes):
-            begun = time.perf_counter()
-            logits = forward(ids[:n], n_new)  # each engine first goes back to n - n_new tokens
-            seconds.append(time.perf_counter() - begun)
-        print(json.dumps([seconds, logits[:, :5].tolist()]), flush=True)
-
-
-def our_loop(target, draft):
-    from gpt2 import GPT2
-    from sampling import as_model
-    from speculative import speculative_sampling
-
-    networks = [GPT2(params, hparams) for hparams, params in (target, draft)]
-    target, draft = (as_model(network, temperature=0) for network in networks)
-
-    def decode(ids, N, K):
-        for network in networks:
-            network.forget()
-        return speculative_sampling(ids, draft, target, N, K).tolist()
-
-    return decode
-
-
-def loop_of_transformers(target, draft):
+def their_loop(target, draft):
     import torch
 
     target, draft = torch_gpt2(*target), torch_gpt2(*draft)
     constant = dict(num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0)
 
-    def decode(ids, N, K):
+    def decode(ids, K):
         draft.generation_config.update(num_assistant_tokens=K, **constant)
         ids = torch.tensor([ids])
         given = {"assistant_model": draft} if K else {}
@@ -211,37 +123,25 @@ def loop_of_transformers(target, draft):
     return decode
 
 
-LOOPS = {"ours": our_loop, "transformers": loop_of_transformers}
+# ---- Taking turns ----
 
 
-def serve_loop(engine, target, draft):
-    """For each line `[ids, N, K]` on standard input, print the seconds and the text."""
-    decode = LOOPS[engine](read(target), read(draft))
+def serve(engine, *directories):
+    """For each line `[n_times, *args]` on standard input, print the seconds of each call and the last result."""
+    models = [read(directory) for directory in directories]
+    if len(models) == 1:
+        run = globals()[engine](*models[0])
+        ids = np.random.default_rng(0).integers(models[0][0]["n_vocab"], size=models[0][0]["n_ctx"])
+        call = lambda n, n_new: run(ids[:n], n_new)[:, :5].tolist()  # noqa: E731  # goes back to n - n_new tokens first
+    else:
+        call = globals()[engine](*models)
     for line in sys.stdin:
-        case = json.loads(line)
-        begun = time.perf_counter()
-        ids = decode(*case)
-        print(json.dumps([[time.perf_counter() - begun], ids]), flush=True)
-
-
-def compare_loops(N=100, K=4):
-    """Tokens per second of both loops, in turns. All four texts have to be the same."""
-    from main import PROMPT
-    from utils import load_encoder_hparams_and_params
-
-    ids = load_encoder_hparams_and_params("target")[0].encode(PROMPT)
-    pair = "models/target", "models/draft"
-    with start("ours", *pair) as us, start("transformers", *pair) as them:
-        seconds, texts = [], set()
-        for _ in range(TURNS + 1):
-            found = [ask(process, ids, N, k) for process in (us, them) for k in (0, K)]
-            seconds.append([time for time, _ in found])
-            texts |= {tuple(text) for _, text in found}
-    assert len(texts) == 1, "the texts differ"
-    seconds = np.array(seconds[1:]).reshape(TURNS, 2, 2)
-    speed, gain = np.median(N / seconds, axis=0), np.median(seconds[..., 0] / seconds[..., 1], axis=0)
-    rows = [[name, *map(round, speed[i].tolist()), float(gain[i])] for i, name in enumerate(LOOPS)]
-    return table(["tokens per second", "plain", f"K = {K}", "speedup"], rows)
+        (n_times, *args), seconds = json.loads(line), []
+        for _ in range(n_times):
+            begun = time.perf_counter()
+            result = call(*args)
+            seconds.append(time.perf_counter() - begun)
+        print(json.dumps([seconds, result]), flush=True)
 
 
 def start(engine, *directories):
@@ -252,47 +152,59 @@ def start(engine, *directories):
 def ask(process, *case):
     time.sleep(0.1)  # until the other engine's threads sleep: after a product, they wait in a loop for a while
     print(json.dumps(case), file=process.stdin, flush=True)
-    seconds, logits = json.loads(process.stdout.readline())
-    return np.median(seconds[1:] or seconds), logits  # without the first pass of a turn
+    seconds, result = json.loads(process.stdout.readline())
+    return np.median(seconds[1:] or seconds), result  # without the first pass of a turn
 
 
-def compare(us, peer, n, n_new, n_passes, n_turns):
-    """Seconds per pass in each turn [n_turns, 2]."""
-    turns = []
-    for _ in range(n_turns + 1):
-        (ours, logits), (theirs, others) = ask(us, n, n_new, n_passes), ask(peer, n, n_new, n_passes)
-        n_both = min(len(logits), len(others))  # after a prompt, only "naive" returns all rows
-        assert np.abs(np.subtract(logits[-n_both:], others[-n_both:])).max() < 1e-2, "the engines' logits differ"
-        turns.append([ours, theirs])
-    return np.array(turns[1:])  # the first turn is left out, because it is slower
+def compare_passes(directory):
+    """A row of the table: our time divided by theirs."""
+    hparams, _ = read(directory)
+    n_prompt = min(512, hparams["n_ctx"] - 9)
+    cases = {f"{n} row{'s' * (n > 1)}": (PASSES, CONTEXT + n, n) for n in (1, 5)}
+    cases[f"prompt of {n_prompt}"] = 1, n_prompt, n_prompt
+    cells = []
+    with start("our_pass", directory) as us, start("their_pass", directory) as them:
+        for case in cases.values():
+            turns = []
+            for _ in range((3 if hparams["n_layer"] > 12 and case[0] == 1 else TURNS) + 1):
+                (ours, logits), (theirs, others) = ask(us, *case), ask(them, *case)
+                assert np.abs(np.subtract(logits, others)).max() < 1e-2, "the engines' logits differ"
+                turns.append([ours, theirs])
+            t = np.array(turns[1:])  # the first turn is slower
+            ours, theirs = np.median(t * 1e3, axis=0)
+            cells.append(f"{np.median(t[:, 0] / t[:, 1]):.2f} ({ours:.3g} / {theirs:.3g} ms)")
+    return table(["ours / theirs", *cases], [[directory, *cells]], n_left=9)
+
+
+def compare_texts():
+    """Tokens per second of both loops. All four texts have to be the same."""
+    from main import PROMPT
+    from utils import load_encoder_hparams_and_params
+
+    ids = load_encoder_hparams_and_params("target")[0].encode(PROMPT)
+    with start("our_loop", *PAIR) as us, start("their_loop", *PAIR) as them:
+        seconds, texts = [], set()
+        for _ in range(TURNS + 1):
+            found = [ask(process, 1, ids, k) for process in (us, them) for k in (0, K)]
+            seconds.append([taken for taken, _ in found])
+            texts |= {tuple(text) for _, text in found}
+    assert len(texts) == 1, "the texts differ"
+    seconds = np.array(seconds[1:]).reshape(TURNS, 2, 2)
+    speed, gain = np.median(N / seconds, axis=0), np.median(seconds[..., 0] / seconds[..., 1], axis=0)
+    rows = [[name, *map(round, speed[i].tolist()), float(gain[i])] for i, name in enumerate(("ours", "transformers"))]
+    return table(["tokens per second", "plain", f"K = {K}", "speedup"], rows)
 
 
 def main():
     if sys.argv[1:2] == ["--engine"]:
-        return (serve if len(sys.argv) == 4 else serve_loop)(*sys.argv[2:])
+        return serve(*sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directories", nargs="*", metavar="DIR", help="the directory of a model, such as models/target")
     args = parser.parse_args()
-    if not args.directories:
-        return print(compare_loops())
-    peers = [e for e in ENGINES if e != "ours" and (e not in PACKAGES or importlib.util.find_spec(PACKAGES[e]))]
     for directory in args.directories:
-        hparams, _ = read(directory)
-        n_prompt = min(512, hparams["n_ctx"] - 9)
-        cases = {f"{n} row{'s' * (n > 1)}": (CONTEXT + n, n, PASSES, TURNS) for n in (1, 5)}
-        cases |= {f"prompt of {n_prompt}": (n_prompt, n_prompt, 1, 3 if hparams["n_layer"] > 12 else TURNS)}
-        print(f"\n{directory}, {THREADS} threads, float32: our time divided by theirs (ours / theirs in ms)\n")
-        rows = []
-        with start("ours", directory) as us:
-            for name in peers:
-                with start(name, directory) as peer:
-                    turns = [compare(us, peer, *case) for case in cases.values()]
-                cells = [
-                    "{:.2f} ({:.3g} / {:.3g})".format(np.median(t[:, 0] / t[:, 1]), *np.median(t * 1e3, axis=0))
-                    for t in turns
-                ]
-                rows.append([name, *cells])
-        print(table(["", *cases], rows, n_left=9))
+        print(compare_passes(directory), "\n")
+    if not args.directories:
+        print(compare_texts())
 
 
 if __name__ == "__main__":
