@@ -67,23 +67,27 @@ class TooManyPaths(RuntimeError):
         self.covered = covered
 
 
+class NotByRng(RuntimeError):
+    """Something else than rng decides."""
+
+
 def output_distribution(function, max_paths=1_000_000):
     """{output: probability} of function(rng), an int or several. Outputs are tuples of int.
 
     TooManyPaths is raised after max_paths, a million of which take minutes, and
-    RuntimeError if something else than rng decides: the first path is run twice.
+    NotByRng if something else than rng decides: the first path is run twice.
     """
-    rng, outputs, others = EveryBranch(), {}, other_generators()
+    rng, outputs = EveryBranch(), {}
     for _ in range(max_paths):
         output = rng.run(function)
-        if not outputs and output != (again := rng.run(function)):
-            raise RuntimeError(f"the same choices led to {output}, and then to {again}; let rng alone decide")
+        if not outputs:
+            again = rng.run(function)
+            rng.check_others(f"the same choices led to {output}, and then to {again}" if again != output else "")
         mass = math.prod(branches[index][0] for branches, index in rng.script)  # the probability of this path
         outputs[output] = outputs.get(output, 0.0) + mass
         rng.covered += mass
         if not rng.next_path():
-            if other_generators() != others:
-                raise RuntimeError("the function drew from np.random or from random; let rng alone decide")
+            rng.check_others()
             return outputs
     raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", rng.covered)
 
@@ -117,6 +121,7 @@ class EveryBranch:
         self.n_drawn = 0  # choices made in this run
         self.covered = 0.0  # total probability of the runs before
         self.refused = None  # the last error of ours, in case the program catches it
+        self.others = other_generators()
 
     def run(self, function):
         """One path: the output of function(self)."""
@@ -125,8 +130,15 @@ class EveryBranch:
         if self.refused:
             raise self.refused
         if self.n_drawn < len(self.script):
-            raise RuntimeError("the same choices ended here, but earlier went on; let rng alone decide")
+            self.check_others("the same choices ended here, but earlier went on")
         return output
+
+    def check_others(self, problem=""):
+        """NotByRng if the function drew from another generator, or if there is a problem."""
+        if other_generators() != self.others:
+            problem = "the function drew from np.random or from random"
+        if problem:
+            self.refuse(NotByRng(f"{problem}; let rng alone decide"))
 
     def refuse(self, error):
         self.refused = error
@@ -141,8 +153,7 @@ class EveryBranch:
             self.script.append([branches, 0])  # no earlier run came to this choice
         known, index = self.script[self.n_drawn]
         if branches != known:
-            problem = f"the same choices led to {branches}, but earlier to {known}; let rng alone decide"
-            self.refuse(RuntimeError(problem))
+            self.check_others(f"the same choices led to {branches}, but earlier to {known}")
         self.n_drawn += 1
         return branches[index][1]
 

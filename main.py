@@ -66,7 +66,7 @@ def options(description, epilog, advice="see --help"):
     count = checked(int, lambda n: n >= 0, "a whole number from 0 up")
     add("--prompt", default=PROMPT, help="the text to continue (default: %(default)r)")
     add("--n_tokens_to_generate", type=count, default=154, metavar="N", help="how many tokens (default: %(default)s)")
-    add("--draft_model_size", metavar="SIZE", help="the small model, which guesses; the same names, or a folder")
+    add("--draft_model_size", metavar="SIZE", help="the small model, which guesses; names as below")
     add("--target_model_size", metavar="SIZE", help=f"the large model, which decides the text: {SIZES}")
     add("--models_dir", default=MODELS_DIR, metavar="DIR", help="where models are, and where downloads go")
     add("--K", type=count, default=4, help="how many tokens to draft per round (default: %(default)s)")

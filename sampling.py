@@ -130,7 +130,7 @@ def checked(x, rng, eos, *models, **counts):
     TypeError or ValueError says what is wrong with them. counts are N and K.
     """
     prompt = np.array([] if isinstance(x, str) else x)
-    if prompt.ndim != 1 or prompt.dtype.kind not in "iu":
+    if prompt.ndim != 1 or prompt.dtype.kind not in "iu" or not len(prompt):
         raise ValueError(f"the prompt must be token ids [n], at least one; found {x!r:.80}")
     for name, n in counts.items():
         if not isinstance(n, int | np.integer) or n < 0:
@@ -157,7 +157,7 @@ def checked_model(model):
         total = rows.sum(axis=-1)
         if len(rows) and not (rows.min() >= 0 and abs(total - 1).max() < 1e-3):
             problem = f"found entries from {rows.min():.3g}, and sums of {total[:3]}"
-            raise ValueError(f"a model's rows must sum to 1; {problem}. sampling.as_model makes a model of logits")
+            raise ValueError(f"a model's rows must be >= 0 and sum to 1; {problem}. sampling.as_model takes logits")
         return rows
 
     return call

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enumeration import TooManyPaths, output_distribution, total_variation
+from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
 from errors import Parser, UserError, report
 from lab import gallery
 from lab.gallery import EOS, PROMPT, TREES, VARIANTS, K, N, Variant, decode, plain, right_penalty, target_rows
@@ -61,9 +61,7 @@ def with_residual(function):
     def rule(drafted, p, q, rng):
         for i, token in enumerate(drafted):
             if not rng.random() < acceptance(p[i, token], q[i, token]):
-                row = array(function(p[i], q[i]), "the residual", (len(p[i]),))
-                if not (row.min() >= 0 and abs(row.sum() - 1) < 1e-9):
-                    raise Wrong(f"the residual must be a distribution; found {row}")
+                row = rows_of(function(p[i], q[i]), "the residual", p[i].shape)
                 return np.append(drafted[:i], sample(row, rng))
         return np.append(drafted, sample(q[-1], rng))
 
@@ -72,9 +70,8 @@ def with_residual(function):
 
 def with_verify(function):
     def rule(drafted, p, q, rng):
-        emitted = array(function(drafted, p, q, rng), "the round")
-        most = len(drafted) + 1
-        if emitted.ndim != 1 or emitted.dtype.kind not in "iu" or not 1 <= len(emitted) <= most:
+        emitted, most = tokens(function(drafted, p, q, rng), "the round"), len(drafted) + 1
+        if not 1 <= len(emitted) <= most:
             raise Wrong(f"a round of {most - 1} guesses emits 1 to {most} tokens; found {emitted!r:.60}")
         return emitted
 
@@ -84,11 +81,11 @@ def with_verify(function):
 def with_loop(function, eos=None):
     def text(rng):
         models = gallery.draft_model, gallery.target_model
-        found = array(function(np.array(PROMPT), *models, N, K, rng, eos=eos), "the text")
+        found = tokens(function(np.array(PROMPT), *models, N, K, rng, eos=eos), "the text")
         ends = eos is not None and eos in found[len(PROMPT) :].tolist()
         n = len(PROMPT) + N
-        if found.ndim != 1 or len(found) > n or (len(found) < n and not ends):
-            raise Wrong(f"the text must have {len(PROMPT)} + N = {n} tokens; found {found!r:.60}")
+        if len(found) > n or (len(found) < n and not ends) or (*found[: len(PROMPT)],) != PROMPT:
+            raise Wrong(f"the text must have {len(PROMPT)} + N = {n} tokens, the prompt first; found {found!r:.60}")
         return found
 
     return text
@@ -101,7 +98,7 @@ def with_propose(function):
         found = function(x, draft_model, k, rng)
         if not isinstance(found, tuple) or len(found) != 2:
             raise Wrong(f"a draft returns the guesses and their rows; found {found!r:.60}")
-        drafted, p = array(found[0], "the guesses", (k,)), array(found[1], "p", (k, len(gallery.P)))
+        drafted, p = tokens(found[0], "the guesses"), array(found[1], "p", (k, len(gallery.P)))
         favourites = [int(draft_model(np.append(x, drafted[:i]))[-1].argmax()) for i in range(k)]
         if drafted.tolist() != favourites:
             raise Wrong(f"a greedy draft guesses its favourites, {favourites} here; found {drafted.tolist()}")
@@ -113,7 +110,7 @@ def with_propose(function):
 def with_penalty(function):
     def rows(x, drafted, memory):
         q = target_rows(x, drafted, memory)
-        return array(function(q.copy(), np.append(x, drafted)), "the rows", q.shape)
+        return rows_of(function(q.copy(), np.append(x, drafted)), "the rows", q.shape)
 
     return partial(decode, rows=rows)
 
@@ -131,10 +128,27 @@ def with_siblings(function):
 def array(found, what, shape=None):
     if found is None:
         raise Wrong("it returned None; is a return missing?")
-    found = np.array(found)
-    if shape is not None and found.shape != shape:
-        raise Wrong(f"{what} must have the shape {list(shape)}; found {list(found.shape)}")
-    return found
+    try:
+        found_array = np.array(found)
+    except ValueError:  # an array and a number, for example
+        raise Wrong(f"{what} must be an array; found {found!r:.60}") from None
+    if shape is not None and found_array.shape != shape:
+        raise Wrong(f"{what} must have the shape {list(shape)}; found {list(found_array.shape)}")
+    return found_array
+
+
+def tokens(found, what):
+    ids = array(found, what)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(len(NAMES))}:
+        raise Wrong(f"{what} must be tokens from 0 to {len(NAMES) - 1}; found {found!r:.60}")
+    return ids
+
+
+def rows_of(found, what, shape):
+    rows = array(found, what, shape)
+    if not (rows.min() >= 0 and np.abs(rows.sum(axis=-1) - 1).max() < 1e-9):
+        raise Wrong(f"{what} must be a distribution, with a sum of 1; found {np.round(rows, 4).tolist()!s:.60}")
+    return rows
 
 
 def is_bool(found):
@@ -266,14 +280,17 @@ def graded(step, function, path):
         lines = grade(step, function)
         if not lines and step.function == "speculative_sampling" and (lines := grade(WITH_EOS, function)):
             lines[0] += f", where {NAMES[EOS]} is the eos"
+        if not lines and step.function == "verify":
+            return [f"exact, with {Variant('', '', verify=function).tokens_per_round():.2f} tokens per round"], True
         return lines or ["exact"], not lines
     except NotImplementedError:
         return ["not written yet"], None
-    except Wrong as error:
+    except (Wrong, NotByRng) as error:
         return [str(error)], False
-    except TooManyPaths:
-        return ["a loop goes on for ever"], False
-    except Exception as error:
+    except TooManyPaths as error:
+        problem = str(error).split(";")[0]
+        return ["a loop goes on for ever" if "along one path" in problem else problem], False
+    except (Exception, SystemExit) as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.abspath(f.filename) == path]
         where = f"line {frames[-1].lineno}, {frames[-1].line}: " if frames else ""
         return [f"{where}{type(error).__name__}: {error}"], False
@@ -294,7 +311,8 @@ def in_time(step, function, path):
             break
         frame = frame.f_back
     where = f", near line {line}: {linecache.getline(path, line).strip()}" if line else ""
-    show(STEPS.index(step) + 1, step.function, [f"it did not end within {LIMIT} seconds{where}"], False)
+    problem = f"it did not end within {LIMIT} seconds{where}; no step after it was run"
+    show(STEPS.index(step) + 1, step.function, [problem], False)
     sys.stdout.flush()
     os._exit(1)  # the loop would go on
 
@@ -322,7 +340,7 @@ def main(argv=None):
     sys.path.insert(0, os.path.dirname(path))
     try:
         spec.loader.exec_module(mine := importlib.util.module_from_spec(spec))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{args.file} cannot be imported: {type(error).__name__}: {error}") from None
     wrong = False
     for number, step in enumerate(STEPS, start=1):

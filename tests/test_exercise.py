@@ -89,15 +89,21 @@ def test_a_mistake_that_hides_in_one_pair_shows_in_the_other():
     [
         ("pass", "accept", "it returned None; is a return missing?"),
         ("return 0.5", "accept", "True or False is needed; found 0.5"),
-        ("return np.random.random() < q[token] / p[token]", "accept", "let rng alone decide"),
+        ("return np.random.random() < q[token] / p[token]", "accept", "accept                the function drew"),
+        ("raise SystemExit", "accept", "line 3, raise SystemExit: SystemExit"),
+        ("return rng.integers(10**7) < 5", "accept", "accept                a choice among 10,000,000 items"),
         ("return q[token] / 0 < rng.randm()", "accept", "line 3, return q[token] / 0 < rng.randm(): AttributeError"),
         ("while rng.random() < 1: pass", "accept", "a loop goes on for ever"),
         ("while True: p", "accept", "it did not end within 0.3 seconds, near line 3: while True: p"),
-        ("return q - p", "residual", "the residual must be a distribution; found [ 0.1 -0.3  0.2]"),
+        ("return q - p", "residual", "the residual must be a distribution, with a sum of 1; found [0.1, -0.3, 0.2]"),
         ("return [0.5, 0.5]", "residual", "the residual must have the shape [3]; found [2]"),
         ("pass", "verify", "it returned None; is a return missing?"),
         ("return drafted[:0]", "verify", "a round of 2 guesses emits 1 to 3 tokens"),
+        ("return drafted, 1", "verify", "the round must be an array"),
+        ("return [7]", "verify", "the round must be tokens from 0 to 2; found [7]"),
         ("return x", "speculative_sampling", "the text must have 1 + N = 4 tokens"),
+        ("return np.ones(4, int)", "speculative_sampling", "the prompt first; found array([1, 1, 1, 1])"),
+        ("return rows / 2", "penalised", "the rows must be a distribution, with a sum of 1; found [[0.15"),
         ("return x[:0]", "propose", "a draft returns the guesses and their rows"),
         ("return np.array([0] * k), np.eye(3)[[0] * k]", "propose", "its favourites, [1, 1] here; found [0, 0]"),
         ("return rows[-1]", "penalised", "the rows must have the shape [3, 3]; found [3]"),
@@ -125,4 +131,7 @@ def test_the_stubs_and_odd_files(tmp_path):
     ):
         result = run(*args, script="exercise")
         assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1
-    assert "3 verify                exact" in run("speculative.py", "verify", script="exercise").stdout
+    assert (
+        "3 verify                exact, with 2.13 tokens per round"
+        in run("speculative.py", "verify", script="exercise").stdout
+    )
