@@ -462,7 +462,7 @@ VARIANTS = [
     V("draws the replacement from the draft", "from p again", verify=changed(replacement=lambda p, q, i, t: p[i])),
     V("draws the replacement from the row after", "from q[i + 1], a row for the next position", "openvino.genai #4190",
       verify=changed(replacement=lambda p, q, i, t: q[i + 1])),
-    V("removes the rejected token from q", "right for a greedy draft alone", "EAGLE #20",
+    V("removes the rejected token from q", "right for a greedy draft alone", "until EAGLE #20",
       verify=changed(replacement=lambda p, q, i, t: without(q[i], t))),
     V("absolute residual", "abs(q - p), normalised",
       verify=changed(replacement=lambda p, q, i, t: max_fn(np.abs(q[i] - p[i])))),
