@@ -10,7 +10,6 @@ import functools
 import importlib
 import inspect
 import json
-import math
 import re
 import sys
 import types
@@ -66,17 +65,6 @@ def completed(one_round):
         while len(ids) < 1 + N:
             ids += [int(token) for token in one_round(ids, rng)]
         return ids[1 : 1 + N]
-
-    decode.one_round = lambda rng: one_round([0], rng)
-    return decode
-
-
-def finished(one_round):
-    """The same, but after one round comes plain sampling, for rounds with too many paths to repeat them."""
-
-    def decode(rng):
-        ids = [0, *one_round([0], rng)][: 1 + N]
-        return autoregressive_sampling(ids, table_model(Q), 1 + N - len(ids), rng)[1:]
 
     decode.one_round = lambda rng: one_round([0], rng)
     return decode
@@ -328,7 +316,6 @@ def hsd(path):
 
 
 def eagle(path):
-    """`eagenerate` of EAGLE-3, and the rule for sampled children, which the package of EAGLE-1 still has."""
     import torch
 
     names = [f"eagle.model.modeling_{name}_kv" for name in ("llama", "mixtral", "qwen2", "qwen3")]
@@ -368,36 +355,6 @@ def eagle(path):
         own = functools.partial(plain, rows=rows, n=N + 1)
         yield f"eagenerate, tree of top-2 children, {options(sampling)}", drawing(run), own
 
-    # EAGLE-1 draws five children of each node, and keeps the first ones; so two tokens more, which never occur
-    older = imported(path, "eagle.modeling_eagle")
-    wide_draft, wide_target = (torch.nn.functional.pad(table, (0, 2), value=-math.inf) for table in (draft, target))
-    shape = [[0], [1], [0, 0], [0, 1], [1, 0]]
-
-    class Sampled(Draft):
-        topK_genrate, sample = older.EAGLEModel.topK_genrate, older.EAGLEModel.sample
-        repeat_hidden, device, diff_device = older.EAGLEModel.repeat_hidden, "cpu", False
-        tree_buffer = older.generate_tree_buffers_for_eagle(shape, "cpu")
-
-        def __call__(self, hidden_states, input_ids, **options):
-            return wide_draft[input_ids.clamp(max=2)], None
-
-    def one_round(ids):
-        processor = older.prepare_logits_processor(temperature=1.0)
-        ids, last = torch.tensor([ids]), torch.tensor([ids[-1:]])
-        tree = older.generate_tree_buffers(shape, "cpu")
-        args = ids, torch.cat((ids, last), 1), lambda hidden: hidden, processor
-        drawn = Sampled().topK_genrate(*args, attention_mask=torch.ones_like(ids))
-        args = drawn, tree["tree_indices"], tree["retrieve_indices"], last, processor
-        candidates, p, flat = older.generate_candidates(*args)
-        q = wide_target[flat.clamp(max=2)][:, tree["retrieve_indices"]]
-        best, n, row = older.evaluate_posterior(
-            q, candidates, processor, p, drawn[2], tree["p_indices"], flat, tree["b_indices"], [False]
-        )
-        return [*candidates[0, best[0], 1 : n[0] + 1].tolist(), int(torch.multinomial(row[0], 1))]
-
-    decode = finished(lambda ids, rng: drawing(functools.partial(one_round, ids))(rng))
-    yield "EAGLE-1, two sampled children, one round", decode, plain
-
 
 def deepspec(path):
     """The whole loop, with the drafts of DSpark's Markov head."""
@@ -429,20 +386,10 @@ def deepspec(path):
             update=mock.Mock(), target_model=table_network(Q), max_proposal_tokens=k, temperature=1.0,
         ).output_ids[0, 1:]  # fmt: skip
 
-    for k, threshold, eos in (1, 0.5, None), (2, 0.0, 2):
+    for k, threshold, eos in (2, 0.5, None), (2, 0.0, 2):
         name = f"generate_decoding_sample, block_size = {k}, confidence_threshold = {threshold}"
         fast = drawing(functools.partial(decode, k, threshold, eos))
         yield name + f", stop token {eos}" * (eos is not None), fast, functools.partial(plain, eos=eos)
-
-    def one_round(ids):
-        places = dict(position_ids=torch.arange(9)[None], start=0, past_key_values_target=None)
-        return loop.verify_draft_tokens(
-            proposal=proposal(torch.tensor([ids[-1:]]), K, 0.5), target_model=table_network(Q), max_proposal_tokens=K,
-            temperature=1.0, **places,
-        ).committed_tokens[0].tolist()  # fmt: skip
-
-    fast = finished(lambda ids, rng: drawing(lambda: one_round(ids))(rng))
-    yield f"verify_draft_tokens, block_size = {K}, confidence_threshold = 0.5, one round", fast, plain
 
 
 def dflash(path):
