@@ -17,6 +17,7 @@ from errors import UserError
 # An ending like 's; or a run of letters, digits or other signs, with the space before
 # it; or white space, without the space that belongs to the next word.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+SPACE, BACKWARDS = regex.compile(r"\s*"), regex.compile(r"(?r)\s*")
 
 
 def bytes_to_unicode():
@@ -54,9 +55,10 @@ class Encoder:
         a merge has none.
     eos : int, optional
         The id that ends a text.
-    special : dict of str to (bool, bool), optional
-        Tokens that are not cut into bytes, but stand for themselves, and whether they
-        swallow the white space before and after them.
+    special : dict of str to (bool, bool, bool), optional
+        Tokens that are not cut into bytes, but stand for themselves. Whether they come
+        second, and are looked for between those that come first; whether they swallow the
+        white space before them; and after them.
     prefix_space : bool
         Whether a text gets a space before it, if it has none.
     before, after : list of int
@@ -73,9 +75,12 @@ class Encoder:
         for token in [*self.to_byte, *("".join(pair) for pair in merges)]:
             if token not in ids:
                 raise ValueError(f"the vocabulary has no token {token[:20]!r}, which byte pair encoding needs")
-        self.special = sorted(special or {}, key=len, reverse=True)  # the longest that fits counts
-        around = {token: [r"\s*" * bool(strips) for strips in special[token]] for token in self.special}
-        self.find_special = regex.compile("|".join(f"({regex.escape(t).join(spaces)})" for t, spaces in around.items()))
+        if not {*before, *after} <= self.tokens.keys():
+            raise ValueError(f"the ids {[*before, *after]} are put around a text, but not all of them are tokens")
+        self.learned, self.special = {*self.to_byte, *map("".join, merges)}, special or {}
+        longest = sorted(self.special, key=len, reverse=True)  # the longest that fits counts
+        rounds = [[regex.escape(token) for token in longest if self.special[token][0] == i] for i in (False, True)]
+        self.finds = [regex.compile("|".join(tokens)) for tokens in rounds if tokens]
         self.prefix_space, self.before, self.after = prefix_space, before, after
         self.known = {}  # words recur
 
@@ -87,11 +92,24 @@ class Encoder:
 
     def encode(self, text):
         """Text -> list of ids. UserError if it cannot be encoded."""
-        ids, end = [*self.before], 0
-        for found in self.find_special.finditer(text) if self.special else ():
-            ids += [*self.plain_ids(text[end : found.start()]), self.ids[self.special[found.lastindex - 1]]]
-            end = found.end()
-        return [*ids, *self.plain_ids(text[end:]), *self.after]
+        return [*self.before, *self.cut_ids(text, *self.finds), *self.after]
+
+    def cut_ids(self, text, find=None, *later):
+        """The ids of a text in which special tokens are to be found, as the library tokenizers finds them."""
+        if not find:
+            return self.plain_ids(text)
+        ids, end = [], 0
+        for found in find.finditer(text):
+            _, strips_before, strips_after = self.special[found[0]]
+            start, stop = found.span()
+            if strips_before:
+                start = BACKWARDS.match(text, end, max(start, end)).start()
+            if strips_after:
+                stop = SPACE.match(text, stop).end()
+            ids += self.cut_ids(text[end:start], *later)
+            ids += [self.ids[found[0]]] * (start < stop)
+            end = stop
+        return ids + self.cut_ids(text[end:], *later)
 
     def plain_ids(self, text):
         """The ids of a text without special tokens."""
@@ -108,7 +126,7 @@ class Encoder:
         return b"".join(self.spelling(self.tokens[int(id)]) for id in ids)
 
     def spelling(self, token):
-        plain = token not in self.special and self.to_byte.keys() >= {*token}
+        plain = (token in self.learned or token not in self.special) and self.to_byte.keys() >= {*token}
         return bytes(self.to_byte[char] for char in token) if plain else token.encode()
 
     def decode(self, ids):

@@ -44,9 +44,12 @@ def find(size, models_dir=MODELS_DIR):
     OSError
         If a file cannot be downloaded or written.
     """
-    folder = Path(models_dir, size)
+    folder = Path(MODELS_DIR if size in BUNDLED else models_dir, size)
+    if size in (*BUNDLED, *RELEASED, *MODELS) and folder.resolve() != Path(size).resolve():
+        if any(Path(size, name).exists() for name in ("config.json", "hparams.json")):
+            raise UserError(f"{size} is a model's name, and a folder here: give ./{size}, or run it somewhere else")
     if size in BUNDLED:
-        return checked_sums(Path(MODELS_DIR, size))
+        return checked_sums(folder)
     if size in RELEASED:
         server = (os.environ.get("GPT2_MODELS_URL") or OPENAI).rstrip("/")
         names, url = openai.FILES, f"{server}/{size}"

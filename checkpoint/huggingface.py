@@ -21,15 +21,18 @@ HPARAMS = dict(n_vocab="vocab_size", n_ctx="n_positions", n_embd="n_embd", n_hea
 COMPUTED = dict(  # what config.json may say; the first value is what it means if it says nothing
     model_type=["gpt2"], activation_function=["gelu_new", "gelu_pytorch_tanh", "gelu_fast"],
     layer_norm_epsilon=[1e-5], add_cross_attention=[False], scale_attn_weights=[True],
-    scale_attn_by_inverse_layer_idx=[False],
+    scale_attn_by_inverse_layer_idx=[False], quantization_config=[None],
 )  # fmt: skip
 MODEL = dict(  # the same for the "model" of tokenizer.json
     type=["BPE"], dropout=[None, 0], ignore_merges=[False], byte_fallback=[False],
     continuing_subword_prefix=[None, ""], end_of_word_suffix=[None, ""],
 )  # fmt: skip
 BYTE_LEVEL = dict(type=["ByteLevel"], use_regex=[True])  # and for its "pre_tokenizer", besides add_prefix_space
+GPT2 = [None, "GPT2Tokenizer", "GPT2TokenizerFast"]  # what tokenizer_class may be: others have rules of their own
+GENERAL = [*GPT2, "PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"]  # the same for tokenizer.json
 ROLES = [f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
-MASK = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
+PREFIX = r"(_orig_mod\.)?(transformer\.)?"
+MASK = re.compile(PREFIX + r"h\.\d+\.attn\.(masked_)?bias")
 CONVERT = "GPT2LMHeadModel.from_pretrained(folder).save_pretrained(folder)"
 
 
@@ -37,6 +40,8 @@ def hparams(folder):
     """The five numbers of config.json. ValueError if it asks for something that is not computed here."""
     config = read_json(folder / "config.json")
     only("config.json", config, COMPUTED)
+    if missing := [name for name in HPARAMS.values() if name not in config]:
+        raise ValueError(f"config.json has no {', '.join(missing)}")
     return {ours: config.get(theirs) for ours, theirs in HPARAMS.items()}
 
 
@@ -56,13 +61,15 @@ def tensors(folder, data=None):
     stored = {}
     for path in [data] if data else weights(folder):
         stored |= safetensors(path)
-    found = {re.sub(r"^(_orig_mod\.)?(transformer\.)?", "", name): tensor for name, tensor in stored.items()}
-    if len(found) < len(stored):
-        raise ValueError("a tensor is there twice, with and without the prefix 'transformer.'")
-    if (head := found.pop("lm_head.weight", None)) is not None:
-        if not np.array_equal(head, found.setdefault("wte.weight", head)):
+    found = {openai_name(name): tensor for name, tensor in stored.items() if not MASK.fullmatch(name)}
+    if len(found) < sum(not MASK.fullmatch(name) for name in stored):
+        raise ValueError("a tensor is there twice, as with and without the prefix 'transformer.'")
+    if (head := found.pop("model/lm_head/w", None)) is not None:
+        if not np.array_equal(head, found.setdefault("model/wte", head)):
             raise ValueError("lm_head.weight is not wte, so it is not a GPT-2")
-    return {openai_name(name): tensor for name, tensor in found.items() if not MASK.fullmatch(name)}
+    elif read_json(folder / "config.json").get("tie_word_embeddings") is False:
+        raise ValueError("lm_head.weight is missing, and tie_word_embeddings = False says that it is not wte")
+    return found
 
 
 def weights(folder):
@@ -71,7 +78,9 @@ def weights(folder):
     if path.exists():
         return [path]
     if index := optional(folder, f"{path.name}.index.json"):
-        return [folder / name for name in {*index["weight_map"].values()}]
+        if type(places := index.get("weight_map")) is dict and {*map(type, places.values())} == {str}:
+            return [folder / name for name in {*places.values()}]
+        raise ValueError(f"{path.name}.index.json is damaged: it has no weight_map")
     if [*folder.glob("pytorch_model*.bin")]:
         raise ValueError(f"pytorch_model.bin cannot be read here; convert it with transformers: {CONVERT}")
     raise ValueError("model.safetensors is missing")
@@ -104,7 +113,7 @@ def unique(pairs):
 
 def openai_name(name):
     """h.0.attn.c_attn.weight -> model/h0/attn/c_attn/w, and ln_f.weight -> model/ln_f/g"""
-    name = re.sub(r"^h\.(?=\d)", "h", name)
+    name = re.sub(r"^h\.(?=\d)", "h", re.sub(f"^{PREFIX}", "", name))
     name = re.sub(r"^(wte|wpe)\.weight$", r"\1", name)
     name = re.sub(r"(ln_\w)\.weight$", r"\1.g", name)
     return "model/" + name.replace(".weight", ".w").replace(".bias", ".b").replace(".", "/")
@@ -116,31 +125,37 @@ def openai_name(name):
 def tokenizer(folder):
     """What `encoder.Encoder` needs, from tokenizer.json, or from vocab.json and merges.txt -> dict.
 
-    tokenizer_config.json and special_tokens_map.json may add tokens, as in transformers.
+    tokenizer_config.json adds tokens, as in transformers. Where it has no added_tokens_decoder,
+    special_tokens_map.json and added_tokens.json do.
     """
-    config = optional(folder, "tokenizer_config.json")
-    only("tokenizer_config.json", config, {"split_special_tokens": [False, None]})
+    model, config = (optional(folder, name) for name in ("config.json", "tokenizer_config.json"))
+    config.setdefault("tokenizer_class", model.get("tokenizer_class"))
+    if "added_tokens_decoder" not in config:
+        config |= optional(folder, "special_tokens_map.json")
+    if config["tokenizer_class"] in GPT2:
+        config = {"add_prefix_space": False} | dict.fromkeys(ROLES[:3], EOT) | config
+    only("tokenizer_config.json", config, {"split_special_tokens": [False, None], "add_prefix_space": [None, True, 0]})
+    roles = {role: as_token(config[role]) for role in ROLES if config.get(role)}
+    more = [config.get(name) or [] for name in ("additional_special_tokens", "extra_special_tokens")]
+    more = [token for each in more for token in (each.values() if isinstance(each, dict) else each)]
+    named = [*roles.values(), *map(as_token, more)]
+    added = [token | {"id": int(id)} for id, token in config.get("added_tokens_decoder", {}).items()]
+    if "added_tokens_decoder" not in config:
+        special, others = [token["content"] for token in named], optional(folder, "added_tokens.json")
+        named = [{"id": id, "content": token, "special": token in special} for token, id in others.items()] + named
     if (folder / "tokenizer.json").exists() or not (folder / "merges.txt").exists():
-        parts = newer(read_json(folder / "tokenizer.json"), config.get("add_prefix_space"))
+        parts = newer(read_json(folder / "tokenizer.json"), config)
     else:
         parts = older(folder, config)
-    for id, token in (config.get("added_tokens_decoder") or {}).items():
-        parts["ids"].setdefault(token["content"], int(id))
-        parts["special"] |= specials([token])
-    ids, named = parts["ids"], {**optional(folder, "special_tokens_map.json"), **config}
-    if (config.get("tokenizer_class") or "GPT2").startswith("GPT2"):
-        named = dict.fromkeys(ROLES[:3], EOT) | named
-    roles = {role: content(named[role]) for role in ROLES if named.get(role)}
-    for more in "additional_special_tokens", "extra_special_tokens":
-        more = named.get(more) or []
-        roles |= {token: token for token in map(content, more.values() if isinstance(more, dict) else more)}
-    for token in roles.values():
-        ids.setdefault(token, len(ids))
-        parts["special"].setdefault(token, (False, False))
-    eos = optional(folder, "config.json").get("eos_token_id")
-    parts["eos"] = ids.get(roles.get("eos_token"), eos if eos in ids.values() else None)
-    if parts.pop("add_bos", False):
-        parts["before"] = [ids[roles["bos_token"]]]
+    ids = parts["ids"]
+    for token in (token for token in [*added, *named] if token["content"]):
+        ids.setdefault(token["content"], token.get("id", len(ids)))
+    parts["special"] = specials(named) | parts["special"] | specials(added)
+    ends = [ids.get(roles.get("eos_token", {}).get("content")), model.get("eos_token_id")]
+    with_rows = [id for id in ends if id in ids.values() and id < (model.get("vocab_size") or 0)]
+    parts["eos"] = [*with_rows, *ends][0]
+    if parts.pop("add_bos", False) and "bos_token" in roles:
+        parts["before"] = [ids[roles["bos_token"]["content"]]]
     return parts
 
 
@@ -148,32 +163,34 @@ def optional(folder, name):
     return read_json(folder / name) if (folder / name).exists() else {}
 
 
-def content(token):
-    return token["content"] if isinstance(token, dict) else token
+def as_token(token):
+    return token if isinstance(token, dict) else {"content": token, "special": True}
 
 
 def specials(tokens):
-    """[{"content", "lstrip", "rstrip", ...}, ...] -> {token: (lstrip, rstrip)}"""
+    """[{"content", "normalized", "lstrip", "rstrip", ...}, ...] -> {token: (normalized, lstrip, rstrip)}"""
     for token in tokens:
         only(f"the added token {token['content']!r}", token, {"single_word": [False]})
-    return {token["content"]: (token.get("lstrip", False), token.get("rstrip", False)) for token in tokens}
+    flags = [(t.get("normalized", not t.get("special")), t.get("lstrip"), t.get("rstrip")) for t in tokens]
+    return {token["content"]: each for token, each in zip(tokens, flags) if token["content"]}
 
 
-def newer(found, add_prefix_space):
+def newer(found, config):
     """tokenizer.json, which transformers 5 writes alone."""
     model, cut = found["model"], found.get("pre_tokenizer") or {"type": None}
     only("tokenizer.json", model, MODEL)
     only("tokenizer.json, pre_tokenizer", cut | {"type": kind_of(cut)}, BYTE_LEVEL)
     if found.get("normalizer"):
         raise ValueError(f"tokenizer.json: the normalizer {kind_of(found['normalizer'])} is not computed here")
-    if add_prefix_space not in (None, cut.get("add_prefix_space")):
-        raise ValueError("tokenizer.json and tokenizer_config.json disagree about add_prefix_space")
+    only("the tokenizer", config, {"tokenizer_class": GENERAL})
+    if (wanted := config.get("add_prefix_space")) not in (None, space := cut.get("add_prefix_space")):
+        raise ValueError(f"add_prefix_space is {space} in tokenizer.json, and {wanted} otherwise; make them agree")
     before, after = template(found.get("post_processor"))
     added = found.get("added_tokens") or []
     return {
         "merges": pairs(model["merges"]),
         "ids": model["vocab"] | {token["content"]: token["id"] for token in added},
-        "special": specials(added), "prefix_space": cut.get("add_prefix_space"), "before": before, "after": after,
+        "special": specials(added), "prefix_space": space, "before": before, "after": after,
     }  # fmt: skip
 
 
@@ -190,28 +207,32 @@ def template(processor):
         both = [template(each) for each in processor["processors"]]
         return [id for before, _ in reversed(both) for id in before], [id for _, after in both for id in after]
     only("tokenizer.json, post_processor", {"type": kind}, {"type": ["ByteLevel", "TemplateProcessing"]})
-    around = [[], []]
-    for item in processor["single"] if kind == "TemplateProcessing" else ():
+    if kind == "ByteLevel":
+        return [], []
+    around = [[]]
+    for item in processor["single"]:
         if "Sequence" in item:
-            around.reverse()
+            around.append([])
         else:
-            around[0] += processor["special_tokens"][item["SpecialToken"]["id"]]["ids"]
-    return around[::-1] if kind == "TemplateProcessing" else around
+            around[-1] += processor["special_tokens"][item["SpecialToken"]["id"]]["ids"]
+    if len(around) != 2:
+        raise ValueError("tokenizer.json: a template must have the text exactly once")
+    return around
 
 
 def older(folder, config):
-    """vocab.json and merges.txt, with added_tokens.json or added_tokens_decoder."""
-    only("tokenizer_config.json", config, {"add_eos_token": [False, None]})
-    only("tokenizer_config.json", config, {"tokenizer_class": ["GPT2Tokenizer", "GPT2TokenizerFast", None]})
-    added = optional(folder, "added_tokens.json")
+    """vocab.json and merges.txt."""
+    only("the tokenizer", config, {"add_eos_token": [False, None], "tokenizer_class": GPT2})
     lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
     return {
         "merges": pairs(line for line in lines if line and not line.startswith("#version")),
-        "ids": read_json(folder / "vocab.json") | added,
-        "special": dict.fromkeys(added, (False, False)),
-        "prefix_space": config.get("add_prefix_space"), "add_bos": config.get("add_bos_token"),
+        "ids": read_json(folder / "vocab.json"), "special": {}, "prefix_space": config.get("add_prefix_space"),
+        "add_bos": config.get("add_bos_token"),
     }  # fmt: skip
 
 
 def pairs(merges):
-    return [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]
+    found = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]
+    if wrong := [pair for pair in found if len(pair) != 2 or not all(pair)]:
+        raise ValueError(f"a merge is {wrong[0]!r:.80}, which is not two tokens")
+    return found

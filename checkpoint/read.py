@@ -14,7 +14,10 @@ def format_of(folder):
     for path in Path(folder).iterdir():
         if path.is_file() and path.stat().st_size < 1000 and path.read_bytes().startswith(b"version https://git-lfs"):
             raise ValueError(f"{path.name} is a pointer of git-lfs, not the file; get it with git lfs pull")
-    if not {"config.json", "hparams.json"} & {path.name for path in Path(folder).iterdir()}:
+    names = {path.name for path in Path(folder).iterdir()}
+    if "adapter_config.json" in names:
+        raise ValueError("it holds an adapter; merge that with peft: model.merge_and_unload().save_pretrained(folder)")
+    if not {"config.json", "hparams.json"} & names:
         raise ValueError("config.json is missing; docs/your_models.md has the files that a model needs")
     return huggingface if Path(folder, "config.json").exists() else openai
 
@@ -47,10 +50,12 @@ def read(folder, data=None):
         tensors = {name: t[0] if t.ndim == 3 else t for name, t in tensors.items()}  # [1, n_in, n_out] is OpenAI's w
         found = {name: t.shape if t.dtype.kind == "f" else t.dtype for name, t in tensors.items()}
         width = found.get("model/h0/mlp/c_fc/b") or [0]  # of `ffn`, usually 4 n_embd
-        expected = expected_shapes(**hparams, n_inner=width[0]) if hparams["n_layer"] <= len(found) else {}
+        if hparams["n_layer"] > len(found):
+            raise ValueError(f"n_layer is {hparams['n_layer']}, but there are only {len(found)} tensors")
+        expected = expected_shapes(**hparams, n_inner=width[0])
         if wrong := sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name)):
             one = f"{wrong[0]!r}: expected {expected.get(wrong[0])}, found {found.get(wrong[0])}"
-            raise ValueError(f"its hyperparameters do not fit: {len(wrong)} tensors differ, such as {one}")
+            raise ValueError(f"it and its hyperparameters do not fit: {len(wrong)} tensors differ, such as {one}")
     except (ValueError, AttributeError) as error:
         raise UserError(f"{folder} cannot be used: {error}") from None
     return hparams, nest(tensors, hparams["n_layer"])
@@ -71,7 +76,10 @@ def read_hparams(folder):
 def read_tokenizer(folder):
     """What `encoder.Encoder` needs -> dict. ValueError if a file is missing or damaged."""
     try:
-        return format_of(folder).tokenizer(Path(folder))
+        parts = format_of(folder).tokenizer(Path(folder))
+        if wrong := [(token, id) for token, id in parts["ids"].items() if (type(token), type(id)) != (str, int)]:
+            raise ValueError(f"the vocabulary is damaged: {wrong[0]!r:.80} is not a token and its id")
+        return parts
     except FileNotFoundError as error:
         raise ValueError(f"{Path(error.filename).name} is missing; copy the tokenizer of the base model") from None
     except (KeyError, TypeError, AttributeError, IndexError) as error:

@@ -129,7 +129,7 @@ ENTRY = write.number(1, 1) + write.number(5, 4) + write.number(6, 0)  # one floa
         ("vocab.bpe", PAIRS + b"a b c\n", "one does not follow from the other"),
         *(("hparams.json", content, "hparams.json is damaged") for content in (b"[]", b"12", b"{", b"[" * 100_000)),
         ("hparams.json", hparams(n_layer=10**12), "n_layer is 1000000000000; a whole number"),
-        ("hparams.json", hparams(n_layer=2**31 - 1), "40 tensors differ"),
+        ("hparams.json", hparams(n_layer=2**31 - 1), "n_layer is 2147483647, but there are only 40 tensors"),
         ("hparams.json", hparams(n_layer=2), "12 tensors differ, such as 'model/h2/attn/c_attn/b': expected None"),
         ("hparams.json", hparams(n_layer=True), "n_layer is True"),
         ("hparams.json", hparams(n_vocab=44), r"'model/wte': expected \(44, 48\), found \(300, 48\)"),

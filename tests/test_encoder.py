@@ -71,3 +71,10 @@ def test_a_byte_or_the_result_of_a_merge_without_an_id():
 def test_half_a_character_decodes_to_the_replacement_character(gpt2):
     ids = gpt2.encode("\U0001f600")
     assert len(ids) == 2 and gpt2.decode(ids[:1]) == "\ufffd"
+
+
+def test_an_added_token_that_is_spelled_like_a_byte():
+    ids = {char: id for id, char in enumerate(bytes_to_unicode().values())}
+    encoder = Encoder([], ids | {"éé": 256}, special={"é": (True, False, False), "éé": (True, False, False)})
+    assert encoder.encode("éé") == [256] and encoder.decode([256]) == "éé"
+    assert encoder.decode(encoder.encode("\u9751")) == "\u9751"  # its UTF-8 begins with the byte 0xE9

@@ -13,6 +13,7 @@ from support import CONTENT, ROOT, run
 import lab.__main__ as lab_main
 import main
 from checkpoint import find, huggingface
+from encoder import get_encoder
 from errors import UserError
 from gpt2 import GPT2
 from utils import load_encoder_hparams_and_params, pair_of
@@ -179,9 +180,23 @@ REFUSED = {  # changes, and what is said of them
     "split_special_tokens": ({"tokenizer_config.json": {"split_special_tokens": True}}, "split_special_tokens is True"),
     "add_eos_token": ({"tokenizer_config.json": {"add_eos_token": True}}, "add_eos_token is True"),
     "another class": ({"tokenizer_config.json": {"tokenizer_class": "CLIPTokenizer"}}, "'CLIPTokenizer'"),
-    "two minds about a space": (
-        tokenizer_json() | {"tokenizer_config.json": {"add_prefix_space": True}}, "disagree about add_prefix_space",
+    "a class with rules of its own": (config(tokenizer_class="RobertaTokenizer"), "'RobertaTokenizer'"),
+    "the same with tokenizer.json": (
+        tokenizer_json() | {"tokenizer_config.json": {"tokenizer_class": "BartTokenizer"}}, "'BartTokenizer', and only",
     ),
+    "two minds about a space": (
+        tokenizer_json() | {"tokenizer_config.json": {"add_prefix_space": True}}, "add_prefix_space is False in .*True",
+    ),
+    "a space that transformers leaves out": (
+        tokenizer_json(pre_tokenizer=BYTE_LEVEL | {"add_prefix_space": True}), "add_prefix_space is True in .*False",
+    ),
+    "a text twice": (tokenizer_json(post_processor=START | {"single": START["single"] * 2}), "text exactly once"),
+    "an id around a text that is no token": (
+        tokenizer_json(post_processor=START | {"special_tokens": {EOT: {"ids": [50256]}}}), "50256.* not all of them",
+    ),
+    "merges with a space too many": ({"merges.txt": PLAIN["merges.txt"].replace(b"\n", b" \n")}, "not two tokens"),
+    "an id for a name": ({"tokenizer_config.json": {"eos_token": 271}}, r"\(271, 272\) is not a token and its id"),
+    "an id in quotes": ({"added_tokens.json": {"[PAD]": "272"}}, r"\('\[PAD\]', '272'\) is not a token and its id"),
     "half a tokenizer.json": ({"tokenizer.json": {"pre_tokenizer": BYTE_LEVEL}}, "the tokenizer is damaged: KeyError"),
     "a merge without its token": ({"merges.txt": PLAIN["merges.txt"] + b"! !\n"}, "no token '!!'"),
     "relu": (config(activation_function="relu"), "activation_function is 'relu', and only gelu_new or gelu_py"),
@@ -190,6 +205,14 @@ REFUSED = {  # changes, and what is said of them
     "llama": (config(model_type="llama"), "model_type is 'llama'"),
     "too many layers": (config(n_layer=3), "12 tensors differ"),
     "no size": (config(vocab_size=None), "n_vocab is None"),
+    "sizes left out": ({"config.json": {"n_layer": 2, "n_head": 2}}, "has no vocab_size, n_positions, n_embd"),
+    "quantized": (config(quantization_config={"bits": 8}), "quantization_config is"),
+    "an adapter": ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
+    "a head of its own that is missing": (config(tie_word_embeddings=False), "lm_head.weight is missing"),
+    "no tensors": (stored(lambda tensors: {}), "n_layer is 2, but there are only 0 tensors"),
+    "shards of nothing": (
+        {"model.safetensors": None, "model.safetensors.index.json": {"weight_map": {}}}, "it has no weight_map",
+    ),
     "another head": (stored(lambda tensors: tensors | {"lm_head.weight": np.zeros(8, "f")}), "head.weight is not wte"),
     "a tensor of another type": (
         stored(lambda tensors: tensors | {"transformer.ln_f.bias": np.ones(8, bool)}), "expected .*found bool",
@@ -223,7 +246,8 @@ def test_what_is_refused_by_name(folder, message):
 
 COMPUTED = {  # changes that change the ids: the ids of "The cat", and of "a[PAD]b"
     "add_prefix_space": (
-        tokenizer_json(pre_tokenizer=BYTE_LEVEL | {"add_prefix_space": True}), [220, 265, 263], None,
+        tokenizer_json(pre_tokenizer=BYTE_LEVEL | {"add_prefix_space": True})
+        | {"tokenizer_config.json": {"add_prefix_space": True}}, [220, 265, 263], None,
     ),
     "add_bos_token": ({"tokenizer_config.json": {"add_bos_token": True}}, [271, 265, 263], None),
     "[PAD]": (tokenizer_json(added=[PAD]), [265, 263], [64, 272, 65]),
@@ -250,6 +274,42 @@ def test_what_is_computed(folder, ids, with_pad, capsys):
     if with_pad:
         with pytest.raises(UserError, match=r"the prompt has the token '\[PAD\]', for which these weights have no row"):
             main.main([*sizes, "--n_tokens_to_generate", "9", "--prompt", "a[PAD]b"])
+
+
+FLAGS = {"lstrip": True, "rstrip": False, "normalized": False, "single_word": False}
+LITERAL, SECOND = {"id": 272, "content": "<|a|>"}, {"id": 273, "content": "<|a|>bc", "normalized": True}
+ADDED = {  # changes, a text, and its ids by transformers 4.44.2 and 5.24
+    "flags of a list": ({"special_tokens_map.json": {"mask_token": FLAGS | {"content": "<m>"}}}, "x  <m>", [87, 272]),
+    "one list or the other": (
+        {"special_tokens_map.json": {"pad_token": "<A>"}, "tokenizer_config.json": {"pad_token": "<B>"}},
+        "<A><B>", [272, 27, 33, 29],
+    ),
+    "no list": (
+        {"special_tokens_map.json": {"pad_token": "<A>"}, "added_tokens.json": {"<A>": 272}}
+        | {"tokenizer_config.json": {"added_tokens_decoder": {"271": {"content": EOT}}}}, "<A>", [27, 32, 29],
+    ),
+    "a list beside tokenizer.json": (tokenizer_json() | {"added_tokens.json": {"<A>": 272}}, "<A>", [272]),
+    "a name that is empty": ({"tokenizer_config.json": {"additional_special_tokens": ["", "<A>"]}}, "a<A>", [64, 272]),
+    "the shorter one, which is taken literally": (tokenizer_json(added=[LITERAL, SECOND]), "<|a|>bc", [272, 65, 66]),
+    "white space that is a token itself": (
+        tokenizer_json(added=[{"id": 272, "content": "\n"}, {"id": 273, "content": "<m>", "lstrip": True}]),
+        "a\n<m> \n<m>", [64, 272, 273, 220, 272, 273],
+    ),
+    "and after it": (tokenizer_json(added=[PAD | {"rstrip": True}]), "a [PAD] \n b", [64, 220, 272, 65]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("folder", "text", "ids"), ADDED.values(), ids=ADDED, indirect=["folder"])
+def test_added_tokens(folder, text, ids):
+    assert get_encoder(folder, "").encode(text) == ids
+
+
+ENDS = [(config(eos_token_id=3), 271), (config(eos_token_id=3, vocab_size=271), 3)]
+
+
+@pytest.mark.parametrize(("folder", "eos"), ENDS, ids=["named", "numbered"], indirect=["folder"])
+def test_the_token_that_ends_a_text_has_a_row(folder, eos):
+    assert get_encoder(folder, "").eos == eos
 
 
 @pytest.mark.parametrize("folder", [stored(padded) | config(vocab_size=320)], ids=["320 rows"], indirect=True)
@@ -362,12 +422,19 @@ def test_models_are_downloaded_from_hugging_face(server, tmp_path, monkeypatch):
     load_encoder_hparams_and_params("gpt2", str(tmp_path))  # nothing is downloaded twice
 
 
-def test_which_models_are_a_pair():
+def test_which_models_are_a_pair(tmp_path, monkeypatch):
     assert pair_of(None, None) == ("draft", "target") and pair_of("draft", None) == ("draft", "target")
     assert pair_of(None, "774M") == ("124M", "774M") and pair_of("355M", None) == ("355M", "1558M")
     assert pair_of("distilgpt2", None) == ("distilgpt2", "gpt2-xl") and pair_of("gpt2", "1558M") == ("gpt2", "1558M")
     with pytest.raises(UserError, match="has no partner of its own, so give --target_model_size too"):
         pair_of(str(HF), None)
+    monkeypatch.chdir(tmp_path)
+    for name in "gpt2", "target":
+        shutil.copytree(HF / "plain", name)
+        with pytest.raises(UserError, match=rf"{name} is a model's name, and a folder here: give \./{name}"):
+            find.find(name)
+    monkeypatch.chdir(find.MODELS_DIR)
+    assert find.find("target").samefile("target")
     result = run("--target_model_size", "gpt3")
     assert (
         result.returncode == 2
