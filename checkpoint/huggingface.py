@@ -113,6 +113,8 @@ def unique(pairs):
 
 def openai_name(name):
     """h.0.attn.c_attn.weight -> model/h0/attn/c_attn/w, and ln_f.weight -> model/ln_f/g"""
+    if not re.fullmatch(r"[\w.]+\.(weight|bias)", name):
+        return name  # of no GPT-2
     name = re.sub(r"^h\.(?=\d)", "h", re.sub(f"^{PREFIX}", "", name))
     name = re.sub(r"^(wte|wpe)\.weight$", r"\1", name)
     name = re.sub(r"(ln_\w)\.weight$", r"\1.g", name)
