@@ -75,19 +75,20 @@ def output_distribution(function, max_paths=1_000_000):
     """{output: probability} of function(rng), an int or several. Outputs are tuples of int.
 
     TooManyPaths is raised after max_paths, a million of which take minutes, and
-    NotByRng if something else than rng decides: the first path is run twice.
+    NotByRng if something else than rng decides: the first path is run again at the end.
     """
     rng, outputs = EveryBranch(), {}
     for _ in range(max_paths):
         output = rng.run(function)
         if not outputs:
-            again = rng.run(function)
-            rng.check_others(f"the same choices led to {output}, and then to {again}" if again != output else "")
+            first, script = output, [[*choice] for choice in rng.script]
         mass = math.prod(branches[index][0] for branches, index in rng.script)  # the probability of this path
         outputs[output] = outputs.get(output, 0.0) + mass
         rng.covered += mass
         if not rng.next_path():
-            rng.check_others()
+            rng.script = script
+            again = rng.run(function)
+            rng.check_others(f"the same choices led to {first}, and then to {again}" if again != first else "")
             return outputs
     raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", rng.covered)
 
@@ -113,10 +114,11 @@ def total_variation(a, b):
     return sum(abs(a.get(output, 0.0) - b.get(output, 0.0)) for output in outputs) / 2
 
 
-class EveryBranch:
+class EveryBranch(np.random.Generator):
     """Stands in for a numpy.random.Generator: choice, integers, multinomial, random, uniform."""
 
     def __init__(self):
+        super().__init__(np.random.PCG64(0))  # so that np.random.default_rng(rng) is rng; it draws nothing
         self.script = []  # for each choice: [branches, index of the branch to take]
         self.n_drawn = 0  # choices made in this run
         self.covered = 0.0  # total probability of the runs before
@@ -198,10 +200,17 @@ class EveryBranch:
     def __reduce_ex__(self, protocol):
         self.refuse(TypeError("a copy of rng would not take all branches; use rng itself"))
 
-    def __getattr__(self, name):
-        if not name.startswith("_") and hasattr(NUMPY, name):
-            self.refuse(TypeError(f"rng.{name} cannot be enumerated; use rng.choice or rng.random() < a"))
-        raise AttributeError(f"a numpy.random.Generator has no {name!r}")
+
+def refused(name):
+    def refuse(self):
+        self.refuse(TypeError(f"rng.{name} cannot be enumerated; use rng.choice or rng.random() < a"))
+
+    return property(refuse)
+
+
+for name in {*dir(np.random.Generator)} - {*vars(EveryBranch)}:
+    if not name.startswith("_"):
+        setattr(EveryBranch, name, refused(name))
 
 
 def several(size, draw):
@@ -285,8 +294,11 @@ class Uniform:
     def __rsub__(self, number):
         return self * -1.0 + number
 
+    def __truediv__(self, number):
+        return self * (1 / number)
+
     def has_no_value(self, *_):
         problem = "a random number stands for all its values here; compare it with plain numbers, one at a time"
         self.rng.refuse(TypeError(problem))
 
-    __eq__ = __hash__ = __bool__ = __float__ = has_no_value
+    __eq__ = __hash__ = __bool__ = __float__ = __int__ = __abs__ = __pow__ = __rtruediv__ = has_no_value

@@ -130,17 +130,21 @@ def checked(x, rng, eos, *models, **counts):
     TypeError or ValueError says what is wrong with them. counts are N and K.
     """
     prompt = np.array([] if isinstance(x, str) else x)
-    if prompt.ndim != 1 or prompt.dtype.kind not in "iu" or not len(prompt):
+    if prompt.ndim != 1 or prompt.dtype.kind not in "iu" or not len(prompt) or prompt.min() < 0:
         raise ValueError(f"the prompt must be token ids [n], at least one; found {x!r:.80}")
     for name, n in counts.items():
-        if not isinstance(n, int | np.integer) or n < 0:
+        if not is_whole(n) or n < 0:
             raise ValueError(f"{name} must be a whole number from 0 up; found {n!r}")
     if not (hasattr(rng, "random") and hasattr(rng, "choice")):
         rng = np.random.default_rng(rng)
     ends = {eos} - {None} if np.ndim(eos) == 0 and not isinstance(eos, set | frozenset) else {*eos}
-    if not all(isinstance(end, int | np.integer) for end in ends):
+    if not all(map(is_whole, ends)):
         raise TypeError(f"eos must be a token id, or several; found {eos!r}")
     return prompt.astype(np.int64), rng, ends, *map(checked_model, models)
+
+
+def is_whole(n):
+    return isinstance(n, int | np.integer) and not isinstance(n, bool)
 
 
 def checked_model(model):
@@ -151,26 +155,27 @@ def checked_model(model):
     def call(*args):
         ids, *n_rows = args
         rows = np.array(model(ids.copy(), *n_rows))  # [n] -> [n_rows, n_vocab]
-        if rows.ndim != 2 or rows.dtype.kind not in "fiu":
+        if rows.ndim != 2 or rows.dtype.kind not in "fiu" or not len(rows):
             found = None if rows.ndim == 0 else list(rows.shape)
             raise ValueError(f"a model must return probabilities [n_rows, n_vocab]; found {found}")
         total = rows.sum(axis=-1)
-        if len(rows) and not (rows.min() >= 0 and abs(total - 1).max() < 1e-3):
+        if not (rows.min() >= 0 and abs(total - 1).max() < 1e-3):
             problem = f"found entries from {rows.min():.3g}, and sums of {total[:3]}"
             raise ValueError(f"a model's rows must be >= 0 and sum to 1; {problem}. sampling.as_model takes logits")
-        return rows
+        return rows if rows.dtype == np.float64 else rows / rows.sum(axis=-1, keepdims=True, dtype=np.float64)
 
     return call
 
 
-def checked_tokens(emitted, n):
+def checked_tokens(emitted, n, n_vocab):
     """What a rule returned as an array. ValueError unless it is 1 to n tokens."""
     try:
         tokens = np.array(emitted)
     except ValueError:  # a tuple of an array and a number, for example
         tokens = np.zeros(0)
-    if tokens.ndim != 1 or tokens.dtype.kind not in "iu" or not 1 <= len(tokens) <= n:
-        raise ValueError(f"verify must return 1 to {n} tokens; found {emitted!r:.80}")
+    is_list = tokens.ndim == 1 and tokens.dtype.kind in "iu" and 1 <= len(tokens) <= n
+    if not is_list or tokens.min() < 0 or tokens.max() >= n_vocab:
+        raise ValueError(f"verify must return 1 to {n} tokens below {n_vocab}; found {emitted!r:.80}")
     return tokens
 
 

@@ -153,7 +153,7 @@ def speculative_sampling(
         if len(q) != k + 1 or p.shape != q[:-1].shape:
             raise ValueError(f"found p {p.shape} and q {q.shape}, but [{k}, n_vocab] and [{k + 1}, n_vocab] are needed")
         # Step 3: accept drafted tokens from the left. Step 4: add one more token.
-        emitted = checked_tokens(verify(drafted, p, q, rng), k + 1)  # [n_accepted+1]
+        emitted = checked_tokens(verify(drafted, p, q, rng), k + 1, q.shape[1])  # [n_accepted+1]
         n_accepted = len(emitted) - 1
         if not ends.isdisjoint(emitted.tolist()):
             emitted = emitted[: [token in ends for token in emitted].index(True) + 1]

@@ -22,10 +22,12 @@ from enumeration import NotByRng, TooManyPaths, output_distribution, total_varia
 from errors import Parser, UserError, report
 from lab import gallery
 from lab.gallery import EOS, PROMPT, TREES, VARIANTS, K, N, Variant, decode, plain, right_penalty, target_rows
+from lab.trees import paths
 from sampling import sample
-from speculative import acceptance
+from speculative import acceptance, autoregressive_sampling
 from speculative import residual as right_residual
 
+ROOT = Path(__file__).parent.parent
 LIMIT = 20  # seconds for a step, before it counts as endless
 ZEROS = np.array([[[2, 1, 1], [1, 0, 3], [0, 4, 0]], [[1, 3, 0], [2, 1, 1], [0, 2, 2]]]) / 4
 TABLES = [(gallery.P, gallery.Q), tuple(ZEROS)]  # rows of the draft and of the target; a mistake may hide in one pair
@@ -50,7 +52,7 @@ class Step(NamedTuple):
 def with_accept(function):
     def rule(drafted, p, q, rng):
         for i, token in enumerate(drafted):
-            if not is_bool(function(p[i], q[i], token, rng)):
+            if not is_bool(function(p[i].copy(), q[i].copy(), token, rng)):
                 return np.append(drafted[:i], sample(right_residual(p[i], q[i]), rng))
         return np.append(drafted, sample(q[-1], rng))
 
@@ -78,17 +80,24 @@ def with_verify(function):
     return partial(decode, verify=rule)
 
 
-def with_loop(function, eos=None):
+def with_loop(function, eos=None, prompt=PROMPT, models=(gallery.draft_model, gallery.target_model)):
     def text(rng):
-        models = gallery.draft_model, gallery.target_model
-        found = tokens(function(np.array(PROMPT), *models, N, K, rng, eos=eos), "the text")
-        ends = eos is not None and eos in found[len(PROMPT) :].tolist()
-        n = len(PROMPT) + N
-        if len(found) > n or (len(found) < n and not ends) or (*found[: len(PROMPT)],) != PROMPT:
-            raise Wrong(f"the text must have {len(PROMPT)} + N = {n} tokens, the prompt first; found {found!r:.60}")
+        found = tokens(function(np.array(prompt), *models, N, K, rng, eos=eos), "the text")
+        ends = eos is not None and eos in found[len(prompt) :].tolist()
+        n = len(prompt) + N
+        if len(found) > n or (len(found) < n and not ends) or (*found[: len(prompt)],) != prompt:
+            fewer = "" if eos is None else f", or fewer up to an eos, {eos}"
+            raise Wrong(
+                f"the text must have {len(prompt)} + N = {n} tokens{fewer}, the prompt first; found {found!r:.60}"
+            )
         return found
 
     return text
+
+
+def of_all(name):
+    """A model of the gallery whose rows depend on all of the text, and not on its last token alone."""
+    return lambda ids, n_rows=1: getattr(gallery, name)[np.cumsum(ids)[-n_rows:] % len(NAMES)]
 
 
 def with_propose(function):
@@ -118,8 +127,8 @@ def with_penalty(function):
 def with_siblings(function):
     def rule(node, rng):
         emitted = function(node, rng)
-        if not isinstance(emitted, list) or not emitted:
-            raise Wrong(f"a list of tokens is needed; found {emitted!r:.60}")
+        if not isinstance(emitted, list) or not 1 <= len(tokens(emitted, "the list")) <= max(map(len, paths(node))):
+            raise Wrong(f"a list of 1 to {max(map(len, paths(node)))} tokens is needed; found {emitted!r:.60}")
         return emitted
 
     return partial(gallery.tree, rule)
@@ -139,6 +148,7 @@ def array(found, what, shape=None):
 
 def tokens(found, what):
     ids = array(found, what)
+    ids = ids if ids.size else ids.astype(int)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(len(NAMES))}:
         raise Wrong(f"{what} must be tokens from 0 to {len(NAMES) - 1}; found {found!r:.60}")
     return ids
@@ -147,7 +157,9 @@ def tokens(found, what):
 def rows_of(found, what, shape):
     rows = array(found, what, shape)
     if not (rows.min() >= 0 and np.abs(rows.sum(axis=-1) - 1).max() < 1e-9):
-        raise Wrong(f"{what} must be a distribution, with a sum of 1; found {np.round(rows, 4).tolist()!s:.60}")
+        total = max(rows.sum(axis=-1).ravel(), key=lambda total: abs(total - 1))
+        shown = f"{np.round(rows, 4).tolist()!s:.60}, with a sum of {total:.12g}"
+        raise Wrong(f"{what} must be a distribution, with a sum of 1; found {shown}")
     return rows
 
 
@@ -176,7 +188,15 @@ STEPS = [
     Step("penalised", with_penalty, own=partial(plain, rows=right_penalty), rivals=PENALTIES),
     Step("siblings", with_siblings, rivals=TREES),
 ]
-WITH_EOS = Step("speculative_sampling", partial(with_loop, eos=EOS), own=partial(plain, eos=EOS), rivals=ENDS)
+LOOPS = {  # the fourth step is graded on these, too; in the second, the prompt ends with an eos, which ends nothing
+    f"{NAMES[EOS]} is the eos": Step(
+        "speculative_sampling", partial(with_loop, eos=EOS), own=partial(plain, eos=EOS), rivals=ENDS
+    ),
+    "A is the eos, the prompt is B A, and rows depend on all of the text": Step(
+        "speculative_sampling", partial(with_loop, eos=0, prompt=(1, 0), models=(of_all("P"), of_all("Q"))),
+        own=lambda rng: autoregressive_sampling((1, 0), of_all("Q"), N, rng, eos=0),
+    ),
+}  # fmt: skip
 
 
 # ---- Grading ----
@@ -199,7 +219,8 @@ def grade(step, function):
         with tables(p, q), np.errstate(all="ignore"):
             found, own = output_distribution(step.decode(function)), output_distribution(step.own)
             if (distance := total_variation(found, own)) > 1e-9:
-                lines = [f"wrong by {distance:.4f}{name_of(step, function)}", *first_difference(found, own)]
+                size = f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
+                lines = [f"wrong by {size}{name_of(step, function)}", *first_difference(found, own)]
                 if step.table and number == 0:
                     lines += readme_table(step.decode(function).keywords["verify"])
                 return lines
@@ -239,7 +260,8 @@ def first_difference(found, own):
             if abs(one - other) > 1e-9:
                 text, last = " ".join(NAMES[id] for id in ids[:-1]), ids[-1]
                 what = "the text ends" if last is None else f"{NAMES[last]} is emitted"
-                return [f"after {text}, {what} with probability {one:.4g}, but q says {other:.4g}"]
+                digits = next(n for n in range(4, 18) if f"{one:.{n}g}" != f"{other:.{n}g}")
+                return [f"after {text}, {what} with probability {one:.{digits}g}, but q says {other:.{digits}g}"]
     return []
 
 
@@ -278,19 +300,21 @@ def graded(step, function, path):
     """The lines about a function, and whether it is exact. None: not written yet."""
     try:
         lines = grade(step, function)
-        if not lines and step.function == "speculative_sampling" and (lines := grade(WITH_EOS, function)):
-            lines[0] += f", where {NAMES[EOS]} is the eos"
+        for where, loop in LOOPS.items() if step.function == "speculative_sampling" else ():
+            if not lines and (lines := grade(loop, function)):
+                lines[0] += f", where {where}"
         if not lines and step.function == "verify":
             return [f"exact, with {Variant('', '', verify=function).tokens_per_round():.2f} tokens per round"], True
         return lines or ["exact"], not lines
-    except NotImplementedError:
-        return ["not written yet"], None
+    except NotImplementedError as error:
+        name = traceback.extract_tb(error.__traceback__)[-1].name
+        return [f"it calls {name}, which is not written yet" if name != step.function else "not written yet"], None
     except (Wrong, NotByRng) as error:
         return [str(error)], False
     except TooManyPaths as error:
         problem = str(error).split(";")[0]
-        return ["a loop goes on for ever" if "along one path" in problem else problem], False
-    except (Exception, SystemExit) as error:
+        return ["a loop may go on for ever" if "along one path" in problem else problem], False
+    except BaseException as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.abspath(f.filename) == path]
         where = f"line {frames[-1].lineno}, {frames[-1].line}: " if frames else ""
         return [f"{where}{type(error).__name__}: {error}"], False
@@ -324,12 +348,22 @@ def show(number, name, lines, is_exact):
         print(f"    {line}")
 
 
+def forget_namesakes(folder):
+    """Let a file in this folder import its neighbours, and not the modules of this project that have their names."""
+    for name, module in [*sys.modules.items()]:
+        is_ours = name != "__main__" and Path(getattr(module, "__file__", None) or "/").is_relative_to(ROOT)
+        if is_ours and Path(folder) != ROOT and importlib.machinery.PathFinder.find_spec(name.split(".")[0], [folder]):
+            del sys.modules[name]
+
+
 def main(argv=None):
     parser = Parser(prog="python -m exercise", description=__doc__)
     parser.add_argument("file", nargs="?", default=str(Path(__file__).with_name("mine.py")), help="your file")
     parser.add_argument("step", nargs="?", help="the number or the name of a step; all, if left out")
     args = parser.parse_args(argv)
     numbers = {key: i for i, step in enumerate(STEPS, start=1) for key in (str(i), step.function)}
+    if args.step is None and args.file in numbers:
+        args.file, args.step = parser.get_default("file"), args.file
     if args.step is not None and args.step not in numbers:
         names = ", ".join(step.function for step in STEPS)
         raise UserError(f"there is no step {args.step!r}; there are 1 to {len(STEPS)}, or {names}")
@@ -337,9 +371,11 @@ def main(argv=None):
     spec = importlib.util.spec_from_file_location("mine", path)
     if spec is None or not os.path.isfile(path):
         raise UserError(f"{args.file} is no Python file")
+    forget_namesakes(os.path.dirname(path))
     sys.path.insert(0, os.path.dirname(path))
+    sys.modules["mine"] = mine = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(mine := importlib.util.module_from_spec(spec))
+        spec.loader.exec_module(mine)
     except (Exception, SystemExit) as error:
         raise UserError(f"{args.file} cannot be imported: {type(error).__name__}: {error}") from None
     wrong = False

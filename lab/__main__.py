@@ -99,7 +99,8 @@ def main(argv=None):
 
 def decode_trees(args, pair, x, eos, colour, plain, is_sample):
     """Decode with a tree of guesses in each round, and say how many tokens a round added."""
-    draft = pair.draft_model if args.temperature else as_model(pair.networks[0], COLD, args.top_k, args.top_p)
+    cuts = args.top_k, args.top_p, args.repetition_penalty
+    draft = pair.draft_model if args.temperature else as_model(pair.networks[0], COLD, *cuts)
     rule = bottom_up if args.verify == "block" else top_down
 
     def decode(on_round):
@@ -112,6 +113,8 @@ def decode_trees(args, pair, x, eos, colour, plain, is_sample):
         return run
 
     run = show("Speculative Decode", args.prompt, pair.encoder, args.n_tokens_to_generate, decode, colour)
+    if not run.n_new:
+        return print("\nnothing was decoded")
     print(f"\ntokens per round  {run.tokens_per_round:.2f}, with {n_guesses(args.tree)} guesses, {rule.__name__}")
     print(f"same text         {same_text(plain.ids, run.ids, is_sample)}")
 

@@ -47,13 +47,14 @@ def decode(rng, verify=verify, propose=propose, rows=target_rows, draft=draft_mo
     x, memory, end = np.array(PROMPT), {}, len(PROMPT) + N
     while len(x) < end and x[-1] != eos:
         drafted, p = propose(x, draft, min(K, end - len(x) - 1), rng)
+        p = p if len(p) else np.zeros((0, len(P)))
         x = np.append(x, verify(drafted, p, rows(x, drafted, memory), rng))
     return x
 
 
 def plain(rng, rows=target_rows, eos=None):
     """Plain sampling from the target."""
-    return decode(rng, rows=rows, eos=eos, propose=lambda x, draft, k, rng: (x[:0], np.zeros((0, len(Q)))))
+    return decode(rng, rows=rows, eos=eos, propose=lambda x, draft, k, rng: (x[:0], ()))
 
 
 class Variant(NamedTuple):

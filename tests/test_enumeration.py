@@ -74,7 +74,7 @@ def test_total_variation():
     [
         (lambda rng: rng.random(), TypeError, "stands for all its values"),
         (lambda rng: rng.normal(), TypeError, r"rng\.normal cannot be enumerated; use rng\.choice"),
-        (lambda rng: rng.rand(), AttributeError, "has no 'rand'"),
+        (lambda rng: rng.rand(), AttributeError, "has no attribute 'rand'"),
         (lambda rng: rng.choice(3, size=2, replace=False), TypeError, "replace"),
         (lambda rng: rng.uniform(3, 1), ValueError, "high - low"),
         (lambda rng: rng.random() < ".3", TypeError, None),
@@ -128,6 +128,9 @@ def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
         lambda rng: rng.uniform(2, 4, size=1)[0] >= 3,
         lambda rng: 1 - rng.random() < 0.3,
         lambda rng: rng.random() * np.float64(2) < 1,
+        lambda rng: rng.random() / 2 < 0.3,
+        lambda rng: rng.random() / np.float64(2) < 0.3,
+        lambda rng: np.random.default_rng(rng).choice(4),
         lambda rng: np.array(2.0) + rng.random() > 2.5,
         lambda rng: (np.array([1, 2]) * rng.random())[0] < 1,
         lambda rng: rng.choice(4),
@@ -169,6 +172,7 @@ def caught(draw):
         lambda rng, n_calls: int(rng.random() < 1 / (1 + n_calls)),
         lambda rng, n_calls: [rng.choice(2), rng.choice(2)] if n_calls == 1 else 0,
         lambda rng, n_calls: n_calls,
+        lambda rng, n_calls: [rng.choice(4), n_calls > 4],
         lambda rng, n_calls: np.random.choice(3),
         lambda rng, n_calls: rng.choice(2) and random.choice([0]),
         lambda rng, n_calls: caught(rng.normal),
@@ -176,7 +180,7 @@ def caught(draw):
         lambda rng, n_calls: caught(lambda: rng.choice(1 + n_calls)),
     ],
     ids=[
-        "other probabilities", "draws less often", "returns something else", "np.random", "random",
+        "other probabilities", "draws less often", "returns something else", "returns it later", "np.random", "random",
         "catches a refusal", "catches a missing value", "catches other probabilities",
     ],
 )  # fmt: skip

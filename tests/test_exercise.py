@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from support import read, run
 
-from exercise.__main__ import STEPS, WITH_EOS, grade
+from exercise.__main__ import LOOPS, STEPS, grade, graded
 from lab import gallery
 from lab.gallery import changed_draft, favourite, one_hot
 from lab.trees import top_down
-from speculative import residual, speculative_sampling, verify
+from speculative import propose, residual, speculative_sampling, verify
 
 STEP = {step.function: step for step in STEPS}
 
@@ -35,7 +35,7 @@ OWN = {
 @pytest.mark.parametrize("name", OWN)
 def test_the_functions_of_the_project_are_exact(name):
     assert grade(STEP[name], OWN[name]) == []
-    assert name != "speculative_sampling" or grade(WITH_EOS, OWN[name]) == []
+    assert name != "speculative_sampling" or [grade(loop, OWN[name]) for loop in LOOPS.values()] == [[], []]
 
 
 def handed_in(name, variant):
@@ -58,7 +58,9 @@ def fits(name, variant):
     return name != "propose" or "greedy" in variant.name
 
 
-BUGS = [(step, v) for step in [*STEPS[2:], WITH_EOS] for v in step.rivals if not v.exact and fits(step.function, v)]
+BUGS = [
+    (step, v) for step in [*STEPS[2:], *LOOPS.values()] for v in step.rivals if not v.exact and fits(step.function, v)
+]
 
 
 @pytest.mark.parametrize(("step", "variant"), BUGS, ids=lambda each: getattr(each, "function", None) or each.name)
@@ -93,7 +95,7 @@ def test_a_mistake_that_hides_in_one_pair_shows_in_the_other():
         ("raise SystemExit", "accept", "line 3, raise SystemExit: SystemExit"),
         ("return rng.integers(10**7) < 5", "accept", "accept                a choice among 10,000,000 items"),
         ("return q[token] / 0 < rng.randm()", "accept", "line 3, return q[token] / 0 < rng.randm(): AttributeError"),
-        ("while rng.random() < 1: pass", "accept", "a loop goes on for ever"),
+        ("while rng.random() < 1: pass", "accept", "a loop may go on for ever"),
         ("while True: p", "accept", "it did not end within 0.3 seconds, near line 3: while True: p"),
         ("return q - p", "residual", "the residual must be a distribution, with a sum of 1; found [0.1, -0.3, 0.2]"),
         ("return [0.5, 0.5]", "residual", "the residual must have the shape [3]; found [2]"),
@@ -107,7 +109,10 @@ def test_a_mistake_that_hides_in_one_pair_shows_in_the_other():
         ("return x[:0]", "propose", "a draft returns the guesses and their rows"),
         ("return np.array([0] * k), np.eye(3)[[0] * k]", "propose", "its favourites, [1, 1] here; found [0, 0]"),
         ("return rows[-1]", "penalised", "the rows must have the shape [3, 3]; found [3]"),
-        ("return 0", "siblings", "a list of tokens is needed; found 0"),
+        ("return [0] * 9", "siblings", "a list of 1 to 2 tokens is needed; found [0, 0"),
+        ("return [7]", "siblings", "the list must be tokens from 0 to 2; found [7]"),
+        ("return []", "verify", "a round of 2 guesses emits 1 to 3 tokens; found"),
+        ("return 0", "siblings", "a list of 1 to 2 tokens is needed; found 0"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_graded_is_said_in_one_line(tmp_path, body, step, message):
@@ -119,10 +124,75 @@ def test_what_cannot_be_graded_is_said_in_one_line(tmp_path, body, step, message
     assert result.returncode == 1 and message in result.stdout and result.stdout.count("\n") < 3, result.stderr
 
 
+LOOP = """
+def speculative_sampling(x, draft_model, target_model, N, K, rng, eos=None):
+    n = len(x)
+    while len(x) < n + N and (len(x) == n or x[-1] != eos):
+        drafted, p = propose(x, draft_model, min(K, n + N - len(x) - 1), rng)
+        q = target_model(np.append(x, drafted), len(drafted) + 1)
+        x = np.append(x, verify(drafted, p, q, rng))
+        if eos in x[n:]:
+            x = x[: n + x[n:].tolist().index(eos) + 1]
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "to"),
+    [
+        ("eos)", "eos)"),
+        ("len(x) == n or ", ""),
+        ("np.append(x, drafted),", "np.append(x, drafted)[n - 1 :],"),
+        ("if eos in x[n:]", "if eos and eos in x[n:]"),
+        ("n + N", "1 + N"),
+    ],
+)  # fmt: skip
+def test_loops_with_another_prompt_and_rows_that_depend_on_all_of_the_text(change, to):
+    exec(LOOP.replace(change, to), names := {"np": np, "propose": propose, "verify": verify})
+    loop = names["speculative_sampling"]
+    lines, is_exact = graded(STEP["speculative_sampling"], loop, "")
+    assert is_exact == (change == to), lines
+
+
+def accept_that_changes_its_rows(p, q, token, rng):
+    ratio = q[token] / p[token]
+    p[:], q[:] = 0, 1
+    return rng.random() / 2 < ratio / 2
+
+
+def verify_with_all_residuals_first(drafted, p, q, rng):
+    rng, rows = np.random.default_rng(rng), np.maximum(q[:-1] - p, 0)
+    for i, token in enumerate(drafted):
+        if p[i, token] * rng.random() >= q[i, token]:
+            return [*drafted[:i], rng.choice(3, p=rows[i] / rows[i].sum())]
+    return [*drafted, rng.choice(3, p=q[-1])]
+
+
+def test_right_solutions_in_other_styles():
+    assert grade(STEP["accept"], accept_that_changes_its_rows) == []
+    assert grade(STEP["verify"], verify_with_all_residuals_first) == []
+
+
+def test_a_mistake_of_a_billionth_is_shown_with_its_digits():
+    lines = grade(STEP["accept"], lambda p, q, token, rng: rng.random() < q[token] / (p[token] + 1e-7))
+    assert re.match(r"wrong by \de-08", lines[0])
+    assert re.search(r"probability (0\.\d+), but q says (0\.\d+)$", lines[1])[1] != "0.3"
+
+
+def test_a_file_imports_its_own_neighbours(tmp_path):
+    (tmp_path / "sampling.py").write_text("def sample(p, rng): return p.argmax()")
+    source = read("speculative.py").replace("check_takes_rows, checked, checked_tokens, sample", "sample")
+    (tmp_path / "mine.py").write_text(source)
+    assert "3 verify                wrong by 0." in run(tmp_path / "mine.py", "verify", script="exercise").stdout
+
+
 def test_the_stubs_and_odd_files(tmp_path):
     result = run(script="exercise")
     assert result.returncode == 0 and result.stdout.count("not written yet") == len(STEPS)
     (tmp_path / "half.py").write_text("def accept(")
+    (tmp_path / "calls.py").write_text(read("exercise/mine.py") + "def verify(*args): return residual(1, 2)")
+    result = run(tmp_path / "calls.py", "verify", script="exercise")
+    assert result.stdout == "3 verify                it calls residual, which is not written yet\n"
     for args, message in (
         (["nowhere.py"], "nowhere.py is no Python file"),
         ([tmp_path / "half.py"], "cannot be imported: SyntaxError"),
@@ -131,6 +201,7 @@ def test_the_stubs_and_odd_files(tmp_path):
     ):
         result = run(*args, script="exercise")
         assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1
+    assert run("3", script="exercise").stdout == "3 verify                not written yet\n"
     assert (
         "3 verify                exact, with 2.13 tokens per round"
         in run("speculative.py", "verify", script="exercise").stdout

@@ -226,7 +226,6 @@ both_loops = pytest.mark.parametrize("loop", [autoregressive_sampling, fast])
     [
         (Table(np.eye(2)), 1),  # has another vocabulary than the draft
         (lambda ids, n_rows: np.eye(3)[ids], 1),  # returns a row for each of the ids
-        (lambda ids, n_rows: np.eye(3)[:0], 0),
         (lambda ids, n_rows: np.eye(3)[:2], 0),
     ],
 )
@@ -275,6 +274,9 @@ def test_the_smallest_models_that_work():
         return table(ids, len(ids)).tolist()
 
     assert_lossless((draft, last_rows(all_rows), [0]), 2, 2)
+    rounds, half = [], lambda ids, n_rows=1: table(ids, n_rows).astype(np.float16)
+    speculative_sampling([0], half, half, 9, 2, np.random.default_rng(0), on_round=rounds.append)
+    assert max(abs(row.sum() - 1) for r in rounds for row in (*r.p, *r.q)) < 1e-15  # normalised, as rng.choice does
     with pytest.raises(TypeError, match=r"does not take ids and n_rows; does sampling\.last_rows"):
         speculative_sampling([0], draft, all_rows, N=3, K=2)
 
@@ -318,15 +320,17 @@ class FromTransformers:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        *(({"x": x}, "the prompt must be token ids") for x in ("text", [], [[0, 1]], [0.5], 3)),
-        *(({"N": N}, f"N must be a whole number from 0 up; found {N!r}") for N in (-1, 2.5, np.nan, None, "3")),
+        *(({"x": x}, "the prompt must be token ids") for x in ("text", [], [[0, 1]], [0.5], 3, [0, -1])),
+        *(({"N": N}, f"N must be a whole number from 0 up; found {N!r}") for N in (-1, 2.5, np.nan, None, "3", True)),
         ({"model": FromTransformers()}, "a model of transformers has to be wrapped; docs/your_models.md"),
         ({"model": rows_of(None)}, r"must return probabilities \[n_rows, n_vocab\]; found None"),
         ({"model": rows_of([0.5, 0.5])}, r"must return probabilities \[n_rows, n_vocab\]; found \[2\]"),
+        ({"model": rows_of(np.eye(2)[:0])}, r"found \[0, 2\]"),
         ({"model": rows_of([[[0.5, 0.5]]])}, r"found \[1, 1, 2\]"),
         ({"model": rows_of([[2.0, -1.0]])}, "entries from -1, and sums of .*as_model takes logits"),
         ({"model": rows_of([[3.0, 1.0]])}, "rows must be >= 0 and sum to 1"),
         ({"model": rows_of([[np.nan, 1.0]])}, "entries from nan"),
+        ({"eos": True}, "eos must be a token id, or several; found True"),
         ({"eos": "1"}, "eos must be a token id, or several; found '1'"),
         ({"rng": "seed"}, "SeedSequence"),
     ],
@@ -343,9 +347,9 @@ def test_an_odd_K(K):
         speculative_sampling([0], Table([[0.5, 0.5]]), Table([[0.5, 0.5]]), 3, K)
 
 
-@pytest.mark.parametrize("emitted", [None, [], (np.array([0]), 1), [0, 0, 0, 0], [[0]], [0.5], 0])
+@pytest.mark.parametrize("emitted", [None, [], (np.array([0]), 1), [0, 0, 0, 0], [[0]], [0.5], 0, [2], [-1]])
 def test_a_rule_that_returns_no_tokens(emitted):
-    with pytest.raises(ValueError, match="verify must return 1 to 3 tokens; found"):
+    with pytest.raises(ValueError, match="verify must return 1 to 3 tokens below 2; found"):
         speculative_sampling([0], Table([[0.5, 0.5]]), Table([[0.5, 0.5]]), 9, 2, verify=lambda *args: emitted)
 
 
