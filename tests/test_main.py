@@ -113,6 +113,9 @@ def test_trees():
     result = run(*options, "--temperature", 1, "--verify", "block", "--draft", "ngram", script="lab")
     assert "with 6 guesses, bottom_up" in result.stdout and "no: two samples" in result.stdout
     assert len({*texts_of(run(*options, "--temperature", 1, "--same_text", script="lab"))}) == 1
+    result = run(*options, "--repetition_penalty", 1.5, script="lab")
+    assert float(re.search(r"per round +(\d\.\d+)", result.stdout)[1]) > 2.5  # 2.0 if the draft has no penalty
+    assert "nothing was decoded" in run("--tree", "2,1", "--n_tokens_to_generate", 0, script="lab").stdout
 
 
 def test_K_auto_takes_the_best_K_and_says_so():
