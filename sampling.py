@@ -158,11 +158,11 @@ def checked_model(model):
         if rows.ndim != 2 or rows.dtype.kind not in "fiu" or not len(rows):
             found = None if rows.ndim == 0 else list(rows.shape)
             raise ValueError(f"a model must return probabilities [n_rows, n_vocab]; found {found}")
-        total = rows.sum(axis=-1)
+        total = rows.sum(axis=-1, dtype=np.float64)
         if not (rows.min() >= 0 and abs(total - 1).max() < 1e-3):
             problem = f"found entries from {rows.min():.3g}, and sums of {total[:3]}"
             raise ValueError(f"a model's rows must be >= 0 and sum to 1; {problem}. sampling.as_model takes logits")
-        return rows if rows.dtype == np.float64 else rows / rows.sum(axis=-1, keepdims=True, dtype=np.float64)
+        return rows if rows.dtype == np.float64 else rows / total[:, None]
 
     return call
 

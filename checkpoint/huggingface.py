@@ -136,7 +136,11 @@ def tokenizer(folder):
         config |= optional(folder, "special_tokens_map.json")
     if config["tokenizer_class"] in GPT2:
         config = {"add_prefix_space": False} | dict.fromkeys(ROLES[:3], EOT) | config
-    only("tokenizer_config.json", config, {"split_special_tokens": [False, None], "add_prefix_space": [None, True, 0]})
+    only(
+        "tokenizer_config.json",
+        config,
+        {"split_special_tokens": [False, None], "add_prefix_space": [None, False, True]},
+    )
     roles = {role: as_token(config[role]) for role in ROLES if config.get(role)}
     more = [config.get(name) or [] for name in ("additional_special_tokens", "extra_special_tokens")]
     more = [token for each in more for token in (each.values() if isinstance(each, dict) else each)]
