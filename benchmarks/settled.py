@@ -62,7 +62,7 @@ def verdicts():
     q = {(t,): mass for t, mass in enumerate(target_rows([0], [], {})[0])}
     eagle = total_variation(output_distribution(ordered_children), q)
     less, more = ((q[p.argmax()], beta(p, q)) for p, q in PAIRS)
-    one_hot_rates = f"{tokens_same:.4f} and {tokens:.4f}"
+    one_hot_rates = " and ".join(f"{round(n, 12):.4f}" for n in (tokens_same, tokens))
     return [
         ("accepting what the target draws too is biased", "no", distance(same.name)),
         ("it accepts as much as `verify`", "if p is one-hot",

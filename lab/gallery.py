@@ -84,7 +84,8 @@ class Variant(NamedTuple):
             drafted, p = self.propose(np.array(PROMPT), draft_model, K, rng)
             return self.verify(drafted, p, self.rows(PROMPT, drafted, {}), rng)
 
-        return sum(mass * len(emitted) for emitted, mass in output_distribution(first_round).items())
+        found = sum(mass * len(emitted) for emitted, mass in output_distribution(first_round).items())
+        return round(found, 12)  # so that Python 3.12, which adds up more precisely, prints the same
 
 
 # ---- The rule ----
@@ -572,14 +573,14 @@ TREES = [
 
 
 def rounded(distance):
-    return f"{distance:.4f}" if distance > 1e-15 else "< 1e-15"
+    return f"{round(distance, 12):.4f}" if distance > 1e-15 else "< 1e-15"
 
 
 def table(variants):
     """The variants in Markdown, the worst first."""
     distances = {variant.name: variant.distance() for variant in variants}
     lines = ["| variant | what it looks like | seen in | distance |", "| --- | --- | --- | ---: |"]
-    for v in sorted(variants, key=lambda v: (v.exact, -round(distances[v.name], 4))):
+    for v in sorted(variants, key=lambda v: (v.exact, -round(distances[v.name], 12))):
         lines.append(
             f"| {v.name}{' (exact)' * v.exact} | {v.looks} | {linked(v.seen)} | {rounded(distances[v.name])} |"
         )
