@@ -78,9 +78,10 @@ class Encoder:
         if not {*before, *after} <= self.tokens.keys():
             raise ValueError(f"the ids {[*before, *after]} are put around a text, but not all of them are tokens")
         self.learned, self.special = {*self.to_byte, *map("".join, merges)}, special or {}
-        longest = sorted(self.special, key=len, reverse=True)  # the longest that fits counts
-        rounds = [[regex.escape(token) for token in longest if self.special[token][0] == i] for i in (False, True)]
-        self.finds = [regex.compile("|".join(tokens)) for tokens in rounds if tokens]
+        finds = [], []
+        for token in sorted(self.special, key=len, reverse=True):  # the longest that fits counts
+            finds[bool(self.special[token][0])].append(regex.escape(token))
+        self.finds = [regex.compile("|".join(tokens)) for tokens in finds if tokens]
         self.prefix_space, self.before, self.after = prefix_space, before, after
         self.known = {}  # words recur
 

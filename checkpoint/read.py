@@ -55,7 +55,7 @@ def read(folder, data=None):
         expected = expected_shapes(**hparams, n_inner=width[0])
         if wrong := sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name)):
             one = f"{wrong[0]!r}: expected {expected.get(wrong[0])}, found {found.get(wrong[0])}"
-            raise ValueError(f"it and its hyperparameters do not fit: {len(wrong)} tensors differ, such as {one}")
+            raise ValueError(f"its hyperparameters do not fit: {len(wrong)} tensors differ, such as {one}")
     except (ValueError, AttributeError) as error:
         raise UserError(f"{folder} cannot be used: {error}") from None
     return hparams, nest(tensors, hparams["n_layer"])
