@@ -6,7 +6,7 @@ import shlex
 import numpy as np
 
 from checkpoint import openai
-from checkpoint.find import BUNDLED, MODELS, MODELS_DIR, RELEASED, find
+from checkpoint.find import BUNDLED, MODELS, MODELS_DIR, RELEASED, find, wrong_size
 from checkpoint.read import format_of, read
 from encoder import get_encoder
 from errors import UserError
@@ -33,8 +33,8 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     try:
         encoder, (hparams, params) = get_encoder(folder, ""), read(folder)
         n_tokens, n_rows = len(encoder.ids), hparams["n_vocab"]
-        if model_size in RELEASED and 768 <= hparams["n_embd"] != 64 * hparams["n_head"]:  # no shape depends on n_head
-            raise UserError(f"{folder} has n_head = {hparams['n_head']}, but OpenAI's heads have 64 dimensions")
+        if model_size in RELEASED and (problem := wrong_size(folder)):
+            raise UserError(problem)
         if n_tokens != n_rows and format_of(folder) is openai:
             raise UserError(f"{folder} has n_vocab = {n_rows}, but its vocabulary has {n_tokens} tokens")
     except UserError as error:

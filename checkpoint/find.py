@@ -12,12 +12,12 @@ from requests.adapters import HTTPAdapter, Retry
 from tqdm import tqdm
 
 from checkpoint import huggingface, openai
-from checkpoint.read import read, read_small
+from checkpoint.read import read, read_hparams, read_small
 from errors import UserError
 
 MODELS_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
 OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
-BUNDLED, RELEASED = ("draft", "target"), ("124M", "355M", "774M", "1558M")
+BUNDLED, RELEASED = ("draft", "target"), {"124M": 12, "355M": 24, "774M": 36, "1558M": 48}  # {name: n_layer}
 MODELS = {f"gpt2{size}": f"openai-community/gpt2{size}" for size in ("", "-medium", "-large", "-xl")}
 MODELS |= {"distilgpt2": "distilbert/distilgpt2"}  # {name: where it is at Hugging Face}
 SIZES = f"one of {', '.join([*BUNDLED, *RELEASED, *MODELS])}, or a folder"
@@ -70,6 +70,15 @@ def find(size, models_dir=MODELS_DIR):
 def missing(folder, names):
     """Those of the files that are not there, or empty."""
     return [name for name in names if size_of(folder / name) == 0]
+
+
+def wrong_size(folder):
+    """What is wrong with hparams.json in a folder named as one of RELEASED, or None. No shape depends on n_head."""
+    found = read_hparams(folder)
+    n_layer, n_head, n_embd = (found[name] for name in ("n_layer", "n_head", "n_embd"))
+    if n_embd >= 768 and (n_layer, 64 * n_head) != (RELEASED[folder.name], n_embd):
+        return f"{folder} is not OpenAI's {folder.name}: its hparams.json has n_layer = {n_layer} and n_head = {n_head}"
+    return None
 
 
 def size_of(path):
@@ -137,7 +146,7 @@ def download(folder, names, url):
                         raise UserError(f"{url} gave a wrong file; try again ({problem})")
                     for name in small:
                         os.replace(Path(fresh, name), folder / name)
-            elif problem := problem_of(folder):
+            elif problem := problem_of(folder) or (folder.name in RELEASED and wrong_size(folder)):
                 raise UserError(f"{problem}; remove that file to download it again")
             if missing(folder, [weights]):
                 part = folder / f"{weights}.part"
@@ -197,7 +206,7 @@ def transfer(session, url, path, bar):
         if have and answer.status_code in (206, 416):  # the rest, or "bytes */9": nothing is left of 9 bytes
             found = re.fullmatch(rf"bytes (?:{have}-\d+|\*)/(\d+)", answer.headers.get("Content-Range", ""))
             start, total = (have, int(found[1])) if found else (None, None)
-            if not found or have > total:
+            if not found or have > total or (answer.status_code == 416 and have < total):
                 path.unlink()
                 return False
         elif answer.status_code != 200:
@@ -206,6 +215,10 @@ def transfer(session, url, path, bar):
             start, total = 0, int(answer.headers.get("Content-Length", 0))
             if not total:
                 raise OSError("the server does not say how long the file is, or it is empty")
+            if total < have:
+                raise OSError(
+                    f"the server offers {total:,} bytes, but {path.name} has {have:,}; remove it to begin anew"
+                )
         bar.total, bar.n, end = total, start, start
         bar.refresh()
         if not start:

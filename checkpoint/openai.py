@@ -80,9 +80,12 @@ def tensors(folder, data=None):
 
 def weights(folder):
     """The index and the data. A trainer may have named them by its steps, which the file `checkpoint` tells."""
-    listed = folder / "checkpoint"
-    found = re.match('model_checkpoint_path: "(.+)"', listed.read_text(errors="replace")) if listed.exists() else None
-    name = re.split(r"[/\\]", found[1])[-1] if found else "model.ckpt"
+    name = "model.ckpt"
+    if (listed := folder / "checkpoint").exists():
+        text = listed.read_text(encoding="utf-8-sig", errors="replace")
+        if not (found := re.search(r"""^\s*model_checkpoint_path\s*:\s*["'](.+)["']""", text, re.MULTILINE)):
+            raise ValueError("the file checkpoint has no model_checkpoint_path")
+        name = re.split(r"[/\\]", found[1])[-1]
     return folder / INDEX.replace("model.ckpt", name), folder / DATA.replace("model.ckpt", name)
 
 
@@ -114,8 +117,8 @@ def read_index(path):
         if header.get(1) != [1] or header.get(2, [0]) != [0]:
             raise ValueError("its tensors are not in one little-endian file")
         return {name: entry_of(value) for name, value in items[1:]}
-    except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"{path.name} is damaged: {error}") from None
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
+        raise ValueError(f"{path.name} cannot be read: {error}") from None
 
 
 def block(table, offset, size):
@@ -170,4 +173,6 @@ def entry_of(value):
         raise ValueError("a tensor is in slices or in another file, which cannot be read here")
     dims = fields(found.get(2, [b""])[0]).get(2, [])  # TensorShapeProto: 2 dim, which has 1 size
     shape = tuple(fields(dim)[1][0] for dim in dims)
-    return Entry(DTYPES[found[1][0]], shape, found.get(4, [0])[0], found[5][0], found[6][0])
+    if (kind := found[1][0]) not in DTYPES:
+        raise ValueError(f"a tensor has TensorFlow's type {kind}; only float32 and float16, 1 and 19, are read here")
+    return Entry(DTYPES[kind], shape, found.get(4, [0])[0], found[5][0], found[6][0])

@@ -181,7 +181,7 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width, or for singl
 
 @cache
 def matrix_kernel():
-    """GROUPED or SINGLE. SPECULATIVE_KERNEL=groups or =single in the environment fixes it.
+    """GROUPED or SINGLE. SPECULATIVE_KERNEL=groups or =single in the environment fixes it, and nothing is checked.
 
     It is GROUPED if two groups of 6 take less than three quarters of the time of 12
     single rows, and a row has the same bits in each group and at each place.

@@ -115,7 +115,7 @@ def decode_trees(args, pair, x, eos, colour, plain, is_sample):
     run = show("Speculative Decode", args.prompt, pair.encoder, args.n_tokens_to_generate, decode, colour)
     if not run.n_new:
         return print("\nnothing was decoded")
-    print(f"\ntokens per round  {run.tokens_per_round:.2f}, with {n_guesses(args.tree)} guesses, {rule.__name__}")
+    print(f"\ntokens per round  {run.tokens_per_round:.2f}, with up to {n_guesses(args.tree)} guesses, {rule.__name__}")
     print(f"same text         {same_text(plain.ids, run.ids, is_sample)}")
 
 

@@ -60,7 +60,9 @@ def shared_vocabulary(draft, ids, unknown=0):
     ids[t] is the draft's id of the target's token t, or -1 if it has none: such tokens are
     never guessed, and the draft reads them as `unknown`.
     """
-    shared = np.flatnonzero(ids >= 0)
+    shared = np.flatnonzero(np.asarray(ids) >= 0)
+    if not len(shared):
+        raise ValueError("draft and target share no token")
 
     def model(x, n_rows=1):
         rows = np.asarray(draft(np.where(ids[x] < 0, unknown, ids[x]), n_rows))  # [n_rows, n_vocab of the draft]

@@ -77,11 +77,14 @@ def test_reads_what_tensorflow_wrote_into_the_params_of_picogpt(model_dir):
 def test_a_model_that_its_trainer_named_by_its_steps(model_dir, tmp_path):
     for name, content in CONTENT.items():
         (tmp_path / name.replace("model.ckpt", "model-1000")).write_bytes(content)
-    (tmp_path / "checkpoint").write_text(
-        'model_checkpoint_path: "/home/me/run1/model-1000"\nall_model_checkpoint_paths: 1\n'
-    )
-    found, expected = (load_encoder_hparams_and_params(str(folder))[2]["wte"] for folder in (tmp_path, model_dir))
-    assert np.array_equal(found, expected)
+    expected = load_encoder_hparams_and_params(str(model_dir))[2]["wte"]
+    name = "model_checkpoint_path"
+    for text in f'{name}: "/home/me/run1/model-1000"\nall_{name}s: 1\n', f"\ufeffall_{name}s: 'a'\n{name}:'model-1000'":
+        (tmp_path / "checkpoint").write_text(text, encoding="utf-8")
+        assert np.array_equal(load_encoder_hparams_and_params(str(tmp_path))[2]["wte"], expected)
+    (tmp_path / "checkpoint").write_text("model-1000")
+    with pytest.raises(UserError, match="the file checkpoint has no model_checkpoint_path"):
+        load_encoder_hparams_and_params(str(tmp_path))
 
 
 # ---- Damaged files ----
@@ -139,8 +142,8 @@ ENTRY = write.number(1, 1) + write.number(5, 4) + write.number(6, 0)  # one floa
         (INDEX, bytes([CONTENT[INDEX][0] ^ 1]) + CONTENT[INDEX][1:], "block at 0 does not match its crc32c"),
         (INDEX, index_of(ENTRY, n_shards=2), "not in one little-endian file"),
         (INDEX, index_of(ENTRY + write.number(3, 1)), "in slices or in another file"),
-        (INDEX, index_of(write.number(1, 7) + ENTRY[2:]), "index is damaged: 7"),
-        (INDEX, index_of(ENTRY[:-1]), "index is damaged"),
+        (INDEX, index_of(write.number(1, 7) + ENTRY[2:]), "index cannot be read: a tensor has TensorFlow's type 7"),
+        (INDEX, index_of(ENTRY[:-1]), "index cannot be read"),
         (INDEX, index_of(ENTRY), "the weights have 409,536 bytes, not 4"),
         (INDEX, index_of(ENTRY + write.number(4, 4)), "'a' begins at byte 4, where 0 was expected"),
     ],
@@ -185,10 +188,19 @@ def test_a_wrong_bit_in_the_bundled_pair_is_noticed(tmp_path, monkeypatch):
     load_encoder_hparams_and_params("draft")
 
 
-def test_a_wrong_number_of_heads_in_a_released_model_is_noticed(monkeypatch):
-    """It is the one number that no shape depends on."""
-    monkeypatch.setattr(utils, "find", lambda *args: "124M")
-    monkeypatch.setattr(utils, "get_encoder", lambda *args: Mock(ids={}))
-    monkeypatch.setattr(utils, "read", lambda folder: ({"n_embd": 768, "n_head": 16, "n_vocab": 0}, {}))
-    with pytest.raises(UserError, match=r"n_head = 16, but OpenAI's heads have 64.*remove .* to download it again"):
-        load_encoder_hparams_and_params("124M")
+@pytest.mark.parametrize("change", [{"n_head": 16}, {"n_layer": 24}])
+def test_a_released_model_of_another_size_is_noticed(tmp_path, monkeypatch, change):
+    """No shape depends on the number of heads."""
+    hparams = dict(n_vocab=1, n_ctx=1, n_embd=768, n_head=12, n_layer=12)
+    (tmp_path / "124M").mkdir()
+    for name, reader in ("find", lambda *args: tmp_path / "124M"), ("get_encoder", lambda *args: Mock(ids={})):
+        monkeypatch.setattr(utils, name, reader)
+    monkeypatch.setattr(utils, "read", lambda folder: (hparams, {"wte": np.zeros((0, 1))}))
+    monkeypatch.setattr(utils, "format_of", lambda folder: None)
+    for extra in {}, change:
+        (tmp_path / "124M" / "hparams.json").write_text(json.dumps(hparams | extra))
+        if extra:
+            with pytest.raises(UserError, match=r"is not OpenAI's 124M: .* remove .* to download it again"):
+                load_encoder_hparams_and_params("124M")
+        else:
+            load_encoder_hparams_and_params("124M")

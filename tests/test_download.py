@@ -102,6 +102,31 @@ def test_a_damaged_small_file_is_named_before_the_weights_are_downloaded(server,
     assert len(asked_for(server)) == 1
 
 
+def test_files_of_another_size_are_named_before_the_weights_are_downloaded(server, tmp_path, load):
+    load()
+    (tmp_path / "355M" / DATA).unlink()
+    hparams = json.dumps(dict(n_vocab=300, n_ctx=64, n_embd=768, n_head=12, n_layer=12))
+    (tmp_path / "355M" / "hparams.json").write_text(hparams)
+    with pytest.raises(
+        UserError, match=r"is not OpenAI's 355M: .*n_layer = 12.*; remove that file to download it again"
+    ):
+        load()
+    assert len(asked_for(server)) == 1
+
+
+def test_what_is_there_is_not_lost_or_mixed_with_an_error_page(server, tmp_path, load):
+    part = tmp_path / "355M" / (DATA + ".part")
+    part.parent.mkdir()
+    part.write_bytes(CONTENT[DATA][:12_345])
+    server.plan[DATA] = [{"content": LOGIN, "ranges": False}]
+    with pytest.raises(OSError, match=r"the server offers \d+ bytes, but .*part has 12,345; remove it to begin anew"):
+        load()
+    assert part.stat().st_size == 12_345
+    server.plan[DATA] = [{"status": 416, "headers": {"Content-Range": f"bytes */{len(CONTENT[DATA])}"}}, {}]
+    load()
+    assert complete(tmp_path / "355M") and asked_for(server)[-1] is None  # from the beginning
+
+
 def test_no_server_leaves_no_folder(server, tmp_path, load, monkeypatch, capsys):
     monkeypatch.setenv("GPT2_MODELS_URL", "http://127.0.0.1:9")
     with pytest.raises(OSError, match=r"no answer .*The bundled pair .*needs no download"):
