@@ -143,6 +143,7 @@ ENTRY = write.number(1, 1) + write.number(5, 4) + write.number(6, 0)  # one floa
         (INDEX, index_of(ENTRY, n_shards=2), "not in one little-endian file"),
         (INDEX, index_of(ENTRY + write.number(3, 1)), "in slices or in another file"),
         (INDEX, index_of(write.number(1, 7) + ENTRY[2:]), "index cannot be read: a tensor has TensorFlow's type 7"),
+        (INDEX, index_of(write.varint(2 << 3 | 2) + write.varint(2**70)), "index cannot be read"),
         (INDEX, index_of(ENTRY[:-1]), "index cannot be read"),
         (INDEX, index_of(ENTRY), "the weights have 409,536 bytes, not 4"),
         (INDEX, index_of(ENTRY + write.number(4, 4)), "'a' begins at byte 4, where 0 was expected"),

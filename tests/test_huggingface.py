@@ -209,7 +209,7 @@ REFUSED = {  # changes, and what is said of them
     "quantized": (config(quantization_config={"bits": 8}), "quantization_config is"),
     "an adapter": ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
     "a head of its own that is missing": (config(tie_word_embeddings=False), "lm_head.weight is missing"),
-    "other names": (renamed(lambda name: name.replace(".weight", ".w")), "tensors differ, such as"),
+    "other names": (renamed(lambda name: name.replace("attn.weight", "attn.w")), "tensors differ, such as"),
     "no tensors": (stored(lambda tensors: {}), "n_layer is 2, but there are only 0 tensors"),
     "shards of nothing": (
         {"model.safetensors": None, "model.safetensors.index.json": {"weight_map": {}}}, "it has no weight_map",

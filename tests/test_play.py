@@ -8,7 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from support import EXACT, read
+from support import EXACT, ROOT, read
 
 from enumeration import output_distribution
 from lab import gallery, theory
@@ -27,12 +27,20 @@ def answers(asked, folder):
     page = folder / "play.html"
     script = ASK.replace("<script>", f"<script>const asked = {json.dumps(asked)};")
     page.write_text(PAGE.replace("</body>", script + "</body>"), encoding="utf-8")
+    return json.loads(
+        html.unescape(re.search(r'<pre id="found">(.*?)</pre>', shown(page.as_uri(), folder), re.DOTALL)[1])
+    )
+
+
+def shown(address, folder):
     options = "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}", "--dump-dom"
-    result = subprocess.run([BROWSER, *options, page.as_uri()], capture_output=True, text=True, timeout=60)
-    return json.loads(html.unescape(re.search(r'<pre id="found">(.*?)</pre>', result.stdout, re.DOTALL)[1]))
+    return subprocess.run([BROWSER, *options, address], capture_output=True, text=True, timeout=60).stdout
 
 
-@pytest.mark.skipif(not BROWSER, reason="needs a browser: apt-get install chromium, or Google Chrome")
+needs_a_browser = pytest.mark.skipif(not BROWSER, reason="needs a browser: apt-get install chromium, or Google Chrome")
+
+
+@needs_a_browser
 def test_the_page_computes_what_the_enumeration_computes(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     pairs = [rng.dirichlet(np.ones(n), size=2) for n in np.resize([3, 4, 5], 20)]
@@ -60,6 +68,14 @@ def test_the_page_computes_what_the_enumeration_computes(tmp_path, monkeypatch):
         assert abs(theory.beta(p, q) - laws[0]["accepted"]) < EXACT
     wanted = [theory.improvement(alpha, K, c, v if K else 1, r if K else 0) for alpha, K, c, v, r in loops]
     assert np.allclose(page["speedups"], wanted, rtol=0, atol=EXACT)
+
+
+@needs_a_browser
+def test_what_an_address_says_is_read_or_named(tmp_path):
+    address = (ROOT / "docs" / "play.html").as_uri() + "#K=0x5&alpha=.875&p=1e308,1e308,1e308&q=.3,.2,.5"
+    page = shown(address, tmp_path)
+    assert re.search(r'id="K"[^>]*><output>5<', page)
+    assert "read a part of its address: alpha=.875 p=1e308,1e308,1e308 p and q, of which both" in page
 
 
 def test_the_page_looks_like_the_trace_and_needs_no_other_file():

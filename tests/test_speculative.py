@@ -121,6 +121,11 @@ def another_vocabulary(draw):
     return shared_vocabulary(draft, np.array(known if max(known) >= 0 else [0, -1, -1])), target, x
 
 
+def test_a_draft_that_shares_no_token_is_refused():
+    with pytest.raises(ValueError, match="share no token"):
+        shared_vocabulary(Table(np.eye(2)), [-1, -1])
+
+
 EXTREME = (0, 1, 2, 1e-2, 1e-4, 1 - 2**-53, 1 + 2**-52, 2**-53, 1e-17, 1e-300, 5e-324)
 STOPS = {
     "never": None,
