@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from errors import UserError
-from fast import KeysAndValues, alone, lay_out, parts
+from fast import KeysAndValues, lay_out, lock, parts
 
 
 def gelu(x):
@@ -74,10 +74,10 @@ class GPT2:
 
     It is a network: it returns logits, and `sampling.as_model` makes a model of it.
 
-    How positions are spread over calls does not change a bit of the logits, so both loops
-    write the same text. There is one exception, without AVX-512: a call with 32 or more
-    new positions before its last n_rows computes the text anew and joins these positions.
-    In both loops they are the prompt without its last token.
+    A position's logits have the same bits whether it is computed alone or beside others, so
+    both loops write the same text. There is one exception, without AVX-512: 32 or more new
+    positions before the last n_rows are computed together, from the start of the text. In
+    both loops these are the prompt but for its last token.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class GPT2:
             raise ValueError(f"found {n_rows=} and {len(ids)=}, but 1 <= n_rows <= len(ids) <= {self.n_ctx} is needed")
         if ids.min() < 0 or ids.max() >= self.n_vocab:
             raise ValueError(f"found ids from {ids.min()} to {ids.max()}; they must be from 0 to {self.n_vocab - 1}")
-        with alone():
+        with lock:
             n_before = len(ids) - n_rows  # the last n_rows are always computed
             n_past = min(common_prefix(ids, self.ids), n_before)
             self.forget()  # in case this call is interrupted

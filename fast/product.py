@@ -44,7 +44,7 @@ from itertools import pairwise
 import numpy as np
 
 from errors import UserError
-from fast.threads import in_parallel
+from fast.threads import ONE_POOL, in_parallel
 
 TILE, NARROW = 64, 32  # columns of a tile for groups of rows, and for single rows
 GROUPED, SINGLE = "groups of rows", "single rows"  # what the two kernels multiply
@@ -72,10 +72,10 @@ class Tiles:
         in_parallel(fill, len(columns), 4 * columns[0].nbytes)  # 4, because copying is slower than reading
 
     def __rmatmul__(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
-        w, (n_seq, n_in) = self.tiles, x.shape
+        w, n_seq = self.tiles, len(x)
         if self.kernel == SINGLE:
-            if n_seq >= MANY:  # all tiles are w.T
-                return (x @ w.reshape(-1, n_in).T)[:, : self.n_out]
+            if n_seq == 1 or n_seq >= MANY:
+                return self.joined(x)
             w = w.swapaxes(2, 3)
         n_tiles, n_chunks, depth, width = w.shape
         x = in_groups(x)  # [n_groups, group, n_in]
@@ -87,10 +87,8 @@ class Tiles:
 
         def multiply(some):  # a slice of the tiles
             # order="C" makes NumPy multiply all groups by one tile before it takes the next.
-            if (
-                n_chunks == 1
-            ):  # [n_groups, group, depth] @ [n_some, 1, depth, width] -> [n_some, n_groups, group, width]
-                np.matmul(x[0], w[some], out=by_tile[some], order="C")
+            if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width]
+                np.matmul(x[0], w[some], out=by_tile[some], order="C")  # -> [n_some, n_groups, group, width]
             else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
                 np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
@@ -98,6 +96,22 @@ class Tiles:
         # it in the cache, counted for less, five single rows would stay on one core.
         in_parallel(multiply, n_tiles, w[0].nbytes * n_groups)
         return out.reshape(n_groups * group, n_tiles * width)[:n_seq, : self.n_out]  # without padding
+
+    def joined(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
+        """All tiles are w.T, so one row takes one gemv, with the same bits as tile by tile, and many rows one gemm."""
+        n_seq, n_in = x.shape
+        w = self.tiles.reshape(-1, n_in).T
+        out = np.empty((n_seq, w.shape[1]), dtype=np.float32)
+
+        def multiply(some):  # a slice of the tiles
+            columns = slice(some.start * NARROW, some.stop * NARROW)
+            np.matmul(x, w[:, columns], out=out[:, columns])
+
+        if ONE_POOL:
+            in_parallel(multiply, len(self.tiles), self.tiles[0].nbytes * n_seq)
+        else:  # BLAS shares it among threads of its own
+            multiply(slice(0, len(self.tiles)))
+        return out[:, : self.n_out]
 
 
 def in_groups(x):  # [..., n_seq, n] -> [..., n_groups, group, n]
@@ -133,7 +147,7 @@ def arranged(x):  # [..., group, depth] -> the same
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
 
 
-@np.errstate(all="ignore")  # `matrix_kernel` may multiply here, and with some BLAS, NumPy warns without a reason
+@np.errstate(all="ignore")  # a weight may be too large for float32; GPT2 checks the logits
 def lay_out(params):
     """A copy of nested parameters in float32, in which each matrix "w" is cut into `Tiles`.
 
@@ -180,6 +194,7 @@ def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width, or for singl
 
 
 @cache
+@np.errstate(all="ignore")  # with some BLAS, NumPy warns without a reason
 def matrix_kernel():
     """GROUPED or SINGLE. SPECULATIVE_KERNEL=groups or =single in the environment fixes it, and nothing is checked.
 

@@ -1,5 +1,9 @@
 """Share the work of one product among the cores, and let one network compute at a time.
 
+BLAS has threads of its own, which wait in a loop. Beside a busy program they may take
+forty times as long, so `load_numpy` leaves BLAS one thread, if NumPy is not loaded yet,
+and all sharing is done here, by threads that sleep when they wait.
+
 NumPy releases Python's global lock while it multiplies, so plain threads run side by
 side. But waking one takes 40 to 75 microseconds, in which a core reads half a megabyte
 to two megabytes of weights. So small products stay on the calling core, and in larger
@@ -9,16 +13,34 @@ ones this core, which is awake already, gets the largest share.
 import contextlib
 import math
 import os
+import sys
 import threading
 from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
-
-import numpy as np
+from queue import Empty, SimpleQueue
 
 MAX_CORES = 8  # beyond a few cores, reading gets no faster, and every further one has to be woken
 WORTH_WAKING = 5_300_000  # bytes of work from which on several cores are usually faster
 HEAD_START = 2_100_000  # bytes of work that the calling core does while the others wake up
+
+
+def load_numpy():
+    """Load NumPy with a BLAS of one thread, and leave the environment as it was. False if NumPy is there already."""
+    if "numpy" in sys.modules:
+        return False
+    name, one = "OPENBLAS_NUM_THREADS", "1"
+    before = os.environ.get(name)
+    os.environ[name] = one  # it is read once, as the library is loaded
+    import numpy  # noqa: F401
+
+    if before is None:
+        del os.environ[name]
+    else:
+        os.environ[name] = before
+    return True
+
+
+ONE_POOL = load_numpy()  # whether BLAS has one thread, so that its products can be shared here
 
 
 def in_parallel(function, n, n_bytes):
@@ -28,15 +50,27 @@ def in_parallel(function, n, n_bytes):
     """
     n_ahead, results = HEAD_START // n_bytes, SimpleQueue()
     if n * n_bytes < WORTH_WAKING or (n_workers := min(helpers()[1] + 1, n - n_ahead)) < 2:
-        return function(slice(n))
+        return function(slice(0, n))
     # Where each worker's items end: [6, 10] for 10 items, n_ahead = 2 and 2 workers
     ends = [n_ahead + math.ceil((n - n_ahead) * i / n_workers) for i in range(1, n_workers + 1)]
+    work, _ = helpers()
     for items in map(slice, ends, ends[1:]):
-        helpers()[0].put((function, items, results))
-    function(slice(ends[0]))
+        work.put((function, items, results))
+    function(slice(0, ends[0]))
+    with contextlib.suppress(Empty):
+        while True:  # what no helper has begun yet
+            do(*work.get_nowait())
     for _ in ends[1:]:
         if error := results.get():
             raise error
+
+
+def do(function, items, results):
+    try:
+        function(items)
+        results.put(None)
+    except BaseException as error:
+        results.put(error)
 
 
 @cache
@@ -54,15 +88,11 @@ def helpers():
 
 
 def help_with(work):
+    import numpy as np
+
     np.seterr(all="ignore")  # np.errstate does not reach this thread; GPT2 checks the logits
     while True:
-        function, items, results = work.get()
-        try:
-            function(items)
-            results.put(None)
-        except BaseException as error:
-            results.put(error)
-        del function, items, results  # they would keep a model's weights in memory until the next job
+        do(*work.get())  # without a name, or they would keep a model's weights in memory until the next job
 
 
 def n_cores():
@@ -77,20 +107,14 @@ def n_cores():
     return min(limit for limit in limits if limit > 0)  # 0 and -1 are no limits
 
 
-lock = threading.Lock()
-
-
-def alone():
-    """A lock: one call of a network at a time."""
-    return lock
+lock = threading.RLock()  # one call of a network at a time
 
 
 def after_fork():
-    """A forked process has the queue, but not the threads; and another thread may have held the lock."""
-    global lock
-    lock = threading.Lock()
+    """A forked process has the queue, but not the threads."""
     helpers.cache_clear()
+    lock.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=after_fork)
+if hasattr(os, "register_at_fork"):  # no fork in the middle of a product, where a BLAS with threads would hang
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=after_fork)
