@@ -11,7 +11,6 @@ from pathlib import Path
 
 import regex
 
-from checkpoint.read import read_tokenizer
 from errors import UserError
 
 # An ending like 's; or a run of letters, digits or other signs, with the space before
@@ -56,9 +55,9 @@ class Encoder:
     eos : int, optional
         The id that ends a text.
     special : dict of str to (bool, bool, bool), optional
-        Tokens that are not cut into bytes, but stand for themselves. Whether they come
-        second, and are looked for between those that come first; whether they swallow the
-        white space before them; and after them.
+        Tokens that stand for themselves, and are never cut into bytes. The first flag says
+        that a token is looked for only in what is left between those without it; the
+        others, that it swallows the white space before it, and after it.
     prefix_space : bool
         Whether a text gets a space before it, if it has none.
     before, after : list of int
@@ -119,8 +118,9 @@ class Encoder:
         try:
             return [id for word in WORD.findall(text) for id in self.word_ids(word)]
         except UnicodeEncodeError as error:
-            lone = ord(error.object[error.start])
-            raise UserError(f"the text contains a lone surrogate, U+{lone:04X}; remove it or replace it") from None
+            code = ord(error.object[error.start])
+            what = f"the byte {code - 0xDC00:02X}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}, half of a pair"
+            raise UserError(f"the text contains {what}, which is not UTF-8; remove it or replace it") from None
 
     def bytes_of(self, ids):
         """Ids -> bytes. A character of several bytes may be spread over several tokens."""
@@ -137,8 +137,6 @@ class Encoder:
 
 def get_encoder(model_size, models_dir):
     """The `Encoder` of a folder with the files of a model. UserError if they are damaged."""
-    folder = Path(models_dir, model_size)
-    try:
-        return Encoder(**read_tokenizer(folder))
-    except ValueError as error:
-        raise UserError(f"{folder} cannot be used: {error}") from None
+    from checkpoint.read import read_encoder  # here, because it makes an Encoder
+
+    return read_encoder(Path(models_dir, model_size))

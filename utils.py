@@ -6,9 +6,8 @@ import shlex
 import numpy as np
 
 from checkpoint import openai
-from checkpoint.find import BUNDLED, MODELS, MODELS_DIR, RELEASED, find, wrong_size
-from checkpoint.read import format_of, read
-from encoder import get_encoder
+from checkpoint.find import BUNDLED, MODELS, MODELS_DIR, RELEASED, another_model, find
+from checkpoint.read import format_of, read, read_encoder
 from errors import UserError
 from gpt2 import GPT2
 
@@ -31,10 +30,10 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     """
     folder = find(model_size, models_dir)
     try:
-        encoder, (hparams, params) = get_encoder(folder, ""), read(folder)
+        (hparams, params), encoder = read(folder), read_encoder(folder)
         n_tokens, n_rows = len(encoder.ids), hparams["n_vocab"]
-        if model_size in RELEASED and (problem := wrong_size(folder)):
-            raise UserError(problem)
+        if problem := another_model(model_size, hparams):
+            raise UserError(f"{folder} cannot be used: {problem}")
         if n_tokens != n_rows and format_of(folder) is openai:
             raise UserError(f"{folder} has n_vocab = {n_rows}, but its vocabulary has {n_tokens} tokens")
     except UserError as error:
@@ -50,16 +49,24 @@ load_hparams_and_params = read  # for a folder, without the encoder
 
 
 def pair_of(draft_size, target_size):
-    """Both sizes of a pair of which one or none was given."""
-    families = (BUNDLED, BUNDLED), (RELEASED, ("124M", "1558M")), (MODELS, ("gpt2", "gpt2-xl"))
-    given = draft_size or target_size or BUNDLED[0]
-    default = next((default for sizes, default in families if given in sizes), None)
-    if default is None and os.path.isdir(given) and not (draft_size and target_size):
-        if draft_size:
-            raise UserError(f"{given} has no partner of its own, so give --target_model_size too")
-        alone = f"python -m lab --draft lookup --target_model_size {shlex.quote(given)}"
-        raise UserError(f"{given} has no partner of its own, so give --draft_model_size too, or try {alone}")
-    return draft_size or (default or BUNDLED)[0], target_size or (default or BUNDLED)[1]
+    """Both names of a pair of which one or none was given: beside it a smaller draft, or the largest target."""
+    if draft_size and target_size:
+        return draft_size, target_size
+    if not (draft_size or target_size):
+        return BUNDLED
+    given = draft_size or target_size
+    family = next((names for names in ([*BUNDLED], [*RELEASED], [*MODELS]) if given in names), [given])  # by size
+    if family == [given] and not os.path.isdir(given):
+        return given, given  # `find` says that there is no such model
+    smaller, larger = family[: family.index(given)], family[family.index(given) + 1 :]
+    if target_size and smaller:
+        return ("gpt2" if "gpt2" in smaller else smaller[0]), given
+    if draft_size and larger:
+        return given, larger[-1]
+    if draft_size:
+        raise UserError(f"{given} has no larger partner, so give --target_model_size too")
+    alone = f"python -m lab --draft lookup --target_model_size {shlex.quote(given)}"
+    raise UserError(f"{given} has no smaller partner, so give --draft_model_size too, or try {alone}")
 
 
 def load_models(draft_size, target_size, models_dir=MODELS_DIR):

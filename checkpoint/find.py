@@ -4,6 +4,8 @@ import contextlib
 import hashlib
 import os
 import re
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,9 +19,14 @@ from errors import UserError
 
 MODELS_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
 OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
-BUNDLED, RELEASED = ("draft", "target"), {"124M": 12, "355M": 24, "774M": 36, "1558M": 48}  # {name: n_layer}
-MODELS = {f"gpt2{size}": f"openai-community/gpt2{size}" for size in ("", "-medium", "-large", "-xl")}
-MODELS |= {"distilgpt2": "distilbert/distilgpt2"}  # {name: where it is at Hugging Face}
+BUNDLED = ("draft", "target")
+RELEASED = {  # by OpenAI, with their hyperparameters
+    name: dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_embd // 64, n_layer=n_layer)
+    for name, n_layer, n_embd in (("124M", 12, 768), ("355M", 24, 1024), ("774M", 36, 1280), ("1558M", 48, 1600))
+}
+MODELS = {"distilgpt2": "distilbert/distilgpt2"}  # {name: where it is at Hugging Face}
+MODELS |= {f"gpt2{size}": f"openai-community/gpt2{size}" for size in ("", "-medium", "-large", "-xl")}
+HPARAMS = RELEASED | dict(zip(MODELS, [RELEASED["124M"] | {"n_layer": 6}, *RELEASED.values()]))
 SIZES = f"one of {', '.join([*BUNDLED, *RELEASED, *MODELS])}, or a folder"
 BREAKS = 20  # how often a connection may break off before the user has to run the program again
 TIMEOUT, BACKOFF = (10, 30), 0.5  # seconds: to connect, and between two pieces of an answer; before the second attempt
@@ -72,30 +79,23 @@ def missing(folder, names):
     return [name for name in names if size_of(folder / name) == 0]
 
 
-def wrong_size(folder):
-    """What is wrong with hparams.json in a folder named as one of RELEASED, or None. No shape depends on n_head."""
-    found = read_hparams(folder)
-    n_layer, n_head, n_embd = (found[name] for name in ("n_layer", "n_head", "n_embd"))
-    if n_embd >= 768 and (n_layer, 64 * n_head) != (RELEASED[folder.name], n_embd):
-        return f"{folder} is not OpenAI's {folder.name}: its hparams.json has n_layer = {n_layer} and n_head = {n_head}"
-    return None
-
-
 def size_of(path):
     return path.stat().st_size if path.is_file() else 0
+
+
+def another_model(size, hparams):
+    """What is wrong with these hyperparameters of a model of this name, or None. No shape depends on n_head."""
+    wrong = [f"{name} = {hparams[name]}" for name, n in HPARAMS.get(size, {}).items() if hparams[name] != n]
+    return f"it is not the released {size}: found {', '.join(wrong)}" if wrong else None
 
 
 def checked_sums(folder):
     """A bundled model, if its files match SHA256SUMS. It takes 20 ms for 25 MB."""
     sums = (folder.parent / "SHA256SUMS").read_text(encoding="utf-8", errors="replace").splitlines()
     for path in (folder / name for name in openai.FILES):
-        if f"{sha256(path)}  {folder.name}/{path.name}" not in sums:
+        if not path.is_file() or f"{sha256(path)}  {folder.name}/{path.name}" not in sums:
             raise UserError(f"{path} is missing or damaged, or SHA256SUMS is; restore them from the project")
     return folder
-
-
-def sha256(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
 
 
 def newest_in_cache(name):
@@ -129,9 +129,11 @@ def download(folder, names, url):
     other files are small, and belong together: if one is missing, all are fetched.
     """
     *small, weights = names
+    new = [path for path in folder.parents if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
+    unchecked = []
     try:
-        with requests.Session() as session:
+        with requests.Session() as session, tempfile.TemporaryDirectory() as fresh:
             retry = Retry(
                 4, other=0, backoff_factor=BACKOFF, status_forcelist=(408, 429, 500, 502, 503, 504),
                 respect_retry_after_header=False, raise_on_status=False,
@@ -139,19 +141,19 @@ def download(folder, names, url):
             for scheme in "http://", "https://":
                 session.mount(scheme, HTTPAdapter(max_retries=retry))
             if missing(folder, small):
-                with tempfile.TemporaryDirectory(dir=folder) as fresh:
-                    for name in small:
-                        fetch(session, f"{url}/{name}", Path(fresh, name))
-                    if problem := problem_of(fresh):
-                        raise UserError(f"{url} gave a wrong file; try again ({problem})")
-                    for name in small:
-                        os.replace(Path(fresh, name), folder / name)
-            elif problem := problem_of(folder) or (folder.name in RELEASED and wrong_size(folder)):
+                unchecked += [name for name in small if not fetch(session, f"{url}/{name}", Path(fresh, name))]
+                if problem := problem_of(fresh, folder.name):
+                    raise UserError(f"{url} gave a wrong file; try again ({problem})")
+                for name in small:
+                    part = folder / f"{name}.{os.getpid()}.part"
+                    shutil.copyfile(Path(fresh, name), part)
+                    os.replace(part, folder / name)
+            elif problem := problem_of(folder, folder.name):
                 raise UserError(f"{problem}; remove that file to download it again")
             if missing(folder, [weights]):
                 part = folder / f"{weights}.part"
-                fetch(session, f"{url}/{weights}", part)
-                if problem := problem_of(folder, part):
+                unchecked += [] if fetch(session, f"{url}/{weights}", part) else [weights]
+                if problem := problem_of(folder, folder.name, part):
                     part.unlink(missing_ok=True)
                     raise UserError(f"{url} gave wrong weights, now removed; try again ({problem})")
                 os.replace(part, folder / weights)
@@ -159,11 +161,14 @@ def download(folder, names, url):
         if missing(folder, names):  # otherwise another process, which downloaded the same, was faster
             raise
     finally:
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)  # if nothing is in it
+        for path in (folder, *new):
+            with contextlib.suppress(OSError):
+                path.rmdir()  # if nothing is in it
+    if unchecked and names is huggingface.FILES:  # OpenAI's files have checksums of their own
+        print(f"{url} names no checksum, so damage may go unnoticed in {', '.join(unchecked)}", file=sys.stderr)
 
 
-def problem_of(folder, weights=None):
+def problem_of(folder, size, weights=None):
     """What is wrong with the small files of a model, or with all of them. None if nothing is.
 
     It is a text, because an error would keep the weights mapped, and Windows does not
@@ -174,17 +179,25 @@ def problem_of(folder, weights=None):
             read(folder, weights)
         else:
             read_small(folder)
+            return another_model(size, read_hparams(folder))
     except ValueError as error:
         return str(error)
     return None
 
 
 def fetch(session, url, path):
-    """Download a file, or what is missing of it. OSError says why it cannot be had."""
+    """Download a file, or what is missing of it -> whether the server named a checksum for it, which is right.
+
+    OSError says why it cannot be had.
+    """
+    seen = {}
     try:
         with tqdm(desc=path.name.removesuffix(".part"), unit="B", unit_scale=True, leave=False, disable=None) as bar:
-            if not any(transfer(session, url, path, bar) for _ in range(BREAKS)):
+            if not any(transfer(session, url, path, bar, seen) for _ in range(BREAKS)):
                 raise OSError("the connection breaks off every time; run it again to go on")
+        if seen["checksum"] and seen["checksum"] != {64: sha256, 40: git_hash}[len(seen["checksum"])](path):
+            path.unlink()
+            raise OSError("what arrived does not match the checksum that the server names, and is removed; try again")
     except FileNotFoundError:  # another process has finished and renamed it
         raise
     except (OSError, ValueError) as error:  # OSError: requests, or the disk; ValueError: an address, or a redirect
@@ -194,15 +207,29 @@ def fetch(session, url, path):
             advice = "; REQUESTS_CA_BUNDLE may name the file of the authority that signed it"
             why = reason[0].strip() + advice * isinstance(error, requests.exceptions.SSLError)
         raise OSError(f"cannot download {url}: {why}. The bundled pair (draft, target) needs no download") from None
+    return bool(seen["checksum"])
 
 
-def transfer(session, url, path, bar):
-    """Download what is missing. False: call again, because the connection broke off, or the rest did not fit."""
+def transfer(session, url, path, bar, seen):
+    """Download what is missing. False: call again, because the connection broke off, or the rest did not fit.
+
+    seen keeps the checksum and the ETag that the server named.
+    """
     have = size_of(path)
     headers = {"Accept-Encoding": "identity"}  # so that lengths and ranges are those of the file
     if have:
-        headers["Range"] = f"bytes={have}-"
+        headers |= {"Range": f"bytes={have}-"} | ({"If-Range": seen["etag"]} if seen.get("etag") else {})
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+        tag, is_compressed = (
+            answer.headers.get("ETag", ""),
+            answer.headers.get("Content-Encoding", "identity") != "identity",
+        )
+        if have and (is_compressed or (answer.status_code == 200 and seen.get("etag", tag) != tag)):
+            path.unlink()  # the file has changed since, or its rest cannot be told
+            have = 0
+            if answer.status_code != 200:
+                return False
+        seen |= {"checksum": checksum(answer), "etag": "" if tag.startswith("W/") else tag}
         if have and answer.status_code in (206, 416):  # the rest, or "bytes */9": nothing is left of 9 bytes
             found = re.fullmatch(rf"bytes (?:{have}-\d+|\*)/(\d+)", answer.headers.get("Content-Range", ""))
             start, total = (have, int(found[1])) if found else (None, None)
@@ -212,10 +239,10 @@ def transfer(session, url, path, bar):
         elif answer.status_code != 200:
             raise OSError(f"the server answered {answer.status_code} {answer.reason}")
         else:
-            start, total = 0, int(answer.headers.get("Content-Length", 0))
-            if not total:
+            start, total = 0, None if is_compressed else int(answer.headers.get("Content-Length", 0))
+            if total == 0:
                 raise OSError("the server does not say how long the file is, or it is empty")
-            if total < have:
+            if not is_compressed and total < have:
                 raise OSError(
                     f"the server offers {total:,} bytes, but {path.name} has {have:,}; remove it to begin anew"
                 )
@@ -223,9 +250,33 @@ def transfer(session, url, path, bar):
         bar.refresh()
         if not start:
             path.touch()
-        with open(path, "r+b") as f, contextlib.suppress(requests.RequestException):
-            f.seek(start)  # nothing is cut off: another process may be writing the same bytes, further on
-            for piece in answer.iter_content(PIECE) if start < total else ():
-                end += f.write(piece)
-                bar.update(len(piece))
-    return end == total
+        try:
+            with open(path, "r+b") as f:
+                f.seek(start)  # nothing is cut off: another process may be writing the same bytes, further on
+                for piece in answer.iter_content(PIECE) if start != total else ():
+                    end += f.write(piece)
+                    bar.update(len(piece))
+        except requests.RequestException:
+            return False
+    return total in (end, None)
+
+
+def checksum(answer):
+    """The SHA-256 of a large file or the Git hash of a small one, which Hugging Face's servers name; "" if not."""
+    for each in (*answer.history, answer):
+        tag = each.headers.get("X-Linked-Etag") or each.headers.get("ETag", "")
+        if found := re.fullmatch(r'(?:W/)?"?([0-9a-f]{64}|[0-9a-f]{40})"?', tag):
+            return found[1]
+    return ""
+
+
+def sha256(path, digest=None):
+    digest = digest or hashlib.sha256()
+    with open(path, "rb") as f:
+        while piece := f.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def git_hash(path):
+    return sha256(path, hashlib.sha1(b"blob %d\0" % size_of(path)))

@@ -64,6 +64,8 @@ def tensors(folder, data=None):
     found = {openai_name(name): tensor for name, tensor in stored.items() if not MASK.fullmatch(name)}
     if len(found) < sum(not MASK.fullmatch(name) for name in stored):
         raise ValueError("a tensor is there twice, as with and without the prefix 'transformer.'")
+    if other := sorted(name for name in found if not re.match(r"model/(wte|wpe|h\d+|ln_f|lm_head)(/|$)", name)):
+        raise ValueError(f"{other[0]} is of no GPT-2 that writes text; perhaps of a head for something else")
     if (head := found.pop("model/lm_head/w", None)) is not None:
         if not np.array_equal(head, found.setdefault("model/wte", head)):
             raise ValueError("lm_head.weight is not wte, so it is not a GPT-2")
@@ -132,6 +134,7 @@ def tokenizer(folder):
     """
     model, config = (optional(folder, name) for name in ("config.json", "tokenizer_config.json"))
     config.setdefault("tokenizer_class", model.get("tokenizer_class"))
+    only("the tokenizer", config, {"tokenizer_class": GENERAL})
     if "added_tokens_decoder" not in config:
         config |= optional(folder, "special_tokens_map.json")
     if config["tokenizer_class"] in GPT2:
@@ -188,7 +191,6 @@ def newer(found, config):
     only("tokenizer.json, pre_tokenizer", cut | {"type": kind_of(cut)}, BYTE_LEVEL)
     if found.get("normalizer"):
         raise ValueError(f"tokenizer.json: the normalizer {kind_of(found['normalizer'])} is not computed here")
-    only("the tokenizer", config, {"tokenizer_class": GENERAL})
     if (wanted := config.get("add_prefix_space")) not in (None, space := cut.get("add_prefix_space")):
         raise ValueError(f"add_prefix_space is {space} in tokenizer.json, and {wanted} otherwise; make them agree")
     before, after = template(found.get("post_processor"))

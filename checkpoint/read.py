@@ -1,9 +1,10 @@
-"""The files in a folder -> the params of gpt2.py, and the merges of encoder.py."""
+"""The files in a folder -> the params of gpt2.py, and the Encoder of encoder.py."""
 
 import reprlib
 from pathlib import Path
 
 from checkpoint import huggingface, openai
+from encoder import Encoder
 from errors import UserError
 
 HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
@@ -11,15 +12,15 @@ HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 
 def format_of(folder):
     """The module that reads these files. ValueError if they are no model's."""
-    for path in Path(folder).iterdir():
-        if path.is_file() and path.stat().st_size < 1000 and path.read_bytes().startswith(b"version https://git-lfs"):
-            raise ValueError(f"{path.name} is a pointer of git-lfs, not the file; get it with git lfs pull")
     names = {path.name for path in Path(folder).iterdir()}
+    for path in (path for path in Path(folder).iterdir() if path.is_file()):
+        if path.stat().st_size < 1000 and path.read_bytes().startswith(b"version https://git-lfs"):
+            raise ValueError(f"{path.name} is a pointer of git-lfs, not the file; get it with git lfs pull")
     if "adapter_config.json" in names:
         raise ValueError("it holds an adapter; merge that with peft: model.merge_and_unload().save_pretrained(folder)")
-    if not {"config.json", "hparams.json"} & names:
-        raise ValueError("config.json is missing; docs/your_models.md has the files that a model needs")
-    return huggingface if Path(folder, "config.json").exists() else openai
+    if "config.json" in names:
+        return huggingface
+    return openai if {"hparams.json", "encoder.json"} & names else huggingface
 
 
 def read(folder, data=None):
@@ -48,22 +49,26 @@ def read(folder, data=None):
         hparams = read_hparams(folder)
         tensors = format_of(folder).tensors(Path(folder), data)
         tensors = {name: t[0] if t.ndim == 3 else t for name, t in tensors.items()}  # [1, n_in, n_out] is OpenAI's w
-        found = {name: t.shape if t.dtype.kind == "f" else t.dtype for name, t in tensors.items()}
-        width = found.get("model/h0/mlp/c_fc/b") or [0]  # of `ffn`, usually 4 n_embd
+        found = {name: t.shape if t.dtype.kind == "f" else f"{t.dtype} numbers" for name, t in tensors.items()}
         if hparams["n_layer"] > len(found):
             raise ValueError(f"n_layer is {hparams['n_layer']}, but there are only {len(found)} tensors")
-        expected = expected_shapes(**hparams, n_inner=width[0])
+        inner = [t.shape[0] for name, t in tensors.items() if name == "model/h0/mlp/c_fc/b" and t.ndim == 1]
+        expected = expected_shapes(**hparams, n_inner=[*inner, None][0])  # usually 4 n_embd
         if wrong := sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name)):
             one = f"{wrong[0]!r}: expected {expected.get(wrong[0])}, found {found.get(wrong[0])}"
             raise ValueError(f"its hyperparameters do not fit: {len(wrong)} tensors differ, such as {one}")
-    except (ValueError, AttributeError) as error:
+    except ValueError as error:
         raise UserError(f"{folder} cannot be used: {error}") from None
     return hparams, nest(tensors, hparams["n_layer"])
 
 
 def read_hparams(folder):
     """The five numbers of a model. ValueError if there is no such GPT-2."""
-    found = format_of(folder).hparams(Path(folder))
+    try:
+        found = format_of(folder).hparams(Path(folder))
+    except FileNotFoundError as error:
+        name = Path(error.filename).name
+        raise ValueError(f"{name} is missing; docs/your_models.md has the files that a model needs") from None
     hparams = {name: found.get(name) for name in HPARAMS}
     for name, value in hparams.items():
         if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
@@ -73,22 +78,25 @@ def read_hparams(folder):
     return hparams
 
 
-def read_tokenizer(folder):
-    """What `encoder.Encoder` needs -> dict. ValueError if a file is missing or damaged."""
+def read_encoder(folder):
+    """The `encoder.Encoder` of a model. UserError if a file is missing or damaged."""
     try:
         parts = format_of(folder).tokenizer(Path(folder))
         if wrong := [(token, id) for token, id in parts["ids"].items() if (type(token), type(id)) != (str, int)]:
             raise ValueError(f"the vocabulary is damaged: {wrong[0]!r:.80} is not a token and its id")
-        return parts
+        return Encoder(**parts)
     except FileNotFoundError as error:
-        raise ValueError(f"{Path(error.filename).name} is missing; copy the tokenizer of the base model") from None
+        problem = f"{Path(error.filename).name} is missing; copy the tokenizer of the base model"
+    except ValueError as error:
+        problem = error
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(f"the tokenizer is damaged: {error!r}") from None
+        problem = f"the tokenizer is damaged: {error!r}"
+    raise UserError(f"{folder} cannot be used: {problem}") from None
 
 
 def read_small(folder):
     """Read all files of a model but its weights. ValueError if one is damaged."""
-    read_tokenizer(folder)
+    read_encoder(folder)
     read_hparams(folder)
     if format_of(folder) is openai:
         openai.read_index(openai.weights(Path(folder))[0])

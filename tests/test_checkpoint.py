@@ -16,6 +16,7 @@ from checkpoint import crc32c as crc
 from checkpoint import find, openai, write
 from checkpoint.crc32c import crc32c
 from checkpoint.openai import DATA, FILES, INDEX
+from encoder import get_encoder
 from errors import UserError
 from utils import load_encoder_hparams_and_params
 
@@ -87,6 +88,12 @@ def test_a_model_that_its_trainer_named_by_its_steps(model_dir, tmp_path):
         load_encoder_hparams_and_params(str(tmp_path))
 
 
+def test_a_tokenizer_alone(tmp_path):
+    for name in "encoder.json", "vocab.bpe":
+        (tmp_path / name).write_bytes(CONTENT[name])
+    assert get_encoder("", tmp_path).encode("a") == [64]
+
+
 # ---- Damaged files ----
 
 
@@ -120,7 +127,7 @@ ENTRY = write.number(1, 1) + write.number(5, 4) + write.number(6, 0)  # one floa
     ("name", "content", "message"),
     [
         *((name, None, f"{name} is missing; copy the tokenizer") for name in FILES[:2]),
-        ("hparams.json", None, "config.json is missing; docs/your_models.md"),
+        ("hparams.json", None, "hparams.json is missing; docs/your_models.md"),
         *((name, None, f"No such file or directory: '.*{name}'") for name in FILES[3:]),
         (DATA, b"", "cannot mmap an empty file"),
         (DATA, CONTENT[DATA][:-1], "the weights have 409,535 bytes, not 409,536"),
@@ -154,7 +161,7 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(model_dir, name, conten
     assert isinstance(found, str) and re.search(message, found), found
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @example(name="vocab.bpe", at=100, flip=8, cut=None)
 @example(name=DATA, at=99_999, flip=1, cut=None)
 @given(
@@ -189,19 +196,19 @@ def test_a_wrong_bit_in_the_bundled_pair_is_noticed(tmp_path, monkeypatch):
     load_encoder_hparams_and_params("draft")
 
 
-@pytest.mark.parametrize("change", [{"n_head": 16}, {"n_layer": 24}])
-def test_a_released_model_of_another_size_is_noticed(tmp_path, monkeypatch, change):
+@pytest.mark.parametrize("name", ["124M", "gpt2"])
+def test_a_released_model_of_another_size_is_noticed(model_dir, monkeypatch, name):
     """No shape depends on the number of heads."""
-    hparams = dict(n_vocab=1, n_ctx=1, n_embd=768, n_head=12, n_layer=12)
-    (tmp_path / "124M").mkdir()
-    for name, reader in ("find", lambda *args: tmp_path / "124M"), ("get_encoder", lambda *args: Mock(ids={})):
-        monkeypatch.setattr(utils, name, reader)
-    monkeypatch.setattr(utils, "read", lambda folder: (hparams, {"wte": np.zeros((0, 1))}))
-    monkeypatch.setattr(utils, "format_of", lambda folder: None)
-    for extra in {}, change:
-        (tmp_path / "124M" / "hparams.json").write_text(json.dumps(hparams | extra))
-        if extra:
-            with pytest.raises(UserError, match=r"is not OpenAI's 124M: .* remove .* to download it again"):
-                load_encoder_hparams_and_params("124M")
-        else:
-            load_encoder_hparams_and_params("124M")
+    monkeypatch.setattr(utils, "find", lambda *args: model_dir)
+    monkeypatch.setitem(find.HPARAMS, name, HPARAMS)
+    load_encoder_hparams_and_params(name)
+    monkeypatch.setitem(find.HPARAMS, name, HPARAMS | {"n_head": 2})
+    with pytest.raises(UserError, match=rf"it is not the released {name}: found n_head = 4; remove .* to download it"):
+        load_encoder_hparams_and_params(name)
+
+
+def test_what_is_known_of_the_released_models():
+    """The widths and heads are those of OpenAI's and Hugging Face's own files."""
+    known = {size: (h["n_layer"], h["n_head"], h["n_embd"]) for size, h in find.HPARAMS.items()}
+    assert known["1558M"] == known["gpt2-xl"] == (48, 25, 1600) and known["distilgpt2"] == (6, 12, 768)
+    assert known["124M"] == known["gpt2"] == (12, 12, 768) and known["774M"] == known["gpt2-large"] == (36, 20, 1280)

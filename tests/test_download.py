@@ -105,11 +105,9 @@ def test_a_damaged_small_file_is_named_before_the_weights_are_downloaded(server,
 def test_files_of_another_size_are_named_before_the_weights_are_downloaded(server, tmp_path, load):
     load()
     (tmp_path / "355M" / DATA).unlink()
-    hparams = json.dumps(dict(n_vocab=300, n_ctx=64, n_embd=768, n_head=12, n_layer=12))
-    (tmp_path / "355M" / "hparams.json").write_text(hparams)
-    with pytest.raises(
-        UserError, match=r"is not OpenAI's 355M: .*n_layer = 12.*; remove that file to download it again"
-    ):
+    hparams = json.loads(CONTENT["hparams.json"]) | {"n_head": 2}
+    (tmp_path / "355M" / "hparams.json").write_text(json.dumps(hparams))
+    with pytest.raises(UserError, match=r"not the released 355M: found n_head = 2; remove that file to download it"):
         load()
     assert len(asked_for(server)) == 1
 
@@ -127,10 +125,11 @@ def test_what_is_there_is_not_lost_or_mixed_with_an_error_page(server, tmp_path,
     assert complete(tmp_path / "355M") and asked_for(server)[-1] is None  # from the beginning
 
 
-def test_no_server_leaves_no_folder(server, tmp_path, load, monkeypatch, capsys):
+def test_no_server_leaves_no_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("GPT2_MODELS_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(find, "BACKOFF", 0.001)
     with pytest.raises(OSError, match=r"no answer .*The bundled pair .*needs no download"):
-        load()
+        load_encoder_hparams_and_params("355M", str(tmp_path / "new" / "models"))
     assert os.listdir(tmp_path) == [] and capsys.readouterr().err == ""
 
 
@@ -201,10 +200,10 @@ def test_another_process_is_ahead(server, tmp_path, load):
 def test_another_process_renames_the_weights_while_this_one_checks_them(tmp_path, load, monkeypatch):
     original = find.problem_of
 
-    def renamed(folder, weights=None):
+    def renamed(folder, size, weights=None):
         if weights:
             weights.rename(weights.with_suffix(""))
-        return original(folder, weights)
+        return original(folder, size, weights)
 
     monkeypatch.setattr(find, "problem_of", renamed)
     load()

@@ -1,5 +1,7 @@
 """Hugging Face's format: folders as transformers writes them, what is refused by name, the cache, and downloads."""
 
+import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -44,8 +46,12 @@ def test_ids_and_logits_are_those_of_transformers(name):
     assert text.replace(" ", "") == GOLDEN["texts"][3].replace(" ", "")
 
 
-@pytest.mark.parametrize("folder", [HF / "chat", HF / "older", ROOT / "models" / "target"], ids=lambda path: path.name)
-@pytest.mark.parametrize("draft", ["lookup", "online", "early-exit:1", "bigram"])
+@pytest.mark.parametrize(
+    ("folder", "draft"),
+    [(HF / "chat", "lookup"), (HF / "older", "early-exit:1"), (HF / "chat", "bigram"),
+     *((ROOT / "models" / "target", draft) for draft in ("lookup", "online", "early-exit:1", "bigram"))],
+    ids=lambda each: getattr(each, "name", each),
+)  # fmt: skip
 def test_a_single_model_is_tried_without_a_partner(folder, draft, capsys):
     corpus = ["--draft_corpus", __file__] if draft == "bigram" else []
     args = ["--draft", draft, *corpus, "--target_model_size", str(folder), "--prompt", "The cat"]
@@ -209,7 +215,17 @@ REFUSED = {  # changes, and what is said of them
     "quantized": (config(quantization_config={"bits": 8}), "quantization_config is"),
     "an adapter": ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
     "a head of its own that is missing": (config(tie_word_embeddings=False), "lm_head.weight is missing"),
-    "other names": (renamed(lambda name: name.replace("attn.weight", "attn.w")), "tensors differ, such as"),
+    "other names": (renamed(lambda name: name.replace("attn.weight", "attn.w")), "attn.c_attn.w is of no GPT-2"),
+    "a head for something else": (
+        stored(lambda tensors: tensors | {"score.weight": np.ones((2, 8), "f")}), "score/w is of no GPT-2 that writes",
+    ),
+    "a bias of another type": (
+        stored(lambda tensors: tensors | {"transformer.h.0.mlp.c_fc.bias": np.ones(32, bool)}), "found bool numbers",
+    ),
+    "a tokenizer with rules of its own, alone": (
+        {"tokenizer_config.json": {"tokenizer_class": "BertTokenizer"}, "vocab.json": None, "merges.txt": None},
+        "tokenizer_class is 'BertTokenizer', and only",
+    ),
     "no tensors": (stored(lambda tensors: {}), "n_layer is 2, but there are only 0 tensors"),
     "shards of nothing": (
         {"model.safetensors": None, "model.safetensors.index.json": {"weight_map": {}}}, "it has no weight_map",
@@ -389,6 +405,7 @@ def test_the_cache_of_transformers(tmp_path, monkeypatch):
             shutil.copy(HF / "plain" / name, snapshot)
         os.utime(snapshot, (i, i))
     assert find.newest_in_cache("gpt2").name == "1" and find.newest_in_cache("gpt2-xl") is None  # one file is missing
+    monkeypatch.setattr(find, "HPARAMS", {})
     assert load_encoder_hparams_and_params("gpt2", "nowhere")[1]["n_layer"] == 2
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ELSEWHERE", str(tmp_path))
@@ -402,33 +419,98 @@ def test_the_cache_of_transformers(tmp_path, monkeypatch):
     assert find.newest_in_cache("gpt2") is None
 
 
-def test_models_are_downloaded_from_hugging_face(server, tmp_path, monkeypatch):
-    monkeypatch.setattr("support.CONTENT", CONTENT | PLAIN)
-    monkeypatch.setitem(CONTENT, "model.safetensors", PLAIN["model.safetensors"])
+@pytest.fixture
+def hub(server, tmp_path, monkeypatch):
+    """Loads "gpt2" from a server that has the files of plain/."""
     for name, content in PLAIN.items():
         monkeypatch.setitem(CONTENT, name, content)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "empty"))
     monkeypatch.setenv("HF_ENDPOINT", server.url)
+    return lambda: load_encoder_hparams_and_params("gpt2", str(tmp_path))
+
+
+def tagged(name, content=None):
+    """The server sends this content, or what is in plain/, and names the checksum of the latter."""
+    sha1 = hashlib.sha1(b"blob %d\0" % len(PLAIN[name]) + PLAIN[name]).hexdigest()
+    tag = f'"{hashlib.sha256(PLAIN[name]).hexdigest() if name == "model.safetensors" else sha1}"'
+    return {"content": content or PLAIN[name], "headers": {"ETag": tag}}
+
+
+def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypatch, capsys):
     server.plan["config.json"] = [{"content": b"<!DOCTYPE html>"}, {}]
     with pytest.raises(UserError, match="gave a wrong file; try again"):
-        load_encoder_hparams_and_params("gpt2", str(tmp_path))
+        hub()
     assert "model.safetensors" not in dict(server.log)  # the small files are checked first
     server.plan["model.safetensors"] = [{"content": b"<!DOCTYPE html>"}]
     with pytest.raises(UserError, match="gave wrong weights, now removed"):
-        load_encoder_hparams_and_params("gpt2", str(tmp_path))
+        hub()
     server.plan["model.safetensors"] = [{"drop": 8_000}, {}]
-    assert load_encoder_hparams_and_params("gpt2", str(tmp_path))[1]["n_layer"] == 2
+    assert hub()[1]["n_layer"] == 2
     assert server.log[-1][1].startswith("bytes=") and sorted(os.listdir(tmp_path / "gpt2")) == sorted(PLAIN)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("names no checksum, so damage may go unnoticed in model.safetensors")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    load_encoder_hparams_and_params("gpt2", str(tmp_path))  # nothing is downloaded twice
+    hub()  # nothing is downloaded twice
+
+
+FLIPPED = bytearray(PLAIN["model.safetensors"])
+FLIPPED[-1] ^= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("model.safetensors", bytes(FLIPPED)),
+        ("model.safetensors", PLAIN["model.safetensors"][:5000].ljust(len(FLIPPED), b"\0")),
+        ("merges.txt", PLAIN["merges.txt"].rpartition(b"\n")[0].rpartition(b"\n")[0]),
+        ("vocab.json", PLAIN["vocab.json"].replace(b" 265,", b" X,").replace(b" 263,", b" 265,").replace(b"X", b"263")),
+        ("config.json", PLAIN["config.json"].replace(b'"n_head": 2', b'"n_head": 4')),
+    ],
+    ids=["a wrong bit", "half of it zeros", "fewer merges", "two ids", "other heads"],
+)  # fmt: skip
+def test_data_that_does_not_match_the_servers_checksum_is_not_kept(server, hub, tmp_path, capsys, name, content):
+    server.plan = {each: [tagged(each)] for each in PLAIN}
+    server.plan[name] = [tagged(name, content), tagged(name)]
+    with pytest.raises(OSError, match=f"cannot download .*{name}: what arrived does not match the checksum"):
+        hub()
+    assert hub()[1]["n_head"] == 2 and capsys.readouterr().err == ""
+    assert {path.name: path.read_bytes() for path in (tmp_path / "gpt2").iterdir()} == PLAIN
+
+
+def test_a_file_that_changes_while_it_is_downloaded_is_fetched_anew(server, hub):
+    other = {"content": bytes(FLIPPED), "headers": {"ETag": '"older"'}, "drop": 8_000}
+    server.plan["model.safetensors"] = [other, tagged("model.safetensors")]
+    assert hub()[1]["n_layer"] == 2 and server.log[-1][1] == "bytes=8192-"
+
+
+def test_a_file_that_arrives_compressed(server, hub, tmp_path):
+    for name, part in ("merges.txt", None), ("model.safetensors", None), ("model.safetensors", 5000):
+        content = {"content": gzip.compress(PLAIN[name]), "headers": {"Content-Encoding": "gzip"}}
+        server.plan = {name: [content]}
+        shutil.rmtree(tmp_path / "gpt2", ignore_errors=True)
+        if part:
+            (tmp_path / "gpt2").mkdir()
+            (tmp_path / "gpt2" / f"{name}.part").write_bytes(PLAIN[name][:part])
+        assert hub()[1]["n_layer"] == 2
+
+
+def test_a_model_of_another_size_under_a_released_name(server, hub, monkeypatch):
+    monkeypatch.setattr(find, "HPARAMS", {"gpt2": find.RELEASED["124M"]})
+    with pytest.raises(UserError, match=r"gave a wrong file; .*it is not the released gpt2: found n_vocab = 272"):
+        hub()
 
 
 def test_which_models_are_a_pair(tmp_path, monkeypatch):
     assert pair_of(None, None) == ("draft", "target") and pair_of("draft", None) == ("draft", "target")
     assert pair_of(None, "774M") == ("124M", "774M") and pair_of("355M", None) == ("355M", "1558M")
     assert pair_of("distilgpt2", None) == ("distilgpt2", "gpt2-xl") and pair_of("gpt2", "1558M") == ("gpt2", "1558M")
-    with pytest.raises(UserError, match="has no partner of its own, so give --target_model_size too"):
-        pair_of(str(HF), None)
+    assert pair_of(None, "gpt2") == ("distilgpt2", "gpt2") and pair_of(None, "gpt2-large") == ("gpt2", "gpt2-large")
+    for alone in str(HF), "1558M", "target":
+        with pytest.raises(UserError, match="has no larger partner, so give --target_model_size too"):
+            pair_of(alone, None)
+    for alone in str(HF), "124M", "draft", "distilgpt2":
+        with pytest.raises(UserError, match="has no smaller partner, so give --draft_model_size too, or try python"):
+            pair_of(None, alone)
     monkeypatch.chdir(tmp_path)
     for name in "gpt2", "target":
         shutil.copytree(HF / "plain", name)
@@ -445,10 +527,12 @@ def test_which_models_are_a_pair(tmp_path, monkeypatch):
 
 # ---- The released weights, if they are there ----
 
-RELEASED = ["124M"] * (ROOT / "models" / "124M").is_dir() + ["gpt2"] * bool(find.newest_in_cache("gpt2"))
+RELEASED = os.environ.get("RELEASED_MODELS", "").split()  # such as "124M gpt2", where they have been downloaded
 
 
-@pytest.mark.parametrize("name", RELEASED or [pytest.param("124M", marks=pytest.mark.skip(reason="not downloaded"))])
+@pytest.mark.parametrize(
+    "name", RELEASED or [pytest.param("", marks=pytest.mark.skip(reason="RELEASED_MODELS is not set"))]
+)
 def test_the_released_weights_write_what_picogpt_shows(name):
     encoder, hparams, params = load_encoder_hparams_and_params(name)
     network, ids = GPT2(params, hparams), encoder.encode("Alan Turing theorized that computers would one day become")
