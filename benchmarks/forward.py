@@ -1,29 +1,36 @@
-"""The time of a forward pass, and the share of the memory's bandwidth that it uses.
+"""The time of a forward pass, and of the demo beside the best loop that plain NumPy offers.
 
-    python -m benchmarks.forward models/target
-    python -m benchmarks.random_checkpoint 1558M models/1558M && python -m benchmarks.forward models/1558M
+    python -m benchmarks.forward models/target  # passes
+    python -m benchmarks.random_checkpoint 124M && python -m benchmarks.forward models/random-124M
+    python -m benchmarks.forward                # the demo
 
-A pass over few rows takes at least the time to read the weights. So the table compares each pass with sgemv, which is
-OpenBLAS's product of a matrix and a vector, on a matrix of 537 MB. The cases "x @ w" multiply rows by matrices of the
-model's shapes and do nothing else. (Models of 1 GB or more do not have these cases.) The cases take turns, because the
-memory of a shared machine may become twice as fast within a minute. Each ratio is computed within a turn, and the table
-shows the medians. The printed memory is right only for the first model, because later ones use memory again that the
-first one has freed.
+A pass over few rows takes at least the time to read the weights. So the table compares
+each pass with sgemv, which is BLAS's product of a matrix and a vector, on a matrix of
+537 MB. "products" are the products of a pass and nothing else, and "x @ w" are the same
+with plain matrices, for models below 1 GB. The cases take turns, because the memory of a
+shared machine may become twice as fast within a minute. Each ratio is computed within a
+turn, and the table shows the medians.
+
+The demo also runs with plain matrices in place of fast/'s tiles: stored as they are, or
+transposed; and with a BLAS of one thread, or as many as it likes.
 """
 
 import argparse
+import contextlib
 import itertools
-import os
-import re
 import time
 
 import numpy as np
 
 from benchmarks.tables import table
-from checkpoint.openai import DATA
+from benchmarks.turns import Turns
 from checkpoint.read import read
+from encoder import get_encoder
 from fast import matrix_kernel
 from gpt2 import GPT2
+from main import PROMPT
+from sampling import as_model
+from speculative import speculative_sampling
 
 REPETITIONS, PROMPTS = 21, 7  # of passes over a few rows, and of prompts
 CONTEXT = 32  # tokens in the cache before passes over a few rows
@@ -35,25 +42,15 @@ def seconds(function, *args):
     return time.perf_counter() - begun
 
 
-def memory():
-    """The bytes of memory that this process uses, without mapped files. NaN if the system does not report it."""
-    try:
-        with open("/proc/self/status") as f:
-            return int(re.search(r"RssAnon:\s+(\d+) kB", f.read())[1]) * 1024
-    except (OSError, TypeError):  # no such file, or no such line in it
-        return float("nan")
-
-
 def measure(directory):
     hparams, params = read(directory)
     matrix, vector = np.ones((32768, 4096), dtype=np.float32), np.ones(4096, dtype=np.float32)
-    before = memory()
     load = time.perf_counter()
     net = GPT2(params, hparams)
     load = time.perf_counter() - load
     ids = np.random.default_rng(0).integers(net.n_vocab, size=net.n_ctx)
-    layers = [layer["w"] for block in net.blocks for part in ("attn", "mlp") for layer in block[part].values()]
-    n_bytes = sum(w.tiles.nbytes for w in [*layers, net.head])
+    tiles = [layer["w"] for block in net.blocks for part in ("attn", "mlp") for layer in block[part].values()]
+    n_bytes = sum(w.tiles.nbytes for w in [*tiles, net.head])
 
     cases = {f"{n} row{'s' * (n > 1)}": (net, ids[: CONTEXT + n], n) for n in (1, 2, 3, 4, 5, 9)}
     cases |= {f"prompt of {n}": (net, ids[:n], 1) for n in (64, 512) if n <= net.n_ctx}
@@ -61,13 +58,14 @@ def measure(directory):
         cases["1 row, after 1000"] = (net, ids[:1001], 1)
     for function, *args in cases.values():
         function(*args)
-    taken = memory() - before
     if n_bytes < 1e9:  # a second copy of the matrices
         layers = [layer for block in params["blocks"] for part in ("attn", "mlp") for layer in block[part].values()]
         plain = [np.ones(w.shape, np.float32) for w in [*(layer["w"] for layer in layers), params["wte"].T]]
-        for n in 1, 5:
-            xs = [np.ones((n, len(w)), np.float32) for w in plain]
-            cases[f"x @ w, {n} row{'s' * (n > 1)}"] = (lambda xs: [x @ w for x, w in zip(xs, plain)], xs)
+        for name, matrices in {"products": [*tiles, net.head], "x @ w": plain}.items():
+            for n in 1, 5:
+                xs = [np.ones((n, len(w)), np.float32) for w in plain]
+                call = lambda xs, matrices: [x @ w for x, w in zip(xs, matrices)]  # noqa: E731
+                cases[f"{name}, {n} row{'s' * (n > 1)}"] = call, xs, matrices
     times, sgemv = {name: [] for name in cases}, {name: [] for name in cases}
     for repetition, (name, (function, *args)) in itertools.product(range(REPETITIONS), cases.items()):
         is_prompt = name.startswith("prompt")
@@ -81,11 +79,9 @@ def measure(directory):
             net.forget()
         times[name].append(seconds(function, *args))  # the last n_rows positions are always computed
     roofline = matrix.nbytes / np.median(np.concatenate(list(sgemv.values())))
-    size = os.path.getsize(os.path.join(directory, DATA))
     print(
         f"\n{directory}: {n_bytes / 1e9:.2f} GB, loaded in {load:.1f} s; matrix kernel: {matrix_kernel()}; "
-        f"1 row: {np.median(times['1 row']) * 1e3:.1f} ms; sgemv: {roofline / 1e9:.1f} GB/s; "
-        f"memory: {taken / 1e9:.2f} GB, {taken / size:.2f} of the data file\n"
+        f"1 row: {np.median(times['1 row']) * 1e3:.1f} ms; sgemv: {roofline / 1e9:.1f} GB/s\n"
     )
     rows = []
     for name, ts in times.items():
@@ -95,11 +91,68 @@ def measure(directory):
     print(table(["", "time / time of 1 row", "reading speed / that of sgemv"], rows))
 
 
+def loop(target, draft, layout="tiles"):
+    """An engine: decode(K) -> ids, with 154 tokens after the demo's prompt. Layouts but tiles are NumPy's `x @ w`."""
+    networks = [GPT2(*reversed(read(folder))) for folder in (target, draft)]
+    for network, folder in zip(networks, (target, draft)) if layout != "tiles" else ():
+        params = read(folder)[1]
+        for block, plain in zip(network.blocks, params["blocks"]):
+            for part, layer in itertools.product(("attn", "mlp"), ("c_attn", "c_fc", "c_proj")):
+                if layer in block[part]:
+                    block[part][layer]["w"] = stored(plain[part][layer]["w"], layout)
+        network.head = stored(params["wte"].T, layout)
+    models = [as_model(network, temperature=0) for network in networks]
+    x = get_encoder(target, "").encode(PROMPT)
+
+    def decode(K):
+        for network in networks:
+            network.forget()
+            network(x)
+        begun = time.perf_counter()
+        ids = speculative_sampling(x, models[1], models[0], 154, K)
+        return time.perf_counter() - begun, ids.tolist()
+
+    return decode
+
+
+def stored(w, layout):
+    w = w.astype(np.float32)
+    return np.ascontiguousarray(w) if layout == "as they are" else np.ascontiguousarray(w.T).T
+
+
+def demo(turns=12, K=4):
+    """Tokens per second of the demo's loops, by fast/ and by plain NumPy."""
+    ways = {"fast/": ("tiles", False)} | {
+        f"x @ w, w {layout}, {threads}": (layout, threads == "BLAS's threads")
+        for layout, threads in itertools.product(("as they are", "transposed"), ("one thread", "BLAS's threads"))
+    }
+    with contextlib.ExitStack() as stack:
+        engines = [
+            stack.enter_context(
+                Turns("benchmarks.forward:loop", "models/target", "models/draft", layout, own_threads=own)
+            )
+            for layout, own in ways.values()
+        ]
+        found = [[[e.ask(1, k)[1] for k in (0, K)] for e in engines] for _ in range(turns + 1)][1:]
+    texts = {tuple(ids) for turn in found for both in turn for _, ids in both}
+    speed = 154 / np.array([[[seconds for seconds, _ in both] for both in turn] for turn in found])  # [turns, ways, 2]
+    best = speed[..., 0].max(axis=1)  # the fastest plain loop of each turn
+    rows = [
+        [name, *(round(float(np.median(speed[:, i, j]))) for j in (0, 1)), float(np.median(speed[:, i, 1] / best))]
+        for i, name in enumerate(ways)
+    ]
+    print(table(["tokens per second", "plain", f"K = {K}", "K against the best plain loop"], rows))
+    print(f"\nmatrix kernel: {matrix_kernel()}; {len(texts)} text{'s' * (len(texts) > 1)}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directories", nargs="+", metavar="DIR", help="the directory of a model, such as models/target")
-    for directory in parser.parse_args().directories:
+    parser.add_argument("directories", nargs="*", metavar="DIR", help="the directory of a model, such as models/target")
+    args = parser.parse_args()
+    for directory in args.directories:
         measure(directory)
+    if not args.directories:
+        demo()
 
 
 if __name__ == "__main__":

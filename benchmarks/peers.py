@@ -1,25 +1,22 @@
 """This project beside transformers: a forward pass, and whole texts with and without the draft.
 
     pip install -r benchmarks/requirements-peers.txt
-    python -m benchmarks.peers models/target models/1558M  # passes: a few rows after 32 cached tokens, and a prompt
-    python -m benchmarks.peers                             # texts, with the bundled pair
+    python -m benchmarks.peers models/target  # passes: a few rows after 32 cached tokens, and a prompt
+    python -m benchmarks.peers                # texts, with the bundled pair
 
-Both have the same weights in float32, one thread per core, and a process of their own.
-They take turns, because the memory of a shared machine may be twice as fast a minute
-later. Medians are printed. Of a prompt, both compute the last row of logits only.
+Both have the same weights in float32, one thread per core, and a process of their own, and
+take turns. Medians are printed. Of a prompt, both compute the last row of logits only.
 """
 
 import argparse
-import json
 import os
-import subprocess
-import sys
-import time
 
 import numpy as np
 
 from benchmarks.tables import table
-from checkpoint.read import read
+from benchmarks.turns import Turns
+from checkpoint.read import read, read_encoder
+from main import PROMPT
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
 N, K = 100, 4  # of the texts
@@ -27,18 +24,23 @@ PAIR = "models/target", "models/draft"
 THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-# ---- The engines: forward(ids, n_new) -> logits, and decode(ids, K) -> ids ----
+# ---- The engines: forward(n, n_new) -> some logits after the first n ids, and decode(ids, K) -> ids ----
 
 
-def our_pass(hparams, params):
+def ids_for(folder):
+    hparams, _ = read(folder)
+    return np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
+
+
+def our_pass(folder):
     from gpt2 import GPT2
 
-    net = GPT2(params, hparams)
+    net, ids = GPT2(*reversed(read(folder))), ids_for(folder)
 
-    def forward(ids, n_new):
-        if n_new == len(ids):
+    def forward(n, n_new):
+        if n_new == n:
             net.forget()
-        return net(ids, 1 if n_new == len(ids) else n_new)
+        return net(ids[:n], 1 if n_new == n else n_new)[:, :5].tolist()
 
     return forward
 
@@ -48,7 +50,7 @@ def our_loop(target, draft):
     from sampling import as_model
     from speculative import speculative_sampling
 
-    networks = [GPT2(params, hparams) for hparams, params in (target, draft)]
+    networks = [GPT2(*reversed(read(folder))) for folder in (target, draft)]
     target, draft = (as_model(network, temperature=0) for network in networks)
 
     def decode(ids, K):
@@ -59,10 +61,11 @@ def our_loop(target, draft):
     return decode
 
 
-def torch_gpt2(hparams, params):
+def torch_gpt2(folder):
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel, logging
 
+    hparams, params = read(folder)
     logging.set_verbosity_error()
     torch.set_num_threads(THREADS)
     sizes = {name: hparams[name] for name in ("n_embd", "n_layer", "n_head")}
@@ -88,18 +91,18 @@ def torch_gpt2(hparams, params):
     return model.eval()
 
 
-def their_pass(hparams, params):
+def their_pass(folder):
     import torch
     from transformers import DynamicCache
 
-    model, cache = torch_gpt2(hparams, params), DynamicCache()
+    model, cache, ids = torch_gpt2(folder), DynamicCache(), ids_for(folder)
 
     @torch.inference_mode()
-    def forward(ids, n_new):
-        if (n_surplus := cache.get_seq_length() - (len(ids) - n_new)) > 0:
+    def forward(n, n_new):
+        if (n_surplus := cache.get_seq_length() - (n - n_new)) > 0:
             cache.crop(-n_surplus)
-        new = torch.from_numpy(ids[cache.get_seq_length() :])[None]
-        return model(new, cache=cache, logits_to_keep=1 if n_new == len(ids) else n_new).logits[0].numpy()
+        new = torch.from_numpy(ids[cache.get_seq_length() : n])[None]
+        return model(new, cache=cache, logits_to_keep=1 if n_new == n else n_new).logits[0, :, :5].tolist()
 
     return forward
 
@@ -107,7 +110,7 @@ def their_pass(hparams, params):
 def their_loop(target, draft):
     import torch
 
-    target, draft = torch_gpt2(*target), torch_gpt2(*draft)
+    target, draft = torch_gpt2(target), torch_gpt2(draft)
     constant = dict(num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0)
 
     def decode(ids, K):
@@ -126,36 +129,6 @@ def their_loop(target, draft):
 # ---- Taking turns ----
 
 
-def serve(engine, *directories):
-    """For each line `[n_times, *args]` on standard input, print the seconds of each call and the last result."""
-    models = [read(directory) for directory in directories]
-    if len(models) == 1:
-        run = globals()[engine](*models[0])
-        ids = np.random.default_rng(0).integers(models[0][0]["n_vocab"], size=models[0][0]["n_ctx"])
-        call = lambda n, n_new: run(ids[:n], n_new)[:, :5].tolist()  # noqa: E731  # goes back to n - n_new tokens first
-    else:
-        call = globals()[engine](*models)
-    for line in sys.stdin:
-        (n_times, *args), seconds = json.loads(line), []
-        for _ in range(n_times):
-            begun = time.perf_counter()
-            result = call(*args)
-            seconds.append(time.perf_counter() - begun)
-        print(json.dumps([seconds, result]), flush=True)
-
-
-def start(engine, *directories):
-    command = [sys.executable, "-m", "benchmarks.peers", "--engine", engine, *directories]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-def ask(process, *case):
-    time.sleep(0.1)  # until the other engine's threads sleep: after a product, they wait in a loop for a while
-    print(json.dumps(case), file=process.stdin, flush=True)
-    seconds, result = json.loads(process.stdout.readline())
-    return np.median(seconds[1:] or seconds), result  # without the first pass of a turn
-
-
 def compare_passes(directory):
     """A row of the table: our time divided by theirs."""
     hparams, _ = read(directory)
@@ -163,11 +136,11 @@ def compare_passes(directory):
     cases = {f"{n} row{'s' * (n > 1)}": (PASSES, CONTEXT + n, n) for n in (1, 5)}
     cases[f"prompt of {n_prompt}"] = 1, n_prompt, n_prompt
     cells = []
-    with start("our_pass", directory) as us, start("their_pass", directory) as them:
+    with Turns("benchmarks.peers:our_pass", directory) as us, Turns("benchmarks.peers:their_pass", directory) as them:
         for case in cases.values():
             turns = []
             for _ in range((3 if hparams["n_layer"] > 12 and case[0] == 1 else TURNS) + 1):
-                (ours, logits), (theirs, others) = ask(us, *case), ask(them, *case)
+                (ours, logits), (theirs, others) = us.ask(*case), them.ask(*case)
                 assert np.abs(np.subtract(logits, others)).max() < 1e-2, "the engines' logits differ"
                 turns.append([ours, theirs])
             t = np.array(turns[1:])  # the first turn is slower
@@ -178,14 +151,11 @@ def compare_passes(directory):
 
 def compare_texts():
     """Tokens per second of both loops. All four texts have to be the same."""
-    from main import PROMPT
-    from utils import load_encoder_hparams_and_params
-
-    ids = load_encoder_hparams_and_params("target")[0].encode(PROMPT)
-    with start("our_loop", *PAIR) as us, start("their_loop", *PAIR) as them:
+    ids = read_encoder(PAIR[0]).encode(PROMPT)
+    with Turns("benchmarks.peers:our_loop", *PAIR) as us, Turns("benchmarks.peers:their_loop", *PAIR) as them:
         seconds, texts = [], set()
         for _ in range(TURNS + 1):
-            found = [ask(process, 1, ids, k) for process in (us, them) for k in (0, K)]
+            found = [engine.ask(1, ids, k) for engine in (us, them) for k in (0, K)]
             seconds.append([taken for taken, _ in found])
             texts |= {tuple(text) for _, text in found}
     assert len(texts) == 1, "the texts differ"
@@ -196,8 +166,6 @@ def compare_texts():
 
 
 def main():
-    if sys.argv[1:2] == ["--engine"]:
-        return serve(*sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directories", nargs="*", metavar="DIR", help="the directory of a model, such as models/target")
     args = parser.parse_args()

@@ -1,6 +1,6 @@
 """Write a GPT-2 with random weights in OpenAI's checkpoint format, to measure a large model without a download.
 
-python -m benchmarks.random_checkpoint 1558M models/1558M
+python -m benchmarks.random_checkpoint 1558M  # writes models/random-1558M
 """
 
 import argparse
@@ -9,16 +9,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from checkpoint.find import BUNDLED, HPARAMS, MODELS_DIR, RELEASED
 from checkpoint.openai import DATA
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
-
-SIZES = {  # n_layer, n_embd, n_head
-    "124M": (12, 768, 12),
-    "355M": (24, 1024, 16),
-    "774M": (36, 1280, 20),
-    "1558M": (48, 1600, 25),
-}
 
 
 def random_tensors(hparams, seed):
@@ -36,17 +30,20 @@ def random_tensors(hparams, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("size", choices=SIZES, help="the size of the model")
-    parser.add_argument("directory", help="where to write the files")
+    parser.add_argument("size", choices=RELEASED, help="the size of the model")
+    parser.add_argument("directory", nargs="?", help="where to write the files (models/random-SIZE)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (%(default)s)")
     args = parser.parse_args()
 
-    n_layer, n_embd, n_head = SIZES[args.size]
-    hparams = dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_head, n_layer=n_layer)
-    if Path(args.directory, DATA).exists():
-        parser.error(f"{args.directory} has a checkpoint already; name another directory, or remove that checkpoint")
-    write_checkpoint(args.directory, hparams, random_tensors(hparams, args.seed))
-    write_vocabulary(args.directory, hparams["n_vocab"])
+    folder, hparams = Path(args.directory or Path(MODELS_DIR, f"random-{args.size}")), RELEASED[args.size]
+    if folder.resolve().name in (*BUNDLED, *HPARAMS):
+        parser.error(
+            f"{folder} has the name of a real model, which random weights must not get; name another directory"
+        )
+    if (folder / DATA).exists():
+        parser.error(f"{folder} has a checkpoint already; name another directory, or remove that checkpoint")
+    write_checkpoint(folder, hparams, random_tensors(hparams, args.seed))
+    write_vocabulary(folder, hparams["n_vocab"])
 
 
 if __name__ == "__main__":
