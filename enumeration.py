@@ -47,6 +47,7 @@ import copy
 import math
 import pickle
 import random
+from functools import lru_cache
 
 import numpy as np
 
@@ -174,9 +175,12 @@ class EveryBranch(np.random.Generator):
             self.refuse(TooManyPaths(f"a choice among {n:,} items", self.covered))
         if size is not None and not replace:
             self.refuse(TypeError("rng.choice cannot be enumerated with replace=False; draw the items one by one"))
-        NUMPY.choice(a, p=p)
-        p = np.ones(n) if p is None else np.asarray(p, dtype=np.float64)
-        branches = [(mass, i) for i, mass in enumerate((p / p.sum()).tolist())]
+        row = np.asarray(np.ones(n) if p is None else p)
+        if p is None or row.dtype.kind != "f" or row.ndim != 1:
+            NUMPY.choice(a, p=p)
+            branches = shares(row)
+        else:
+            branches = known_branches(n, row.tobytes(), row.dtype)
         items = range(n) if np.ndim(a) == 0 else np.array(a)
         return several(size, lambda: items[self.take_branch(branches)])
 
@@ -199,6 +203,20 @@ class EveryBranch(np.random.Generator):
 
     def __reduce_ex__(self, protocol):
         self.refuse(TypeError("a copy of rng would not take all branches; use rng itself"))
+
+
+def shares(row):
+    """[(probability, index), ...]"""
+    row = row.astype(np.float64)
+    return [(mass, i) for i, mass in enumerate((row / row.sum()).tolist())]
+
+
+@lru_cache(maxsize=9999)  # because many paths draw from the same rows
+def known_branches(n, row, dtype):
+    """The `shares` of a row, or NumPy's error."""
+    row = np.frombuffer(row, dtype)
+    NUMPY.choice(n, p=row)
+    return shares(row)
 
 
 def refused(name):
@@ -239,9 +257,9 @@ class Uniform:
     """The number shift + scale * u, where u is uniform in an interval, at first [0, 1).
 
     A comparison narrows the interval to the side that was taken, so that the number can
-    be compared again, as in a search through cumulated probabilities. is_numpy tells
-    whether NumPy would have a np.float64 here: comparing it gives a np.bool_, for which
-    ~ means "not", and a bool otherwise, for which it does not.
+    be compared again, as in a search through cumulated probabilities. Where NumPy would
+    have a np.float64, is_numpy is True, and comparisons give a np.bool_; elsewhere they
+    give a bool. The two differ: ~True is -2.
     """
 
     __array_ufunc__ = None  # so that NumPy leaves `np.float64(2) * u` to this class

@@ -42,7 +42,8 @@ def report(main, name):
     for stream in "stdout", "stderr":
         if getattr(sys, stream) is None:  # it was closed, as by >&-
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))
-    sys.stdout.reconfigure(errors="replace")  # a text may have characters that a terminal or a file cannot show
+    if hasattr(sys.stdout, "reconfigure"):  # not in a notebook
+        sys.stdout.reconfigure(errors="replace")  # a text may have characters that a terminal or a file cannot show
     try:
         main()
     except BrokenPipeError:  # nobody reads the output any more, as with "| head"

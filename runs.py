@@ -147,7 +147,7 @@ def figures(plain, fast, setting, is_sample=False):
     if fast.tokens_per_second < plain.tokens_per_second and n_looked_at:
         cause, change = max(
             (guesses, ("the guesses cost most", "a smaller draft, or a smaller K")),
-            (check, ("the check costs most", "a smaller K, or a better draft")),
+            (check - 1, ("the check costs most", "a smaller K, or a better draft")),  # it cannot cost less than 1
             (rest, ("drawing and accepting cost most", "a smaller K")),
         )[1]
         found["slower"] = f"because {cause}: try {change}"

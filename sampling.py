@@ -6,6 +6,7 @@ distribution of the target's rows. With equal settings they agree best.
 """
 
 import inspect
+import random
 
 import numpy as np
 
@@ -13,8 +14,7 @@ import numpy as np
 def sample(p, rng):
     """Draw one token from p [n_vocab], without using the rng if a token has probability 1."""
     token = p.argmax()
-    is_certain = p[token] == 1 == p.sum()  # rng.choice refuses a row like (1, .5)
-    return token if is_certain else rng.choice(len(p), p=p)
+    return token if p[token] == 1 else rng.choice(len(p), p=p)
 
 
 def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
@@ -95,8 +95,7 @@ def penalised(logits, ids, penalty):
 class as_model:
     """A model made of a network: `network(ids, n_rows) -> logits`, then `penalised`, then `logits_to_probs`.
 
-    It is an object, and not a function, for those who want to know how sure the network
-    was of a token: they ask `confidence`.
+    It keeps the logits of its last call, so that `confidence` can tell how sure the network was of a token.
     """
 
     def __init__(self, network, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0):
@@ -130,17 +129,20 @@ def checked(x, rng, eos, *models, **counts):
     TypeError or ValueError says what is wrong with them. counts are N and K.
     """
     prompt = np.array([] if isinstance(x, str) else x)
-    if prompt.ndim != 1 or prompt.dtype.kind not in "iu" or not len(prompt) or prompt.min() < 0:
+    is_list = prompt.ndim == 1 and prompt.dtype.kind in "iu" and len(prompt) > 0
+    if not is_list or (prompt := prompt.astype(np.int64)).min() < 0:  # ids from 2^63 on become negative
         raise ValueError(f"the prompt must be token ids [n], at least one; found {x!r:.80}")
     for name, n in counts.items():
         if not is_whole(n) or n < 0:
             raise ValueError(f"{name} must be a whole number from 0 up; found {n!r}")
+    if rng is random or isinstance(rng, random.Random):
+        raise TypeError("rng must be a generator of NumPy, such as numpy.random.default_rng(0); found one of random")
     if not (hasattr(rng, "random") and hasattr(rng, "choice")):
         rng = np.random.default_rng(rng)
-    ends = {eos} - {None} if np.ndim(eos) == 0 and not isinstance(eos, set | frozenset) else {*eos}
-    if not all(map(is_whole, ends)):
+    ends = np.array([] if eos is None else [*eos] if isinstance(eos, set | frozenset) else eos)
+    if ends.ndim > 1 or (ends.size and ends.dtype.kind not in "iu"):
         raise TypeError(f"eos must be a token id, or several; found {eos!r}")
-    return prompt.astype(np.int64), rng, ends, *map(checked_model, models)
+    return prompt, rng, {*ends.ravel().tolist()}, *map(checked_model, models)
 
 
 def is_whole(n):
@@ -162,7 +164,9 @@ def checked_model(model):
         if not (rows.min() >= 0 and abs(total - 1).max() < 1e-3):
             problem = f"found entries from {rows.min():.3g}, and sums of {total[:3]}"
             raise ValueError(f"a model's rows must be >= 0 and sum to 1; {problem}. sampling.as_model takes logits")
-        return rows if rows.dtype == np.float64 else rows / total[:, None]
+        # rng.choice refuses sums like 1 + 1e-7, which rows of float32 have, even as a list
+        is_normal = rows.dtype == np.float64 and abs(total - 1).max() < 1e-9
+        return rows if is_normal else np.float64(rows / total[:, None])
 
     return call
 

@@ -24,7 +24,7 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
     """
     x, rng, ends, model = checked(x, rng, eos, model, N=N)
     for _ in range(N):
-        q = model(x)  # [n] -> [1, n_vocab]
+        q = model(x)[-1:]  # [n] -> [1, n_vocab]
         x = np.append(x, sample(q[-1], rng))  # [n] -> [n+1]
         if on_round is not None:
             on_round(Round(drafted=x[:0], p=q[:0], q=q, emitted=x[-1:].copy(), n_accepted=0))
@@ -60,7 +60,7 @@ def propose(x, draft_model, k_max, rng, stop=None):
     Returns
     -------
     drafted : int [k]
-    p : float64 [k, n_vocab], the distributions that they were drawn from
+    p : float64 [k, n_vocab], the distributions that they were drawn from; [0] if k is 0
     """
     n, p = len(x), []
     for _ in range(k_max):
@@ -92,6 +92,12 @@ def verify(drafted, p, q, rng):
         return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
     # All accepted: the last row of q gives one more token for free.
     return np.append(drafted, sample(q[-1], rng))
+
+
+def cut_at(ends, emitted):
+    """The tokens of a round up to the first that ends a text, and how many of them are accepted guesses."""
+    n = next((i for i, token in enumerate(emitted.tolist(), start=1) if token in ends), len(emitted))
+    return emitted[:n], min(n, len(emitted) - 1)
 
 
 class Round(NamedTuple):
@@ -154,10 +160,7 @@ def speculative_sampling(
             raise ValueError(f"found p {p.shape} and q {q.shape}, but [{k}, n_vocab] and [{k + 1}, n_vocab] are needed")
         # Step 3: accept drafted tokens from the left. Step 4: add one more token.
         emitted = checked_tokens(verify(drafted, p, q, rng), k + 1, q.shape[1])  # [n_accepted+1]
-        n_accepted = len(emitted) - 1
-        if not ends.isdisjoint(emitted.tolist()):
-            emitted = emitted[: [token in ends for token in emitted].index(True) + 1]
-            n_accepted = min(n_accepted, len(emitted))
+        emitted, n_accepted = cut_at(ends, emitted)
         x = np.append(x, emitted)
         last = Round(drafted, p, q, emitted, n_accepted)
         if on_round is not None:

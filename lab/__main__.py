@@ -65,7 +65,7 @@ def main(argv=None):
     found = {}
     if args.K == "auto":
         n, rng = min(N, PILOT), np.random.default_rng(args.seed)
-        with tqdm(total=2 * n, desc="Pilot runs", unit="token", leave=False, disable=None) as bar:
+        with tqdm(total=n, desc="Pilot run", unit="token", leave=False, disable=None) as bar:
             args.K, speedups = best_K(pair, x, n, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **shared)
         if not speedups[1:].any():
             args.K = min(4, N)  # the pilot run was too short to tell

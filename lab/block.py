@@ -5,12 +5,12 @@ where a1, a2, ... are their ratios q/p: it limits each ratio to 1 and then multi
 Block verification multiplies first and limits the product, so that a ratio above 1
 makes up for one below 1 that came before.
 
-Let p = (2/3, 1/3) and q = (1/3, 2/3) at both of two positions, and let the draft say
-"a b". `verify` keeps both with probability 1/2. But the target says "a b" just as often
-as the draft does, so why reject anything? 1/2 times 2 is 1: block verification always
-keeps both. In return, of "a a" it keeps both with probability 1/4 and otherwise nothing,
-whereas `verify` keeps at least the first a with probability 1/2. Over all drafts,
-`verify` accepts 10/9 tokens here, and block verification 11/9.
+Take the README's p = (.2, .5, .3) and q = (.3, .2, .5) at both of two positions, and let
+the draft say "B A". `verify` keeps B with probability .4, and then A for certain: .4 for
+both. But the draft says "B A" with probability .10 and the target with .06, so .6 would
+do. .4 times 1.5 is .6: block verification keeps both with .6. In return, of "B B" it keeps
+both with .16 and otherwise nothing, whereas `verify` keeps at least the first B with .4.
+Over all drafts, `verify` accepts 1.19 tokens here, and block verification 1.25.
 """
 
 import numpy as np

@@ -8,9 +8,10 @@ nothing here: with residuals of a single token, for example, it would not matter
 replacement is drawn.
 """
 
+import argparse
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -73,6 +74,7 @@ class Variant(NamedTuple):
             return self.decode(rng)
         return decode(rng, self.verify, self.propose, self.rows)
 
+    @cache  # noqa: B019  # there are only some dozens of them
     def distance(self):
         """The total variation distance between its texts and those that it should write."""
         return total_variation(output_distribution(self.text), output_distribution(self.own))
@@ -338,10 +340,16 @@ def cut_rows(**cuts):
 
 
 class Grid:
-    """A generator whose numbers are 0, 1/n, ..., (n - 1)/n, so that 0 is among them."""
+    """A generator whose numbers are 0, 1/n, ..., (n - 1)/n, so that 0 is among them. It only tells how they compare."""
 
     def __init__(self, rng, n=10):
-        self.choice, self.random = rng.choice, lambda: rng.choice(n) / n
+        self.rng, self.n, self.choice, self.random = rng, n, rng.choice, lambda: self
+
+    def __lt__(self, a):
+        return self.rng.random() < np.ceil(self.n * a) / self.n
+
+    def __le__(self, a):
+        return self.rng.random() < (np.floor(self.n * a) + 1) / self.n
 
 
 def at_most(drafted, p, q, rng):
@@ -595,4 +603,5 @@ def exact_rules():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print(table(VARIANTS), exact_rules(), table(TREES), sep="\n\n")

@@ -7,9 +7,10 @@ from p is judged, and those that were never drawn cannot be favoured.
 
 So you may stop guessing, but not un-guess. Toss the guesses you dislike, and the
 survivors are no longer samples from p. It is survivorship bias, and here is its size:
-with p = (.5, .3, .2) and q = (.3, .6, .1), withdraw each guess whose p is below .4, and
-draw from q instead. A is drafted in half of the cases, and `verify` makes it A (.3) or
-B (.2). The other half is q: A (.15), B (.3) or C (.05). The sum is (.45, .5, .05).
+with the README's p = (.2, .5, .3) and q = (.3, .2, .5), withdraw each guess whose p is
+below .4, and draw from q instead. B is drafted in half of the cases, and `verify` makes it
+A (.1), B (.2) or C (.2). The other half is q: A (.15), B (.1) or C (.25). The sum is
+(.25, .3, .45).
 """
 
 import numpy as np

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import checked, sample
-from speculative import acceptance, max_fn, residual
+from sampling import checked, checked_tokens, sample
+from speculative import acceptance, cut_at, max_fn, residual
 
 
 class Node:
@@ -34,8 +34,13 @@ class TreeRound(NamedTuple):
 
     @property
     def drafted(self):
-        """The longest way down the tree."""
-        return [node.token for node in max(paths(self.root), key=len)[1:]]
+        """The guesses that were accepted, and one below them that was not, if there is one."""
+        node, found = self.root, []
+        for token in [*self.emitted[: self.n_accepted], None]:
+            if node.children:
+                node = next((child for child in node.children if child.token == token), node.children[0])
+                found.append(node.token)
+        return found
 
 
 def balanced(*counts):
@@ -122,11 +127,8 @@ def tree_sampling(
     while len(x) < end:
         root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng, replace))
         grade(x, target_model, root)
-        emitted = np.array(rule(root, rng))
-        n_accepted = len(emitted) - 1
-        if not ends.isdisjoint(emitted.tolist()):
-            emitted = emitted[: [token in ends for token in emitted].index(True) + 1]
-            n_accepted = min(n_accepted, len(emitted))
+        emitted = checked_tokens(rule(root, rng), max(map(len, paths(root))), len(root.q))
+        emitted, n_accepted = cut_at(ends, emitted)
         x = np.append(x, emitted)
         if on_round is not None:
             on_round(TreeRound(root, emitted, n_accepted))

@@ -1,16 +1,16 @@
 """The proof that speculative sampling is exact, in seven steps, with a test for each.
 
 It follows Chen et al. 2023, Theorem 1, and Leviathan et al. 2023, A.1. The draft's
-distribution of the next token is p, the target's is q. For p = (.5, .3, .2) and
-q = (.3, .6, .1):
+distribution of the next token is p, the target's is q. For the README's p = (.2, .5, .3)
+and q = (.3, .2, .5):
 
     token                             A     B     C
-    step 1   drafted: p              .5    .3    .2
-    step 2   acceptance min(1, q/p)  .6     1    .5
-             drafted and accepted    .3    .3    .1    = min(p, q)
+    step 1   drafted: p              .2    .5    .3
+    step 2   acceptance min(1, q/p)   1    .4     1
+             drafted and accepted    .2    .2    .3    = min(p, q)
     step 3   rejected, whatever was drafted: 1 - .7    = .3 = sum max(q - p, 0)
-    step 4   max(q - p, 0)            0    .3     0    normalised: (0, 1, 0), the residual
-    step 5   accepted, or added      .3  .3+.3   .1    = min(p, q) + max(q - p, 0) = q
+    step 4   max(q - p, 0)           .1     0    .2    normalised: (1/3, 0, 2/3), the residual
+    step 5   accepted, or added    .2+.1   .2  .3+.2   = min(p, q) + max(q - p, 0) = q
 
 For any p and q: token t is drafted with probability p(t), step 1, and accepted with
 min(1, q(t) / p(t)). The product is min(p(t), q(t)), step 2. Let S = sum max(q - p, 0).
@@ -42,9 +42,9 @@ that happen to emit two tokens, one, and two:
     R R R R R       the last round is shorter, because only two tokens were wanted
 
 Each round emits at least one token, so after N rounds at most there is no P left. If
-there is an eos, both samplers cut the text after it. The P after a round are draws from q
-even if we know all that happened in the round, rejected tokens included. A schedule
-cannot know more than that when it chooses K, so every schedule is exact.
+there is an eos, both samplers cut the text after it. Whatever happened in a round, rejected
+tokens included, the plain samples after it are draws from q. And what happened is all that a
+schedule can know when it chooses K, so every schedule is exact.
 
 Block verification, which you may skip at first. w and h are those of
 `lab.block.block_probabilities`. Fix the first i drafted tokens. Below, w is w[i], p and q
@@ -76,14 +76,15 @@ Hypothesis makes up: with zeros, with a single 1, equal, or with no token in com
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import EXACT, Table, assert_lossless, both_verifiers, models, pairs, product_of_conditionals, same_law
 
 from enumeration import output_distribution
+from lab.gallery import draft_model, target_model
 from speculative import autoregressive_sampling, propose, verify
 
-BY_HAND = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.6, 0.1])
+BY_HAND = np.array([0.2, 0.5, 0.3]), np.array([0.3, 0.2, 0.5])
 
 
 def one_draft(p, q):
@@ -106,8 +107,8 @@ def equal(a, b):
 
 def test_the_example_worked_by_hand():
     mass = one_draft(*BY_HAND)
-    accepted = [[0.3, 0, 0], [0, 0.3, 0], [0, 0, 0.1]]  # each token is drafted with p and accepted with min(1, q/p)
-    rejected = [[0, 0.2, 0], [0, 0, 0], [0, 0.1, 0]]  # A with .5 * .4 and C with .2 * .5; then B is added
+    accepted = [[0.2, 0, 0], [0, 0.2, 0], [0, 0, 0.3]]  # each token is drafted with p and accepted with min(1, q/p)
+    rejected = [[0, 0, 0], [0.1, 0, 0.2], [0, 0, 0]]  # B with .5 * .6; then A is added, or C
     assert equal(mass[:, 1], accepted) and equal(mass[:, 0], rejected)
 
 
@@ -148,8 +149,16 @@ def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_condition
 
 
 @both_verifiers
+@pytest.mark.parametrize("eos", [None, 2])
 @pytest.mark.parametrize("N", [1, 2, 3, 4])
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
-@given(drawn=models())
-def test_step_7b_speculative_sampling_has_the_same_distribution(verifier, drawn, N, K):
+def test_step_7b_speculative_sampling_has_the_same_distribution(verifier, eos, N, K):
+    """For the pair of the gallery, which was chosen so that each mistake there shows."""
+    assert_lossless((draft_model, target_model, np.array([0])), N, K, eos, verify=verifier)
+
+
+@both_verifiers
+@settings(max_examples=100)
+@given(drawn=models(), N=st.integers(1, 4), K=st.integers(0, 3))
+def test_step_7b_for_any_models(verifier, drawn, N, K):
     assert_lossless(drawn, N, K, verify=verifier)

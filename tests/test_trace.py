@@ -6,13 +6,15 @@ import sys
 import xml.etree.ElementTree as xml
 from functools import partial
 from html import unescape
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, bundled, run
+from support import ROOT, bundled, printed_by, run
 
+import lab.__main__ as lab_main
 import main
 from encoder import get_encoder
 from lab.block import block_probabilities, verify_block
@@ -67,8 +69,8 @@ RUNS = [
     dict(),
     dict(rule=verify_block),
     dict(temperature=0.0, eos=EOS),
-    dict(K=16, N=200, rule=verify),
-    dict(K=16, N=200, rule=verify_block, schedule="heuristic"),
+    dict(K=16, N=120, rule=verify),
+    dict(K=16, N=120, rule=verify_block, schedule="heuristic"),
     dict(K=0),
 ]
 
@@ -102,7 +104,7 @@ def test_the_page_shows_every_token_and_every_round_once(options):
             assert len(article.findall(".//div/div/p[@class='corrected']")) == 3
 
 
-@pytest.mark.parametrize("options", [run for run in RUNS if run.get("N") == 200])
+@pytest.mark.parametrize("options", [run for run in RUNS if run.get("N") == 120])
 def test_the_recorder_finds_the_verdicts_that_verify_came_to(options):
     """It works them out again from the random numbers and the rows, so the page shows the numbers that decided."""
     _, _, rounds, seen = decoded(**options)
@@ -131,6 +133,24 @@ def test_the_most_probable_tokens():
 def test_the_same_text_is_a_claim_about_ids(shift, is_sample, verdict):
     """Because two sequences of ids may have the same text."""
     assert same_text(PLAIN.ids, PLAIN.ids + shift, is_sample).startswith(verdict)
+
+
+@pytest.mark.parametrize(
+    ("cost", "cause"),
+    [
+        ((1.0, 1.3, 0.1), "the guesses cost most"),
+        ((0.2, 2.0, 0.1), "the check costs most"),
+        ((0.2, 1.1, 0.4), "drawing"),
+    ],
+)
+def test_the_part_that_makes_a_round_slow_is_named(cost, cause):
+    """A check cannot cost less than a plain step, so only what it costs beyond that is a cause."""
+    plain = SimpleNamespace(n_new=9, tokens_per_second=2.0, ids=[1])
+    fast = SimpleNamespace(
+        betas=[[1.0]], cost=lambda plain: cost, alpha=1.0, n_drafted=[1], acceptance_rate=1.0, tokens_per_second=1.0,
+        tokens_per_round=2.0, ids=[1],
+    )  # fmt: skip
+    assert figures(plain, fast, "K = 1")["slower"].startswith(f"because {cause}")
 
 
 def test_the_words_for_the_best_K():
@@ -176,7 +196,7 @@ def test_trace_and_colour_on_the_command_line(tmp_path):
     arguments = ("--n_tokens_to_generate", 12, "--temperature", 1)
     odd = "\udcff" if sys.platform == "linux" else ""  # a byte that is not UTF-8; not every system has such file names
     trace = tmp_path / f"{odd}t.html"
-    plain = run(*arguments, script="lab").stdout
+    plain = printed_by(lab_main, *arguments)
     coloured = run(*arguments, "--color", "always", "--trace", trace, script="lab").stdout
     assert trace.read_text(encoding="utf-8").startswith("<!DOCTYPE html>") and "written to" in coloured
     assert COLOURS["accepted"] in coloured.split("Text = ")[2] and "guessed and accepted" in coloured

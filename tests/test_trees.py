@@ -1,4 +1,4 @@
-"""Trees of guesses are exact, on a chain they are the known rules, and four famous-looking mistakes are not."""
+"""Trees of guesses are exact, and on a chain they are the known rules."""
 
 import itertools
 from types import SimpleNamespace
@@ -6,12 +6,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from support import EXACT, Table, models, pairs, product_of_conditionals, same_law
 
 from enumeration import output_distribution
 from lab.block import verify_block
+from lab.gallery import draft_model, target_model
 from lab.theory import best_acceptance, beta
 from lab.trees import Node, balanced, bottom_up, grade, grow, top_down, tree_sampling
+from runs import origins
 from speculative import propose, speculative_sampling, verify
 
 SHAPES = {
@@ -61,16 +64,23 @@ def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, replace, d
     assert means[1] > means[0] - EXACT
 
 
-@each_shape
 @both_rules
-@each_way_to_draw
-@settings(max_examples=6)
-@given(drawn=models(sizes=(3, 2)))
-def test_a_text_has_the_distribution_of_the_target(shape, rule, replace, drawn):
+@pytest.mark.parametrize("eos", [None, 2])
+@pytest.mark.parametrize("shape", [balanced(2), balanced(3), balanced(2, 1), ((), balanced(1))])
+def test_a_text_of_the_gallerys_pair(rule, eos, shape):
+    for n in range(4):
+        args = [0], draft_model, target_model, n, shape
+        decoded = output_distribution(lambda rng, args=args: tree_sampling(*args, rng, rule, eos=eos))
+        assert same_law(decoded, product_of_conditionals([0], target_model, n, eos))
+
+
+@both_rules
+@settings(max_examples=50)
+@given(drawn=models(sizes=(2,)), shape=st.sampled_from([*SHAPES.values()]), replace=st.booleans(), n=st.integers(0, 4))
+def test_a_text_has_the_distribution_of_the_target(rule, drawn, shape, replace, n):
     draft, target, x = drawn
-    for n in range(depth(shape) + (3 if draft.rows.shape[1] == 2 else 2)):
-        decoded = output_distribution(lambda rng: tree_sampling(x, draft, target, n, shape, rng, rule, replace))  # noqa: B023
-        assert same_law(decoded, product_of_conditionals(x, target, n))
+    decoded = output_distribution(lambda rng: tree_sampling(x, draft, target, n, shape, rng, rule, replace))
+    assert same_law(decoded, product_of_conditionals(x, target, n))
 
 
 @both_rules
@@ -128,6 +138,30 @@ def test_models_of_different_vocabularies_are_an_error():
     draft, target = Table([[0.5, 0.5]]), Table([[0.2, 0.3, 0.5]])
     with pytest.raises(ValueError, match=r"lengths \{2, 3\}"):
         tree_sampling([0], draft, target, 3, balanced(2))
+
+
+def test_a_rule_that_returns_no_path_is_an_error():
+    model = Table([[0.5, 0.5]])
+    for emitted in [0] * 4, [], None, [2]:
+        with pytest.raises(ValueError, match="verify must return 1 to 3 tokens below 2; found"):
+            tree_sampling([0], model, model, 3, balanced(1, 1), 0, lambda root, rng: emitted)  # noqa: B023
+
+
+@both_rules
+def test_where_the_tokens_of_a_ragged_tree_come_from(rule):
+    """A token is a bonus if no guess is below those that were accepted, however long other branches are."""
+    shape, rounds = ((), (((),),)), []
+    draft, target = Table([[0.4, 0.3, 0.2, 0.1]]), Table([[0.3, 0.1, 0.1, 0.5]])
+    tree_sampling([0], draft, target, 99, shape, 0, rule, on_round=rounds.append)
+    kinds = set()
+    for r in rounds[:-2]:
+        node = r.root
+        for token in r.emitted[: r.n_accepted]:
+            node = next(child for child in node.children if child.token == token)
+        last = "corrected" if node.children else "bonus"
+        assert origins(r) == ["accepted"] * r.n_accepted + [last]
+        kinds.add((r.n_accepted, last))
+    assert {(1, "bonus"), (3, "bonus"), (0, "corrected")} <= kinds
 
 
 @given(drawn=pairs())
