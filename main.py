@@ -9,6 +9,9 @@ examples:
   python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would one day become"
 """
 
+import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
+
+# isort: split
 import math
 from functools import partial
 

@@ -3,13 +3,17 @@
 The profile "ci", the default, always draws the same examples. "thorough" draws more and new examples.
 """
 
+import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
+
+# isort: split
 import http.server
+import json
 import sys
 import threading
 
 import pytest
 from hypothesis import settings
-from support import BLOCK, DISTANCES, Handler
+from support import BLOCK, CONTENT, DISTANCES, Handler
 
 import gpt2
 from checkpoint import find
@@ -65,7 +69,8 @@ def server(monkeypatch):
     """A server of support.CONTENT on this machine. It misbehaves as a test wants it to, see support.Handler."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("GPT2_MODELS_URL", raising=False)
-    for name, value in {"BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
+    hparams = {"355M": json.loads(CONTENT["hparams.json"])}  # so the model that is served counts as this one
+    for name, value in {"BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK, "HPARAMS": hparams}.items():
         monkeypatch.setattr(find, name, value)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.handle_error = lambda *args: None  # some clients in these tests go away

@@ -3,41 +3,16 @@
 import json
 import re
 
-import numpy as np
 import pytest
-from support import EXACT, ROOT, Table, read
+from support import ROOT, read
 
-import speculative
 from benchmarks import acceptance, audit, settled
-from enumeration import output_distribution, total_variation
 from lab import gallery
 from tools.pictures import a_round, grader, overlap, prices, tree
 
 RESULTS, AUDIT = json.loads(read("docs/acceptance.json")), json.loads(read("docs/audit.json"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
 README = read("README.md")
-
-
-def test_the_plain_loop_of_the_readme_is_that_of_the_code():
-    block = re.search(r"```python\n(def autoregressive_sampling.*?)```", README, re.DOTALL)
-    exec(block[1], shown := {"np": np})
-    model = Table(np.random.default_rng(0).dirichlet(np.ones(5), size=5))
-    loops = shown["autoregressive_sampling"], speculative.autoregressive_sampling
-    one, other = (loop([0], model, 50, np.random.default_rng(1)).tolist() for loop in loops)
-    assert one == other
-
-
-def test_the_round_of_the_readme_has_the_distribution_of_that_of_the_code():
-    block = re.search(r"```python\n(def speculative_round.*?)```", README, re.DOTALL)
-    exec(block[1], shown := {"np": np})
-    draft, target = (Table(np.random.default_rng(seed).dirichlet(np.ones(3), size=5)) for seed in (0, 1))
-
-    def of_the_code(rng):
-        drafted, p = speculative.propose([0], draft, 2, rng)
-        return np.append(0, speculative.verify(drafted, p, target([0, *drafted], 3), rng))
-
-    one = output_distribution(lambda rng: shown["speculative_round"](np.array([0]), draft, target, 2, rng))
-    assert total_variation(one, output_distribution(of_the_code)) < EXACT
 
 
 def test_the_rows_of_the_gallery_in_the_readme():

@@ -1,6 +1,7 @@
 """main.py and the lab as a user meets them: two texts and a table, and errors of one line."""
 
 import ast
+import io
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ from unittest.mock import Mock, call, patch
 
 import numpy as np
 import pytest
-from support import ROOT, read, run
+from support import ROOT, printed_by, read, run, texts_of
 
 import lab.__main__ as lab_main
 import main
@@ -19,12 +20,6 @@ from checkpoint.write import write_checkpoint, write_vocabulary
 from errors import report
 from lab.block import verify_block
 from lab.pair import Pair
-
-
-def texts_of(result):
-    assert result.returncode == 0, result.stderr
-    text = r" Decode\n-+\nTime = [\d.]+s\nText = (.*?)\n\n"
-    return re.search(f"Autoregressive{text}Speculative{text}(?:tokens|nothing)", result.stdout, re.DOTALL).groups()
 
 
 def write_pair(models_dir):
@@ -41,7 +36,7 @@ def write_pair(models_dir):
 
 def test_the_bundled_pair_from_any_directory(tmp_path):
     result = run("--K", 4, cwd=tmp_path)
-    plain, fast = texts_of(result)
+    plain, fast = texts_of(result.stdout)
     assert plain == fast and len(plain) > 300
     assert plain.startswith("Once upon a time there was a king who had three sons, and they were all very happy.")
     assert os.listdir(tmp_path) == []
@@ -51,21 +46,21 @@ def test_the_bundled_pair_from_any_directory(tmp_path):
 
 def test_two_samples_and_the_settings():
     options = "--temperature", 1, "--top_k", 9, "--top_p", 0.9, "--seed", 7, "--n_tokens_to_generate", 30
-    result = run(*options)
-    plain, fast = texts_of(result)
-    assert plain != fast and "no: two samples from one distribution, unless" in result.stdout
-    assert texts_of(run(*options)) == (plain, fast) and texts_of(run(*options, script="lab")) == (plain, fast)
-    assert texts_of(run(*options, "--seed", 8))[0] != plain
+    output = printed_by(main, *options)
+    plain, fast = texts_of(output)
+    assert plain != fast and "no: two samples from one distribution, unless" in output
+    assert texts_of(printed_by(main, *options)) == texts_of(printed_by(lab_main, *options)) == (plain, fast)
+    assert texts_of(printed_by(main, *options, "--seed", 8))[0] != plain
 
 
 @pytest.mark.parametrize(
     "options",
     ["", "--temperature 1", "--temperature 1 --same_text", "--K 0", "--n_tokens_to_generate 1",
-     "--draft_model_size target", "--temperature 0.01 --same_text --K 9"],
+     "--draft_model_size target --target_model_size target", "--temperature 0.01 --same_text --K 9"],
 )  # fmt: skip
-def test_the_figures_close_the_formula(options, capsys):
-    main.main(["--n_tokens_to_generate", "30", *options.split()])
-    lines = capsys.readouterr().out.split("\n\n")[-1].splitlines()
+def test_the_figures_close_the_formula(options):
+    output = printed_by(main, "--n_tokens_to_generate", 15, *options.split())
+    lines = output[output.index("tokens per second") :].splitlines()
     found = {line[:18].strip(): line[18:] for line in lines}
     figures = ["speedup", "acceptance rate", "alpha", "tokens per round", "cost of a round", "same text"]
     assert [name for name in found if name != "slower"] == ["tokens per second", *figures]
@@ -75,12 +70,6 @@ def test_the_figures_close_the_formula(options, capsys):
     assert sum(parts) == pytest.approx(cost, abs=0.02) and tokens / cost == pytest.approx(speedup, rel=0.02)
     assert ("nothing was drafted" in found["alpha"]) == (options in ("--K 0", "--n_tokens_to_generate 1"))
     assert "slower" not in found or speedup <= 1
-
-
-@pytest.mark.parametrize("draft", ["ngram", "online", "lookup", "early-exit:1"])
-def test_each_draft(draft):
-    plain, fast = texts_of(run("--draft", draft, "--schedule", "adaptive", "--n_tokens_to_generate", 40, script="lab"))
-    assert plain == fast
 
 
 def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
@@ -106,49 +95,50 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
 
 
 def test_trees():
-    options = "--n_tokens_to_generate", 40, "--tree", "2,1,1"
-    result = run(*options, script="lab")
-    assert len({*texts_of(result)}) == 1 and "same text         yes" in result.stdout
-    assert "with up to 6 guesses, top_down" in result.stdout
-    result = run(*options, "--temperature", 1, "--verify", "block", "--draft", "ngram", script="lab")
-    assert "with up to 6 guesses, bottom_up" in result.stdout and "no: two samples" in result.stdout
-    assert len({*texts_of(run(*options, "--temperature", 1, "--same_text", script="lab"))}) == 1
-    result = run(*options, "--repetition_penalty", 1.5, script="lab")
-    assert float(re.search(r"per round +(\d\.\d+)", result.stdout)[1]) > 2.5  # 2.0 if the draft has no penalty
-    assert "nothing was decoded" in run("--tree", "2,1", "--n_tokens_to_generate", 0, script="lab").stdout
+    options = "--n_tokens_to_generate", 25, "--tree", "2,1,1"
+    output = printed_by(lab_main, *options)
+    assert len({*texts_of(output)}) == 1 and "same text         yes" in output
+    assert "with up to 6 guesses, top_down" in output
+    output = printed_by(lab_main, *options, "--temperature", 1, "--verify", "block", "--draft", "ngram")
+    assert "with up to 6 guesses, bottom_up" in output and "no: two samples" in output
+    assert len({*texts_of(printed_by(lab_main, *options, "--temperature", 1, "--same_text"))}) == 1
+    output = printed_by(lab_main, *options, "--repetition_penalty", 1.5)
+    assert float(re.search(r"per round +(\d\.\d+)", output)[1]) > 2.5  # 2.0 if the draft has no penalty
+    assert "nothing was decoded" in printed_by(lab_main, "--tree", "2,1", "--n_tokens_to_generate", 0)
 
 
 def test_K_auto_takes_the_best_K_and_says_so():
-    output = run("--K", "auto", script="lab").stdout
-    found = re.search(r"best K +(\d); rough .*: 1\.00 \(K = 0\)(, \d\.\d\d \(K = \d\)){8}\n", output)
+    output = printed_by(lab_main, "--K", "auto")
+    found = re.search(r"best K +(\d); rough .*: 1\.00 \(K = 0\)(, \d+\.\d\d \(K = \d\)){8}\n", output)
     assert f"with K = {found[1]}, fixed" in output
 
 
 def test_a_text_that_ends_at_once(tmp_path):
     options = *write_pair(tmp_path), "--prompt", "A", "--n_tokens_to_generate", 3, "--eos", "--K", "auto"
-    result = run(*options, script="lab")
-    assert texts_of(result) == ("A<|endoftext|>", "A<|endoftext|>")
-    assert "pilot run was too short; 3 was used" in result.stdout and "with K = 3, fixed" in result.stdout
-    assert "acceptance rate   0.50 of 2 drafted tokens" in result.stdout
+    output = printed_by(lab_main, *options)
+    assert texts_of(output) == ("A<|endoftext|>", "A<|endoftext|>")
+    assert "pilot run was too short; 3 was used" in output and "with K = 3, fixed" in output
+    assert "acceptance rate   0.50 of 2 drafted tokens" in output
 
 
-def test_edges(capsys):
-    assert texts_of(run("--prompt", "Café", "--n_tokens_to_generate", 8, PYTHONIOENCODING="ascii"))[0][:4] == "Caf?"
-    for program in main.main, lab_main.main:
-        for options in ["--n_tokens_to_generate", "0"], ["--n_tokens_to_generate", "1", "--K", str(10**12)]:
-            program(["--prompt", "", *options])
-            output = capsys.readouterr().out
-            assert "<|endoftext|>" not in output and ("nothing was decoded" in output) == (options[1] == "0")
-        program(["--n_tokens_to_generate", "8", "--prompt", " the" * 504, "--temperature", "1"])  # all of n_ctx
+def test_edges():
+    output = run("--prompt", "Café", "--n_tokens_to_generate", 8, PYTHONIOENCODING="ascii").stdout
+    assert texts_of(output)[0][:4] == "Caf?"
+    for program in main, lab_main:
+        for n, K in (0, 4), (1, 10**12):
+            output = printed_by(program, "--prompt", "", "--n_tokens_to_generate", n, "--K", K)
+            assert "<|endoftext|>" not in output and ("nothing was decoded" in output) == (n == 0)
+        printed_by(program, "--n_tokens_to_generate", 8, "--prompt", " the" * 504, "--temperature", 1)  # all of n_ctx
 
 
-def test_released_models_are_downloaded_and_decoded(server, tmp_path):
-    args = "--prompt", "Alan", "--n_tokens_to_generate", 40, "--target_model_size", "1558M", "--models_dir", tmp_path
-    result = run(*args, GPT2_MODELS_URL=server.url)
-    plain, fast = texts_of(result)
-    assert plain == fast and result.stderr == ""
+def test_released_models_are_downloaded_and_decoded(server, tmp_path, monkeypatch, capsys):
+    args = f"--prompt Alan --n_tokens_to_generate 40 --target_model_size 1558M --models_dir {tmp_path}".split()
+    for url in server.url, "http://127.0.0.1:9":  # nothing is downloaded twice
+        monkeypatch.setenv("GPT2_MODELS_URL", url)
+        main.main(args)
+        output = capsys.readouterr()
+        assert "same text         yes" in output.out and output.err == ""
     assert sorted(p.name for p in (tmp_path / "124M").iterdir()) == sorted(FILES)
-    assert run(*args, GPT2_MODELS_URL="http://127.0.0.1:9").returncode == 0  # nothing is downloaded twice
 
 
 # ---- Bad input: one line, exit code 2 ----
@@ -175,7 +165,8 @@ def complaint(capsys, program, *args):
         (["--temperature", "inf"], "--temperature: 'inf' is not a number from 0 up"),
         (["--top_p", 0], "--top_p: '0' is not a number above 0 and at most 1"),
         (["--n_tokens_to_generate", 9, "--prompt", " the" * 504], "the prompt has 504 tokens and 9 more are wanted"),
-        (["--prompt", "half \udcd8"], "lone surrogate, U+DCD8"),
+        (["--prompt", "half \udcd8"], "the text contains the byte D8, which is not UTF-8"),
+        (["--prompt", "a\ud83d\ude00"], "the text contains U+D83D, half of a pair, which is not UTF-8"),
     ],
 )
 def test_bad_arguments(args, problem, capsys):
@@ -216,6 +207,7 @@ def test_our_errors_show_a_traceback_and_those_of_the_machine_one_line(monkeypat
     assert "no room" in complaint(capsys, main)
     with pytest.raises(ValueError, match="a bug"):
         report(lambda: main.main([]), "main.py")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())  # as in a notebook: it cannot be reconfigured
     with pytest.raises(SystemExit, match="130"):
         report(Mock(side_effect=KeyboardInterrupt), "main.py")
     assert capsys.readouterr().err == "\nInterrupted.\n"
@@ -265,11 +257,11 @@ IMPORTS = {
     "speculative.py": {"numpy", "sampling"},
     "fast/*.py": {"numpy", "errors", "fast"},
     "gpt2.py": {"numpy", "errors", "fast"},
-    "encoder.py": {"regex", "errors", "checkpoint"},
+    "encoder.py": {"regex", "errors", "checkpoint"},  # only get_encoder
     "utils.py": {"numpy", "errors", "checkpoint", "encoder", "gpt2"},
     "runs.py": {"numpy", "tqdm"},
-    "main.py": {"numpy", "errors", "checkpoint", "sampling", "speculative", "runs", "utils"},
-    "checkpoint/*.py": {"numpy", "requests", "tqdm", "errors", "checkpoint"},
+    "main.py": {"numpy", "fast", "errors", "checkpoint", "sampling", "speculative", "runs", "utils"},
+    "checkpoint/*.py": {"numpy", "requests", "tqdm", "errors", "encoder", "checkpoint"},
 }
 
 

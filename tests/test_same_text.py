@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Table, both_verifiers, bundled, models, pairs, run
-from test_main import texts_of
+from support import Table, both_verifiers, bundled, models, pairs, printed_by, texts_of
 
+import lab.__main__ as lab_main
+import main
 from lab.pair import Pair
 from lab.schedules import SCHEDULES
 from sampling import as_model, seeded
@@ -38,18 +39,19 @@ def test_both_loops_write_the_same_text(verifier, drawn, N, K, seed, eos):
 def test_the_bundled_pair_with_every_schedule(schedule):
     settings = dict(temperature=1, top_k=50, top_p=0.95, repetition_penalty=1.2)
     both = Pair(bundled("draft"), bundled("target"), seed=3, **settings)
-    plain, fast = both.decode([5, 6, 7], 60), both.decode([5, 6, 7], 60, K=5, schedule=schedule)
+    plain, fast = both.decode([5, 6, 7], 40), both.decode([5, 6, 7], 40, K=5, schedule=schedule)
     assert plain.ids.tolist() == fast.ids.tolist()
     if schedule in ("target-confidence", "draft-confidence"):  # it looks at the rows before the race
         assert 0 < sum(fast.n_drafted) < 5 * len(fast.n_drafted) - 5
 
 
 def test_on_the_command_line():
-    options = "--temperature", 1, "--same_text", "--n_tokens_to_generate", 60
-    one, other = run(*options), run(*options, "--draft", "ngram", "--verify", "block", script="lab")
+    options = "--temperature", 1, "--same_text", "--n_tokens_to_generate", 30
+    one = printed_by(main, *options)
+    other = printed_by(lab_main, *options, "--draft", "ngram", "--verify", "block")
     assert len({*texts_of(one), *texts_of(other)}) == 1
-    assert "same text         yes" in one.stdout and "same text         yes" in other.stdout
-    assert texts_of(run(*options, "--seed", 124))[0] != texts_of(one)[0]
+    assert "same text         yes" in one and "same text         yes" in other
+    assert texts_of(printed_by(main, *options, "--seed", 124))[0] != texts_of(one)[0]
 
 
 def test_the_noise_depends_on_seed_and_position_alone():

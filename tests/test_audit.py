@@ -1,23 +1,9 @@
-"""The scripts of benchmarks/ and tools/ print their help, and some of them are tried, without extra packages."""
+"""What scripts of benchmarks/ do without extra packages."""
 
-import pytest
-from support import ROOT, read, run
+from support import run
 
 from benchmarks import audit
 from checkpoint.openai import DATA
-
-SCRIPTS = [
-    f"{path.parent.name}.{path.stem}"
-    for path in sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tools/*.py")])
-    if "__main__" in read(path)
-]
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_help(script):
-    result = run("--help", script=script)
-    assert result.returncode == 0, result.stderr
-    assert f"python -m {script}" in result.stdout
 
 
 def test_random_weights_do_not_replace_a_checkpoint(tmp_path):

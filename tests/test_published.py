@@ -1,0 +1,120 @@
+"""Every command on a page or in a module's docstring can be typed as it is written, and every block of Python runs."""
+
+import ast
+import importlib.util
+import re
+import shlex
+from functools import cache
+
+import numpy as np
+import pytest
+from support import ROOT, read, run
+
+import lab.__main__ as lab_main
+import main
+from lab import gallery
+
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("*/README.md")), *sorted(ROOT.glob("docs/*.md"))]
+MODULES = [path for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("*/*.py")]) if path.parent.name != "tests"]
+SCRIPTS = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in MODULES
+    if 'if __name__ == "__main__"' in read(path)
+]
+COMMAND = r"(?:[A-Z_]+=\S+ )*(?:python3? |pip install |pytest\b)[^`\n]*"
+HELP = """import runpy, sys
+for script in sys.argv[1:]:
+    print(f"@@{script}")
+    sys.argv[1:] = ["--help"]
+    try: runpy.run_module(script, run_name="__main__")
+    except SystemExit as done: assert not done.code, script"""
+
+
+def commands():
+    """(where, command) for each line of a block or a docstring that begins like one, and each that stands in `...`."""
+    for path in PAGES:
+        text = read(path)
+        blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        found = [line for block in blocks for line in block.splitlines() if re.match(COMMAND, line)]
+        yield from ((path, line) for line in found + re.findall(f"`({COMMAND})`", text))
+    for path in MODULES:
+        text = ast.get_docstring(ast.parse(read(path))) or ""
+        yield from ((path, line.strip()) for line in text.splitlines() if re.match(COMMAND, line.strip()))
+
+
+ALL = sorted({(str(path.relative_to(ROOT)), part.strip()) for path, line in commands() for part in line.split("&&")})
+
+
+@cache
+def helps():
+    """{script: what it prints with --help}, from one process, because each takes a second to start."""
+    result = run("-c", HELP, *SCRIPTS, script="")
+    assert result.returncode == 0, result.stderr
+    return dict(part.split("\n", 1) for part in result.stdout.split("@@")[1:])
+
+
+def lines_of(requirements):
+    """The lines of a requirements file, and of those that it includes."""
+    for line in requirements.read_text().splitlines():
+        yield from lines_of(requirements.parent / line[3:]) if line.startswith("-r ") else [line]
+
+
+def test_each_script_says_how_it_is_run():
+    assert len(ALL) > 50
+    for script, text in helps().items():
+        name = f"-m {script.removesuffix('.__main__')}" if "." in script else f"{script}.py"
+        assert f"python {name}" in text, script
+
+
+@pytest.mark.parametrize(("where", "command"), ALL)
+def test_a_published_command(where, command):
+    words = shlex.split(command, comments=True)
+    while re.match(r"[A-Z_]+=", words[0]):
+        words.pop(0)
+    for word in words:  # what is not in one of our folders is the reader's own, or written by the command
+        if (
+            (ROOT / word.split("/")[0]).is_dir()
+            and "/" in word
+            and not re.match(r"(models/random-|docs/\w+\.json)", word)
+        ):
+            assert (ROOT / word).exists(), word
+    if words[:3] == ["pip", "install", "-r"]:
+        assert [*lines_of(ROOT / words[3])]
+    if words[0] != "python":
+        return
+    script, args = (words[2], words[3:]) if words[1] == "-m" else (words[1].removesuffix(".py"), words[2:])
+    script = next(name for name in (script, f"{script}.__main__") if name in SCRIPTS)
+    if "--help" in args:
+        return
+    if script == "main":
+        main.options("", "").parse_args(args)
+    elif script == "lab.__main__":
+        lab_main.arguments(args)
+    else:
+        assert all(re.search(rf"{arg}\b", helps()[script]) for arg in args if arg.startswith("--")), args
+
+
+def blocks():
+    """The blocks of Python of each page."""
+    return {path: re.findall(r"^```python\n(.*?)^```", read(path), re.MULTILINE | re.DOTALL) for path in PAGES}
+
+
+@pytest.mark.parametrize("page", [path for path, found in blocks().items() if found], ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page):
+    """In order, with the names that its text is about: the pair of the gallery, its rows, a guess, a generator."""
+    names = {
+        "np": np,
+        "x": np.array([0]),
+        "N": 3,
+        "q": gallery.Q[0].copy(),
+        "children": [1, 0],
+        "guess": 1,
+        "rng": np.random.default_rng(0),
+    }
+    names |= {name: getattr(gallery, name) for name in ("draft_model", "target_model")}
+    for block in blocks()[page]:
+        if "import torch" in block and not importlib.util.find_spec("transformers"):
+            continue
+        if ">>>" in block:  # doctest runs it
+            continue
+        exec(block, names)
