@@ -11,19 +11,14 @@ from pathlib import Path
 
 import regex
 
+from checkpoint.openai import BYTES
+from checkpoint.read import read_tokenizer
 from errors import UserError
 
 # An ending like 's; or a run of letters, digits or other signs, with the space before
 # it; or white space, without the space that belongs to the next word.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 SPACE, BACKWARDS = regex.compile(r"\s*"), regex.compile(r"(?r)\s*")
-
-
-def bytes_to_unicode():
-    """The printable character for each byte in OpenAI's files: its own in Latin-1, or one from U+0100 on."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
 def merge(pieces, ranks):
@@ -69,8 +64,7 @@ class Encoder:
         if sorted(ids.values()) != [*range(len(ids))]:
             raise ValueError(f"the {len(ids):,} tokens of the vocabulary do not have the ids 0 to {len(ids) - 1:,}")
         self.ranks = {pair: rank for rank, pair in enumerate(merges)}
-        self.to_char = bytes_to_unicode()
-        self.to_byte = {char: byte for byte, char in self.to_char.items()}
+        self.to_byte = {char: byte for byte, char in BYTES.items()}
         for token in [*self.to_byte, *("".join(pair) for pair in merges)]:
             if token not in ids:
                 raise ValueError(f"the vocabulary has no token {token[:20]!r}, which byte pair encoding needs")
@@ -86,7 +80,7 @@ class Encoder:
 
     def word_ids(self, word):
         if word not in self.known:
-            pieces = merge([self.to_char[byte] for byte in word.encode()], self.ranks)
+            pieces = merge([BYTES[byte] for byte in word.encode()], self.ranks)
             self.known[word] = tuple(self.ids[piece] for piece in pieces)
         return self.known[word]
 
@@ -137,6 +131,8 @@ class Encoder:
 
 def get_encoder(model_size, models_dir):
     """The `Encoder` of a folder with the files of a model. UserError if they are damaged."""
-    from checkpoint.read import read_encoder  # here, because it makes an Encoder
-
-    return read_encoder(Path(models_dir, model_size))
+    folder = Path(models_dir, model_size)
+    try:
+        return Encoder(**read_tokenizer(folder))
+    except ValueError as error:
+        raise UserError(f"{folder} cannot be used: {error}") from None

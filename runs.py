@@ -1,42 +1,43 @@
-"""A loop with a clock: `Run` times it, `show` prints its text, and `figures` compares two runs."""
+"""A loop with a clock: `timed` runs it, and `figures` compares two runs."""
 
-import codecs
-import os
-import sys
 import time
 
 import numpy as np
-from tqdm import tqdm
 
 LEGEND = {"accepted": "guessed and accepted", "corrected": "corrected", "bonus": "bonus"}
-COLOURS = {"accepted": "\x1b[32m", "corrected": "\x1b[31;4m", "bonus": "\x1b[35m"}  # green, red underlined, magenta
-RESET = "\x1b[0m"
+
+
+def beta(p, q):
+    """sum min(p, q), the probability that a draw from p is accepted. [..., n_vocab] -> [...]"""
+    return np.minimum(p, q).sum(axis=-1)
 
 
 def betas(r):
-    """sum min(p, q), the probability of being accepted, for each guess of a round that was looked at."""
-    return np.minimum(r.p, r.q[:-1]).sum(axis=-1)[: len(r.emitted)]
+    """beta for each guess of a round that was looked at."""
+    return beta(r.p, r.q[:-1])[: len(r.emitted)]
+
+
+def expected_tokens(alpha, K):
+    """Tokens per round with 0, 1, ... K guesses, if each is accepted with probability alpha -> float64 [K+1]
+
+    1 + alpha + ... + alpha^K = (1 - alpha^(K+1)) / (1 - alpha): Leviathan et al. 2023, equation 1.
+    """
+    return np.cumsum(np.float64(alpha) ** np.arange(K + 1))  # the fraction is inaccurate for alpha near 1
 
 
 class Run:
-    """What a loop decodes, and how long it takes. The clock stands still while `on_round` is called.
+    """What a loop decodes, and how long it takes. The clock stands still while `on_round` is called."""
 
-        run = Run(draft_model, target_model)
-        run.ids = speculative_sampling(x, run.draft, run.target, N, K, rng, on_round=run.on_round)
-
-    Have both models read the prompt before, so that the clock times decoding alone.
-    """
-
-    def __init__(self, draft, target, on_round=None, betas=betas):
+    def __init__(self, draft, target, on_round=None, betas=betas, times=None):
         self.n_drafted, self.n_accepted, self.n_emitted = [], [], []  # in each round
         self.betas, self.betas_of = [], betas  # of each round
         self.steps, self.passes = [], []  # seconds of each call of the draft, and of the target
-        self.lasted = []  # seconds of each round
-        self.draft, self.target = self.timed(draft, self.steps), self.timed(target, self.passes)
+        self.lasted, self.times = [], times  # seconds of each round; and by the number of its guesses, if wanted
+        self.draft, self.target = self.watched(draft, self.steps), self.watched(target, self.passes)
         self.next, self.ids, self.begun = on_round, None, time.perf_counter()
 
     @staticmethod
-    def timed(model, seconds):
+    def watched(model, seconds):
         def call(*args):
             begun = time.perf_counter()
             rows = model(*args)
@@ -51,6 +52,8 @@ class Run:
         self.n_accepted.append(r.n_accepted)
         self.n_emitted.append(len(r.emitted))
         self.betas.append(self.betas_of(r))
+        if self.times is not None:
+            self.times[len(r.drafted)].append(self.lasted[-1])
         if self.next is not None:
             self.next(r)
         self.begun = time.perf_counter()
@@ -88,39 +91,23 @@ class Run:
         return guesses, check, self.seconds / unit - guesses - check
 
 
+def timed(loop, x, draft, target, networks, on_round=None, **options):
+    """loop(draft, target, on_round) -> ids, with a clock -> Run. The networks read the prompt x before it starts."""
+    for network in networks:
+        network.forget()
+        network(np.array(x))
+    run = Run(draft, target, on_round, **options)
+    run.ids = loop(run.draft, run.target, run.on_round)
+    return run
+
+
 def origins(r):
     """Where each emitted token of a round comes from, in the words of LEGEND."""
     last = "bonus" if r.n_accepted == len(r.drafted) else "corrected"
     return ["accepted"] * r.n_accepted + [last] * (len(r.emitted) - r.n_accepted)
 
 
-def show(title, prompt, encoder, N, decode, colour=None):
-    """decode(on_round=...) -> Run, and print its text: on a terminal as it comes, in colours, otherwise at the end."""
-    live, utf8 = sys.stdout.isatty(), codecs.getincrementaldecoder("utf-8")("replace")
-    if colour is None:
-        colour = live and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
-    held_back = []
-    write = (lambda text: print(text, end="", flush=True)) if live else held_back.append
-    print(f"\n{title}\n{'-' * len(title)}")
-    write(f"Text = {prompt}")
-
-    def on_round(r):
-        bar.update(len(r.emitted))
-        for token, origin in zip(r.emitted, origins(r)):
-            text = utf8.decode(encoder.bytes_of([token]))
-            write(COLOURS[origin] + text + RESET if colour and text and len(r.drafted) else text)
-
-    with tqdm(total=N, desc=title, unit="token", leave=False, disable=live or None) as bar:
-        run = decode(on_round=on_round)
-    write(utf8.decode(b"", final=True))
-    took = f"Time = {run.seconds:.2f}s"
-    print(f"\n{took}" if live else f"{took}\n{''.join(held_back)}", flush=True)
-    if colour and any(run.n_drafted):
-        print("Colours:", ", ".join(COLOURS[origin] + words + RESET for origin, words in LEGEND.items()))
-    return run
-
-
-def figures(plain, fast, setting, is_sample=False):
+def figures(plain, speculative, setting, is_sample=False):
     """Compare a plain run and a speculative one -> {name: value}.
 
     setting is what the second one was run with, such as "K = 4". is_sample tells whether
@@ -128,23 +115,26 @@ def figures(plain, fast, setting, is_sample=False):
     """
     if not plain.n_new:
         return {"tokens per second": "nothing was decoded, so there is nothing to compare"}
-    n_looked_at, (guesses, check, rest) = sum(map(len, fast.betas)), fast.cost(plain)
+    slow, quick = plain.tokens_per_second, speculative.tokens_per_second
+    n_looked_at, (guesses, check, rest) = sum(map(len, speculative.betas)), speculative.cost(plain)
     rate = alpha = "nothing was drafted"
     if n_looked_at:
-        expected = np.mean([(fast.alpha ** np.arange(k + 1)).sum() for k in fast.n_drafted])
-        rate = f"{fast.acceptance_rate:.2f} of {sum(fast.n_drafted)} drafted tokens"
-        alpha = f"{fast.alpha:.2f} of the {n_looked_at} looked at, which predicts {expected:.2f} tokens per round"
+        expected = np.mean([expected_tokens(speculative.alpha, k)[-1] for k in speculative.n_drafted])
+        rate = f"{speculative.acceptance_rate:.2f} of {sum(speculative.n_drafted)} drafted tokens"
+        alpha = (
+            f"{speculative.alpha:.2f} of the {n_looked_at} looked at, which predicts {expected:.2f} tokens per round"
+        )
     found = {
-        "tokens per second": f"{plain.tokens_per_second:.1f} target alone, {fast.tokens_per_second:.1f} speculative",
-        "speedup": f"{fast.tokens_per_second / plain.tokens_per_second:.2f}",
+        "tokens per second": f"{slow:.1f} target alone, {quick:.1f} speculative",
+        "speedup": f"{quick / slow:.2f}",
         "acceptance rate": rate,
         "alpha": alpha,
-        "tokens per round": f"{fast.tokens_per_round:.2f}, with {setting}",
+        "tokens per round": f"{speculative.tokens_per_round:.2f}, with {setting}",
         "cost of a round": f"{guesses + check + rest:.2f} plain steps: guesses K c = {guesses:.2f}, "
         f"check v = {check:.2f}, rest r = {rest:.2f}",
-        "same text": same_text(plain.ids, fast.ids, is_sample),
+        "same text": same_text(plain.ids, speculative.ids, is_sample),
     }
-    if fast.tokens_per_second < plain.tokens_per_second and n_looked_at:
+    if quick < slow and n_looked_at:
         cause, change = max(
             (guesses, ("the guesses cost most", "a smaller draft, or a smaller K")),
             (check - 1, ("the check costs most", "a smaller K, or a better draft")),  # it cannot cost less than 1
@@ -158,8 +148,3 @@ def same_text(ids, other, is_sample):
     if np.array_equal(ids, other):
         return "yes"
     return "no: two samples from one distribution, unless --same_text is given" if is_sample else "NO: a bug"
-
-
-def printed(found):
-    """The figures, a line for each."""
-    return "\n".join(f"{name:<17} {value}" for name, value in found.items())

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import check_takes_rows, checked, checked_tokens, sample
+from contract import check_takes_rows, checked_call, checked_rows, checked_tokens
+from sampling import sample
 
 
 def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
@@ -22,7 +23,7 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
 
     Parameters and result are those of `speculative_sampling`.
     """
-    x, rng, ends, model = checked(x, rng, eos, model, N=N)
+    x, rng, ends, model = checked_call(x, rng, eos, model, N=N)
     for _ in range(N):
         q = model(x)[-1:]  # [n] -> [1, n_vocab]
         x = np.append(x, sample(q[-1], rng))  # [n] -> [n+1]
@@ -94,12 +95,6 @@ def verify(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
-def cut_at(ends, emitted):
-    """The tokens of a round up to the first that ends a text, and how many of them are accepted guesses."""
-    n = next((i for i, token in enumerate(emitted.tolist(), start=1) if token in ends), len(emitted))
-    return emitted[:n], min(n, len(emitted) - 1)
-
-
 class Round(NamedTuple):
     """One round: k tokens were drafted, and 1 to k + 1 emitted."""
 
@@ -108,6 +103,25 @@ class Round(NamedTuple):
     q: np.ndarray  # float64 [k+1, n_vocab]
     emitted: np.ndarray  # int [n_accepted+1], or [n_accepted] if an accepted eos ends the text
     n_accepted: int
+
+
+def one_round(x, draft_model, target_model, k_max, rng, verify=verify, propose=propose, stop=None, ends=()):
+    """What happens in a round after the text x -> Round. ends are the tokens that end a text."""
+    # Step 1: the draft proposes k tokens, one after the other.
+    drafted, p = propose(x, draft_model, k_max, rng, stop)  # [k], [k, n_vocab]
+    k = len(drafted)
+    # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
+    q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
+    p = checked_rows(p, q, k)
+    # Step 3: accept drafted tokens from the left. Step 4: add one more token.
+    emitted = checked_tokens(verify(drafted, p, q, rng), k + 1, q.shape[1])  # [n_accepted+1]
+    return Round(drafted, p, q, *cut_at(ends, emitted))
+
+
+def cut_at(ends, emitted):
+    """The tokens of a round up to the first that ends a text, and how many of them are accepted guesses."""
+    n = next((i for i, token in enumerate(emitted.tolist(), start=1) if token in ends), len(emitted))
+    return emitted[:n], min(n, len(emitted) - 1)
 
 
 def speculative_sampling(
@@ -141,7 +155,7 @@ def speculative_sampling(
     -------
     int [n + N], fewer only if eos ends the text
     """
-    x, rng, ends, *models = checked(x, rng, eos, draft_model, target_model, N=N, K=K)
+    x, rng, ends, *models = checked_call(x, rng, eos, draft_model, target_model, N=N, K=K)
     check_takes_rows(target_model)
     draft_model, target_model = models
     end, last = len(x) + N, None
@@ -149,20 +163,8 @@ def speculative_sampling(
         k_max = min(K, end - len(x) - 1)  # a round adds up to k_max + 1 tokens
         if schedule is not None:
             k_max = min(k_max, schedule(last))
-        # Step 1: the draft proposes k tokens, one after the other.
-        drafted, p = propose(x, draft_model, k_max, rng, stop)  # [k], [k, n_vocab]
-        k = len(drafted)
-        # Step 2: one pass of the target gives q after x, and after each of the drafted
-        # tokens.
-        q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
-        p = p if k else q[:0]
-        if len(q) != k + 1 or p.shape != q[:-1].shape:
-            raise ValueError(f"found p {p.shape} and q {q.shape}, but [{k}, n_vocab] and [{k + 1}, n_vocab] are needed")
-        # Step 3: accept drafted tokens from the left. Step 4: add one more token.
-        emitted = checked_tokens(verify(drafted, p, q, rng), k + 1, q.shape[1])  # [n_accepted+1]
-        emitted, n_accepted = cut_at(ends, emitted)
-        x = np.append(x, emitted)
-        last = Round(drafted, p, q, emitted, n_accepted)
+        last = one_round(x, draft_model, target_model, k_max, rng, verify, stop=stop, ends=ends)
+        x = np.append(x, last.emitted)
         if on_round is not None:
             on_round(last)
         if x[-1] in ends:

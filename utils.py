@@ -2,12 +2,14 @@
 
 import os
 import shlex
+from functools import partial
 
 import numpy as np
 
 from checkpoint import openai
 from checkpoint.find import BUNDLED, MODELS, MODELS_DIR, RELEASED, another_model, find
-from checkpoint.read import format_of, read, read_encoder
+from checkpoint.read import format_of, read
+from encoder import get_encoder
 from errors import UserError
 from gpt2 import GPT2
 
@@ -28,9 +30,9 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     hparams, params : dict
         See `checkpoint.read.read`.
     """
-    folder = find(model_size, models_dir)
+    folder = find(model_size, models_dir, partial(get_encoder, models_dir=""))
     try:
-        (hparams, params), encoder = read(folder), read_encoder(folder)
+        (hparams, params), encoder = read(folder), get_encoder(folder, "")
         n_tokens, n_rows = len(encoder.ids), hparams["n_vocab"]
         if problem := another_model(model_size, hparams):
             raise UserError(f"{folder} cannot be used: {problem}")

@@ -26,7 +26,7 @@ from fast.threads import n_cores
 from gpt2 import GPT2
 from lab.drafts import make_draft
 from lab.pair import Pair
-from lab.theory import beta
+from runs import beta
 from sampling import as_model
 from utils import load_encoder_hparams_and_params
 

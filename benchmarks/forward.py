@@ -28,9 +28,9 @@ from checkpoint.read import read
 from encoder import get_encoder
 from fast import matrix_kernel
 from gpt2 import GPT2
-from main import PROMPT
 from sampling import as_model
 from speculative import speculative_sampling
+from terminal import PROMPT
 
 REPETITIONS, PROMPTS = 21, 7  # of passes over a few rows, and of prompts
 CONTEXT = 32  # tokens in the cache before passes over a few rows

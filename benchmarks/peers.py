@@ -15,8 +15,9 @@ import numpy as np
 
 from benchmarks.tables import table
 from benchmarks.turns import Turns
-from checkpoint.read import read, read_encoder
-from main import PROMPT
+from checkpoint.read import read
+from encoder import get_encoder
+from terminal import PROMPT
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
 N, K = 100, 4  # of the texts
@@ -151,7 +152,7 @@ def compare_passes(directory):
 
 def compare_texts():
     """Tokens per second of both loops. All four texts have to be the same."""
-    ids = read_encoder(PAIR[0]).encode(PROMPT)
+    ids = get_encoder(PAIR[0], "").encode(PROMPT)
     with Turns("benchmarks.peers:our_loop", *PAIR) as us, Turns("benchmarks.peers:their_loop", *PAIR) as them:
         seconds, texts = [], set()
         for _ in range(TURNS + 1):

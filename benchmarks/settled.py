@@ -14,7 +14,7 @@ from enumeration import output_distribution, total_variation
 from lab import gallery
 from lab.block import verify_block
 from lab.gallery import VARIANTS, Variant, changed, changed_draft, favourite, one_hot, rounded, target_rows
-from lab.theory import beta
+from runs import beta
 from sampling import sample
 from speculative import acceptance, verify
 

@@ -19,8 +19,9 @@ import numpy as np
 from benchmarks.tables import table
 from gpt2 import GPT2
 from lab.drafts import make_draft
-from lab.theory import best_acceptance, beta
+from lab.theory import best_acceptance
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
+from runs import beta
 from sampling import as_model, sample
 from speculative import acceptance, autoregressive_sampling, max_fn, residual
 from utils import load_encoder_hparams_and_params

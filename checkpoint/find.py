@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter, Retry
 from tqdm import tqdm
 
 from checkpoint import huggingface, openai
-from checkpoint.read import read, read_hparams, read_small
+from checkpoint.read import read, read_hparams, read_tokenizer
 from errors import UserError
 
 MODELS_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
@@ -33,7 +33,7 @@ TIMEOUT, BACKOFF = (10, 30), 0.5  # seconds: to connect, and between two pieces 
 PIECE = 1 << 14  # bytes
 
 
-def find(size, models_dir=MODELS_DIR):
+def find(size, models_dir=MODELS_DIR, check_tokenizer=read_tokenizer):
     """The folder of a model, after the download of its files if they are missing.
 
     Parameters
@@ -43,6 +43,8 @@ def find(size, models_dir=MODELS_DIR):
         Hugging Face; or a folder of your own with the files of either.
     models_dir : str
         Downloads have a folder for each size in here.
+    check_tokenizer : callable
+        check_tokenizer(folder) is a ValueError if the tokenizer that has arrived is damaged.
 
     Raises
     ------
@@ -70,7 +72,7 @@ def find(size, models_dir=MODELS_DIR):
     else:
         raise UserError(f"there is no model or folder {size!r}: give {SIZES}")
     if missing(folder, names) and not is_complete(folder):
-        download(folder, names, url)
+        download(folder, names, url, check_tokenizer)
     return folder
 
 
@@ -122,7 +124,7 @@ def is_complete(folder):
 # ---- Downloads ----
 
 
-def download(folder, names, url):
+def download(folder, names, url, check_tokenizer=read_tokenizer):
     """Download those files of a model that are missing. No file has its name before it could be read.
 
     The last name is that of the weights. What there is of them is kept, and resumed. The
@@ -142,18 +144,18 @@ def download(folder, names, url):
                 session.mount(scheme, HTTPAdapter(max_retries=retry))
             if missing(folder, small):
                 unchecked += [name for name in small if not fetch(session, f"{url}/{name}", Path(fresh, name))]
-                if problem := problem_of(fresh, folder.name):
+                if problem := problem_of(fresh, folder.name, check_tokenizer):
                     raise UserError(f"{url} gave a wrong file; try again ({problem})")
                 for name in small:
                     part = folder / f"{name}.{os.getpid()}.part"
                     shutil.copyfile(Path(fresh, name), part)
                     os.replace(part, folder / name)
-            elif problem := problem_of(folder, folder.name):
+            elif problem := problem_of(folder, folder.name, check_tokenizer):
                 raise UserError(f"{problem}; remove that file to download it again")
             if missing(folder, [weights]):
                 part = folder / f"{weights}.part"
                 unchecked += [] if fetch(session, f"{url}/{weights}", part) else [weights]
-                if problem := problem_of(folder, folder.name, part):
+                if problem := problem_of(folder, folder.name, weights=part):
                     part.unlink(missing_ok=True)
                     raise UserError(f"{url} gave wrong weights, now removed; try again ({problem})")
                 os.replace(part, folder / weights)
@@ -168,8 +170,8 @@ def download(folder, names, url):
         print(f"{url} names no checksum, so damage may go unnoticed in {', '.join(unchecked)}", file=sys.stderr)
 
 
-def problem_of(folder, size, weights=None):
-    """What is wrong with the small files of a model, or with all of them. None if nothing is.
+def problem_of(folder, size, check_tokenizer=None, weights=None):
+    """What is wrong with the small files of a model, or with its weights. None if nothing is.
 
     It is a text, because an error would keep the weights mapped, and Windows does not
     remove such a file.
@@ -178,7 +180,9 @@ def problem_of(folder, size, weights=None):
         if weights:
             read(folder, weights)
         else:
-            read_small(folder)
+            check_tokenizer(folder)
+            if (Path(folder) / openai.INDEX).exists():
+                openai.read_index(Path(folder) / openai.INDEX)
             return another_model(size, read_hparams(folder))
     except ValueError as error:
         return str(error)

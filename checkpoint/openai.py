@@ -29,7 +29,9 @@ FILES = ("encoder.json", "vocab.bpe", "hparams.json", INDEX, DATA)
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: "<f4", 19: "<f2"}  # DT_FLOAT, DT_HALF of types.proto
 EOT = "<|endoftext|>"
-BYTES = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 324))]  # each byte as a character, by id
+PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that are written as their Latin-1 characters
+OTHERS = [byte for byte in range(256) if byte not in PLAIN]  # the others are written as U+0100, ...
+BYTES = {byte: chr(byte) for byte in PLAIN} | {byte: chr(256 + i) for i, byte in enumerate(OTHERS)}  # in order of ids
 
 
 class Entry(NamedTuple):
@@ -61,7 +63,7 @@ def tokenizer(folder):
     ids = read_json(folder / "encoder.json")
     lines = (folder / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:]
     merges = [tuple(line.split(" ")) for line in lines if line]
-    tokens = [*BYTES, *map("".join, merges), EOT]
+    tokens = [*BYTES.values(), *map("".join, merges), EOT]
     if ids != {token: id for id, token in enumerate(tokens)} or {len(pair) for pair in merges} - {2}:
         raise ValueError("encoder.json or vocab.bpe is damaged: one does not follow from the other")
     return {"merges": merges, "ids": ids, "eos": ids[EOT]}

@@ -1,10 +1,9 @@
-"""The files in a folder -> the params of gpt2.py, and the Encoder of encoder.py."""
+"""The files in a folder -> the params of gpt2.py, and the parts of encoder.py's Encoder."""
 
 import reprlib
 from pathlib import Path
 
 from checkpoint import huggingface, openai
-from encoder import Encoder
 from errors import UserError
 
 HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
@@ -78,28 +77,17 @@ def read_hparams(folder):
     return hparams
 
 
-def read_encoder(folder):
-    """The `encoder.Encoder` of a model. UserError if a file is missing or damaged."""
+def read_tokenizer(folder):
+    """What `encoder.Encoder` needs -> dict. ValueError if a file is missing or damaged."""
     try:
         parts = format_of(folder).tokenizer(Path(folder))
         if wrong := [(token, id) for token, id in parts["ids"].items() if (type(token), type(id)) != (str, int)]:
             raise ValueError(f"the vocabulary is damaged: {wrong[0]!r:.80} is not a token and its id")
-        return Encoder(**parts)
+        return parts
     except FileNotFoundError as error:
-        problem = f"{Path(error.filename).name} is missing; copy the tokenizer of the base model"
-    except ValueError as error:
-        problem = error
+        raise ValueError(f"{Path(error.filename).name} is missing; copy the tokenizer of the base model") from None
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        problem = f"the tokenizer is damaged: {error!r}"
-    raise UserError(f"{folder} cannot be used: {problem}") from None
-
-
-def read_small(folder):
-    """Read all files of a model but its weights. ValueError if one is damaged."""
-    read_encoder(folder)
-    read_hparams(folder)
-    if format_of(folder) is openai:
-        openai.read_index(openai.weights(Path(folder))[0])
+        raise ValueError(f"the tokenizer is damaged: {error!r}") from None
 
 
 def expected_shapes(n_vocab, n_ctx, n_embd, n_head, n_layer, n_inner=None):

@@ -44,8 +44,8 @@ def write_checkpoint(folder, hparams, tensors):
 
 def write_vocabulary(folder, n_vocab):
     """Write a vocabulary for any text: all bytes, pairs of two bytes, and <|endoftext|>."""
-    pairs = list(islice(product(BYTES, repeat=2), n_vocab - 257))
-    tokens = [*BYTES, *map("".join, pairs), EOT]
+    pairs = list(islice(product(BYTES.values(), repeat=2), n_vocab - 257))
+    tokens = [*BYTES.values(), *map("".join, pairs), EOT]
     Path(folder, "encoder.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
     text = "\n".join(["#version: 0.2", *map(" ".join, pairs), ""])
     Path(folder, "vocab.bpe").write_text(text, encoding="utf-8", newline="")

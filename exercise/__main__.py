@@ -19,13 +19,14 @@ from typing import NamedTuple
 import numpy as np
 
 from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
-from errors import Parser, UserError, report
+from errors import UserError
 from lab import gallery
 from lab.gallery import EOS, PROMPT, TREES, VARIANTS, K, N, Variant, decode, plain, right_penalty, target_rows
 from lab.trees import paths
 from sampling import sample
 from speculative import acceptance, autoregressive_sampling
 from speculative import residual as right_residual
+from terminal import Parser, report
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 20  # seconds for a step, before it counts as endless

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from errors import UserError, checked, report
+from errors import UserError
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
 from lab.measure import best_K, best_K_found
@@ -28,15 +28,14 @@ from lab.pair import load_pair
 from lab.rounds import Recorder
 from lab.schedules import SCHEDULES
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
-from main import options
-from runs import Run, figures, printed, same_text, show
+from runs import figures, same_text, timed
 from sampling import as_model
 from speculative import verify
+from terminal import options, printed, report, show, such_that
 from utils import pair_of, prompt_ids
 
 COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess
 PILOT = 96  # tokens of the pilot run of --K auto
-THRESHOLDS = ("target-confidence", "draft-confidence")
 
 
 def main(argv=None):
@@ -58,10 +57,7 @@ def main(argv=None):
     x = prompt_ids(args.prompt, N, encoder, [pair])
     if args.eos and encoder.eos is None:
         raise UserError("--eos: this vocabulary has no token that ends a text")
-    shared = {
-        "eos": encoder.eos if args.eos else None,
-        "verify": verify_block if args.verify == "block" else verify,
-    }
+    shared = {"eos": encoder.eos if args.eos else None, "verify": verify_block if args.verify == "block" else verify}
     found = {}
     if args.K == "auto":
         n, rng = min(N, PILOT), np.random.default_rng(args.seed)
@@ -70,49 +66,42 @@ def main(argv=None):
         if not speedups[1:].any():
             args.K = min(4, N)  # the pilot run was too short to tell
         found = {"best K": best_K_found(args.K, speedups)}
-    fast_options = shared | {"K": args.K, "schedule": args.schedule, "threshold": args.threshold}
+    in_rounds = shared | {"K": args.K, "schedule": args.schedule}
     recorder = Recorder(np.random.default_rng(args.seed), shared["verify"])
-    colour = {"always": True, "never": False, "auto": None}[args.color]
 
     def decode(options, on_round):
-        def on_each(r):
-            recorder(r)
-            on_round(r)
+        if args.trace and options is in_rounds:
+            return pair.decode(x, N, rng=recorder.coins, on_round=lambda r: (recorder(r), on_round(r)), **options)
+        return pair.decode(x, N, rng=np.random.default_rng(args.seed), on_round=on_round, **options)
 
-        if not args.trace or options is shared:
-            return pair.decode(x, N, rng=np.random.default_rng(args.seed), on_round=on_round, **options)
-        return pair.decode(x, N, rng=recorder.coins, on_round=on_each, **options)
-
-    for each in shared, fast_options:
+    for each in shared, in_rounds:
         pair.decode(x, min(N, 8), rng=np.random.default_rng(args.seed), **each)  # the first use of the weights is slow
     plain = show("Autoregressive Decode", args.prompt, encoder, N, partial(decode, shared))
     if args.tree:
-        return decode_trees(args, pair, x, shared["eos"], colour, plain, is_sample)
-    fast = show("Speculative Decode", args.prompt, encoder, N, partial(decode, fast_options), colour)
-    found = figures(plain, fast, f"K = {args.K}, {args.schedule}", is_sample) | found
+        return decode_trees(args, pair, x, shared["eos"], plain, is_sample)
+    run = show("Speculative Decode", args.prompt, encoder, N, partial(decode, in_rounds))
+    found = figures(plain, run, f"K = {args.K}, {args.schedule}", is_sample) | found
     print(f"\n{printed(found)}", flush=True)
     if args.trace:
-        content = page(encoder, x, plain, fast, recorder.rounds, found, args.command)
+        content = page(encoder, x, plain, run, recorder.rounds, found, args.command)
         Path(args.trace).write_text(content, encoding="utf-8", errors="replace")
         print(f"trace             written to {args.trace}")
 
 
-def decode_trees(args, pair, x, eos, colour, plain, is_sample):
+def decode_trees(args, pair, x, eos, plain, is_sample):
     """Decode with a tree of guesses in each round, and say how many tokens a round added."""
     cuts = args.top_k, args.top_p, args.repetition_penalty
     draft = pair.draft_model if args.temperature else as_model(pair.networks[0], COLD, *cuts)
-    rule = bottom_up if args.verify == "block" else top_down
+    rule, N = bottom_up if args.verify == "block" else top_down, args.n_tokens_to_generate
 
-    def decode(on_round):
-        pair.read(x)
-        run = Run(draft, pair.target_model, on_round, betas=lambda r: ())  # a tree has several guesses at a place
-        run.ids = tree_sampling(
-            x, run.draft, run.target, args.n_tokens_to_generate, balanced(*args.tree), np.random.default_rng(args.seed),
-            rule, eos=eos, on_round=run.on_round,
-        )  # fmt: skip
-        return run
+    def loop(draft, target, on_round):
+        rng = np.random.default_rng(args.seed)
+        return tree_sampling(x, draft, target, N, balanced(*args.tree), rng, rule, eos=eos, on_round=on_round)
 
-    run = show("Speculative Decode", args.prompt, pair.encoder, args.n_tokens_to_generate, decode, colour)
+    def decode(on_round):  # without betas, for a tree has several guesses at a place
+        return timed(loop, x, draft, pair.target_model, pair.networks, on_round, betas=lambda r: ())
+
+    run = show("Speculative Decode", args.prompt, pair.encoder, N, decode)
     if not run.n_new:
         return print("\nnothing was decoded")
     print(f"\ntokens per round  {run.tokens_per_round:.2f}, with up to {n_guesses(args.tree)} guesses, {rule.__name__}")
@@ -126,12 +115,12 @@ def arguments(argv=None):
     add = parser.add_argument_group("the lab").add_argument
     # fmt: off
     add("--K",
-        type=checked(str, lambda text: re.fullmatch("auto|[0-9]{1,99}", text), "a whole number from 0 up, or auto"),
+        type=such_that(str, lambda text: re.fullmatch("auto|[0-9]{1,99}", text), "a whole number from 0 up, or auto"),
         help="how many tokens to draft per round, at most; auto: the best of 0 to 8 by a short pilot run, "
         "whose times the seed does not fix (default: 4)")
     add("--draft", default="model", metavar="DRAFT",
-        type=checked(str, lambda name: name in DRAFTS or re.fullmatch("early-exit:[0-9]{1,4}", name),
-                     f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."),
+        type=such_that(str, lambda name: name in DRAFTS or re.fullmatch("early-exit:[0-9]{1,4}", name),
+                       f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."),
         help="what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts of 1, 2 and 3 "
         "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
         "the target's first L layers (default: %(default)s)")
@@ -142,27 +131,20 @@ def arguments(argv=None):
         "the last token, otherwise none. draft-confidence: up to K, but stop after a token that the draft is not sure "
         "of. heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by "
         "measured acceptance and times, which the seed does not fix (default: %(default)s)")
-    add("--threshold", type=checked(float, lambda p: 0 <= p <= 1, "a probability from 0 to 1"), metavar="P",
-        help="a model is sure of a token if its probability at temperature 1 is at least P "
-        "(default: 0.5 for target-confidence, 0.4 for draft-confidence)")
     add("--tree", metavar="N,N,...",
-        type=checked(tree_of, lambda counts: n_guesses(counts) < 100, "a tree like 2,1,1, of at most 99 guesses"),
+        type=such_that(tree_of, lambda counts: n_guesses(counts) < 100, "a tree like 2,1,1, of at most 99 guesses"),
         help="guess a tree instead of K tokens: 2,1,1 is two guesses at the next token, each with one guess below, and "
         "one below that. It tells the tokens per round; what would make it fast, tree attention, is left out")
     add("--verify", choices=("token", "block"), default="token",
         help="accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. 2024) "
         "(default: %(default)s)")
-    add("--repetition_penalty", type=checked(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
+    add("--repetition_penalty", type=such_that(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
         default=1.0, metavar="r", help="above 1, tokens that have occurred become less likely (default: %(default)s)")
     add("--eos", action="store_true", help="stop after the token that ends a text")
-    add("--color", choices=("auto", "always", "never"), default="auto",
-        help="colour the text by where each token comes from; auto: on a terminal (default: %(default)s)")
-    add("--trace", type=checked(str, lambda path: path.endswith(".html"), "the name of a .html file"), metavar="FILE",
+    add("--trace", type=such_that(str, lambda path: path.endswith(".html"), "the name of a .html file"), metavar="FILE",
         help="write a page that shows every round of the speculative run")
     # fmt: on
     args = parser.parse_args(argv)
-    if args.threshold is not None and args.schedule not in THRESHOLDS:
-        raise UserError(f"--threshold needs --schedule {' or '.join(THRESHOLDS)}, but --schedule is {args.schedule}")
     if args.draft_corpus is not None and args.draft not in ORDERS:
         raise UserError(f"--draft_corpus needs --draft {' or '.join(ORDERS)}, but --draft is {args.draft}")
     if args.draft_model_size is not None and args.draft != "model":

@@ -15,15 +15,13 @@
 from collections import defaultdict, deque
 from functools import partial
 
-import numpy as np
-
 from checkpoint.find import MODELS_DIR
 from errors import UserError
 from gpt2 import GPT2
 from lab import measure
 from lab.drafts import make_draft
 from lab.schedules import draft_confidence, make_schedule
-from runs import Run
+from runs import timed
 from sampling import as_model, seeded
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import load_encoder_hparams_and_params, load_models
@@ -42,47 +40,35 @@ class Pair:
         self.encoder, self.networks, self.sure = encoder, (draft, target), sure
         self.sources = [as_model(network, temperature, **settings) for network in self.networks]
         self.draft_model, self.target_model = (seeded(m, seed) if seed is not None else m for m in self.sources)
-        self.times = defaultdict(partial(deque, maxlen=99))  # seconds of rounds with k guesses; None is for plain steps
+        self.times = defaultdict(partial(deque, maxlen=99))  # seconds of rounds with k guesses
         self.n_ctx, self.n_vocab = min(draft.n_ctx, target.n_ctx), target.n_vocab
 
-    def read(self, x):
-        """Let both networks forget what they have read, and read the prompt x."""
-        for network in self.networks:
-            network.forget()
-            network(np.array(x))
-
     def decode(
-        self, x, N, K=None, rng=None, *, schedule="fixed", threshold=None, costs=None, verify=verify, eos=None,
-        on_round=None,
+        self, x, N, K=None, rng=None, *, schedule="fixed", costs=None, verify=verify, eos=None, on_round=None
     ):  # fmt: skip
         """Decode N tokens after the prompt x with speculation, or without if K is None -> `runs.Run`.
 
-        The networks read the prompt before the clock starts. schedule, threshold and costs
-        are those of `schedules.make_schedule`; costs are measured unless they are given.
+        The networks read the prompt before the clock starts. schedule and costs are those
+        of `schedules.make_schedule`; costs are measured unless they are given.
         The other arguments are those of `speculative.speculative_sampling`.
         """
 
-        def on_each(r):
-            self.times[None if K is None else len(r.drafted)].append(run.lasted[-1])
-            if on_round is not None:
-                on_round(r)
-
-        self.read(x)
-        run = Run(self.draft_model, self.target_model, on_each)
-        if K is None:
-            run.ids = autoregressive_sampling(x, run.target, N, rng, eos=eos, on_round=run.on_round)
-            return run
-        costs = costs or partial(measure.costs, self.times)
-        k_max, stop = make_schedule(schedule, K, costs, threshold, *self.sources)
+        k_max, stop = make_schedule(schedule, K, costs or partial(measure.costs, self.times), *self.sources)
         if self.sure:
             if stop is not None:
                 raise UserError("this draft has a stop of its own; choose another schedule than draft-confidence")
             stop = draft_confidence(self.sure, self.sources[0].confidence)
-        run.ids = speculative_sampling(
-            x, run.draft, run.target, N, K, rng, eos=eos, on_round=run.on_round, verify=verify, schedule=k_max,
-            stop=stop,
-        )  # fmt: skip
-        return run
+
+        def loop(draft, target, on_round):
+            options = {"eos": eos, "on_round": on_round}
+            if K is None:
+                return autoregressive_sampling(x, target, N, rng, **options)
+            return speculative_sampling(
+                x, draft, target, N, K, rng, verify=verify, schedule=k_max, stop=stop, **options
+            )
+
+        times = None if K is None else self.times
+        return timed(loop, x, self.draft_model, self.target_model, self.networks, on_round, times=times)
 
 
 def load_pair(draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, **settings):

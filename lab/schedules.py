@@ -15,7 +15,7 @@ A (.1), B (.2) or C (.2). The other half is q: A (.15), B (.1) or C (.25). The s
 
 import numpy as np
 
-from runs import betas
+from runs import betas, expected_tokens
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 # `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7.
@@ -25,7 +25,7 @@ PRIOR, N_PRIOR = 0.7, 16
 EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
 
 
-def make_schedule(name, K, costs, threshold=None, draft=None, target=None):
+def make_schedule(name, K, costs, draft=None, target=None):
     """The (schedule, stop) of one of SCHEDULES. A schedule of your own is returned as it is.
 
     costs is as in `adaptive`. draft and target are `sampling.as_model`s, whose confidence
@@ -33,14 +33,13 @@ def make_schedule(name, K, costs, threshold=None, draft=None, target=None):
     """
     if callable(name):
         return name, None
-    options = {} if threshold is None else {"threshold": threshold}
     match name:
         case "fixed":
             return None, None
         case "target-confidence":
-            return target_confidence(K, **options, confidence=target and target.confidence), None
+            return target_confidence(K, confidence=target and target.confidence), None
         case "draft-confidence":
-            return None, draft_confidence(**options, confidence=draft and draft.confidence)
+            return None, draft_confidence(confidence=draft and draft.confidence)
         case "heuristic":
             return heuristic(K), None
         case "adaptive":
@@ -90,7 +89,7 @@ def heuristic(K):
 
 
 def adaptive(K, costs, memory=32):
-    """A schedule: the best number of tokens for the measured alpha and costs, as in `theory.optimal_K`.
+    """A schedule: the best number of tokens for the measured alpha and costs, of tokens per round / cost.
 
     Leviathan et al. 2023 suggest it in section 3.5. alpha averages beta = sum min(p, q)
     over about the last `memory` verified positions; it settles sooner than the share of
@@ -108,8 +107,7 @@ def adaptive(K, costs, memory=32):
                 n_seen += 1
                 alpha += (b - alpha) / min(n_seen, memory)
         n_rounds += 1
-        tokens = np.cumsum(alpha ** np.arange(K + 1))  # per round, for 0 ... K: theory.expected_tokens, but faster
-        ranking = np.argsort(-tokens / costs(K), kind="stable")
+        ranking = np.argsort(-expected_tokens(alpha, K) / costs(K), kind="stable")
         # The second best may really be the best, if its cost was measured in slow
         # rounds. Only more such rounds tell.
         return int(ranking[1 if n_rounds % EVERY == 0 and K > 0 else 0])

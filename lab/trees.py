@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sampling import checked, checked_tokens, sample
+from contract import checked_call, checked_tokens
+from sampling import sample
 from speculative import acceptance, cut_at, max_fn, residual
 
 
@@ -122,7 +123,7 @@ def tree_sampling(
 
     rule is `bottom_up` or `top_down`. on_round gets a `TreeRound`.
     """
-    x, rng, ends, draft_model, target_model = checked(x, rng, eos, draft_model, target_model, N=N)
+    x, rng, ends, draft_model, target_model = checked_call(x, rng, eos, draft_model, target_model, N=N)
     end = len(x) + N
     while len(x) < end:
         root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng, replace))

@@ -200,10 +200,10 @@ def test_another_process_is_ahead(server, tmp_path, load):
 def test_another_process_renames_the_weights_while_this_one_checks_them(tmp_path, load, monkeypatch):
     original = find.problem_of
 
-    def renamed(folder, size, weights=None):
+    def renamed(folder, size, check_tokenizer=None, weights=None):
         if weights:
             weights.rename(weights.with_suffix(""))
-        return original(folder, size, weights)
+        return original(folder, size, check_tokenizer, weights)
 
     monkeypatch.setattr(find, "problem_of", renamed)
     load()

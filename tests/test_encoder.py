@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import read
 
-from encoder import Encoder, bytes_to_unicode, merge
+from checkpoint.openai import BYTES
+from encoder import Encoder, merge
 
 BPE = "tests/fixtures/bpe/"
 
@@ -18,7 +19,7 @@ BPE = "tests/fixtures/bpe/"
 @pytest.fixture(scope="module")
 def gpt2():
     merges = [tuple(line.split(" ")) for line in read(BPE + "vocab.bpe").split("\n")[1:-1]]
-    tokens = [*sorted(bytes_to_unicode().values()), *map("".join, merges)]
+    tokens = [*sorted(BYTES.values()), *map("".join, merges)]
     return Encoder(merges, {token: id for id, token in enumerate(tokens)})
 
 
@@ -59,7 +60,7 @@ def test_copies_and_what_a_caller_may_do(gpt2):
 
 
 def test_a_byte_or_the_result_of_a_merge_without_an_id():
-    ids = {char: id for id, char in enumerate(bytes_to_unicode().values())}
+    ids = {char: id for id, char in enumerate(BYTES.values())}
     with pytest.raises(ValueError, match="no token 'ab'"):
         Encoder([("a", "b")], ids)
     with pytest.raises(ValueError, match="no token 'a'"):
@@ -74,7 +75,7 @@ def test_half_a_character_decodes_to_the_replacement_character(gpt2):
 
 
 def test_an_added_token_that_is_spelled_like_a_byte():
-    ids = {char: id for id, char in enumerate(bytes_to_unicode().values())}
+    ids = {char: id for id, char in enumerate(BYTES.values())}
     encoder = Encoder([], ids | {"éé": 256}, special={"é": (True, False, False), "éé": (True, False, False)})
     assert encoder.encode("éé") == [256] and encoder.decode([256]) == "éé"
     assert encoder.decode(encoder.encode("\u9751")) == "\u9751"  # its UTF-8 begins with the byte 0xE9

@@ -17,9 +17,9 @@ import main
 from checkpoint.openai import FILES
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
-from errors import report
 from lab.block import verify_block
 from lab.pair import Pair
+from terminal import report
 
 
 def write_pair(models_dir):
@@ -76,7 +76,7 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
     """The texts do not show this: at temperature 0 they are the same with any schedule and any rule."""
     options = """
         --draft ngram --prompt A --n_tokens_to_generate 9 --K 3 --seed 7 --temperature 0.7 --top_k 5 --top_p 0.9
-        --repetition_penalty 1.2 --eos --schedule target-confidence --threshold 0.3 --verify block
+        --repetition_penalty 1.2 --eos --schedule target-confidence --verify block
     """
     with (
         patch.object(lab_main, "load_pair", wraps=lab_main.load_pair) as load,
@@ -87,7 +87,7 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
     sampling = dict(temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.2)
     assert load.call_args.kwargs == dict(draft="ngram", corpus=__file__, models_dir=str(tmp_path), seed=None) | sampling
     decoded = [each.kwargs for each in decode.call_args_list]
-    wanted = dict(K=3, schedule="target-confidence", threshold=0.3, verify=verify_block)
+    wanted = dict(K=3, schedule="target-confidence", verify=verify_block)
     obeyed = [options.items() >= wanted.items() for options in decoded]
     assert obeyed == [False, True, False, True]  # two warm-ups, then two runs
     assert decoded[2]["eos"] == decoded[3]["eos"] == 2047
@@ -194,8 +194,6 @@ def test_bad_arguments(args, problem, capsys):
         (["--tree", "99,99,99"], "'99,99,99' is not a tree like 2,1,1, of at most 99 guesses"),
         (["--tree", "2,1", "--K", 8], "--tree does not go together with --trace, --schedule or --K"),
         (["--tree", "2,1", "--trace", "t.html"], "--tree does not go together with --trace"),
-        (["--threshold", "0"], "--threshold needs --schedule target-confidence or draft-confidence"),
-        (["--threshold", "1.5", "--schedule", "target-confidence"], "'1.5' is not a probability"),
     ],
 )
 def test_bad_arguments_of_the_lab(args, problem, capsys):
@@ -251,17 +249,20 @@ def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
 
 # What each part may import, of this project's parts and of third parties
 IMPORTS = {
+    "tiny.py": {"numpy", "regex"},
     "errors.py": set(),
     "enumeration.py": {"numpy"},
+    "contract.py": {"numpy"},
     "sampling.py": {"numpy"},
-    "speculative.py": {"numpy", "sampling"},
+    "speculative.py": {"numpy", "contract", "sampling"},
     "fast/*.py": {"numpy", "errors", "fast"},
     "gpt2.py": {"numpy", "errors", "fast"},
-    "encoder.py": {"regex", "errors", "checkpoint"},  # only get_encoder
+    "encoder.py": {"regex", "errors", "checkpoint"},
     "utils.py": {"numpy", "errors", "checkpoint", "encoder", "gpt2"},
-    "runs.py": {"numpy", "tqdm"},
-    "main.py": {"numpy", "fast", "errors", "checkpoint", "sampling", "speculative", "runs", "utils"},
-    "checkpoint/*.py": {"numpy", "requests", "tqdm", "errors", "encoder", "checkpoint"},
+    "runs.py": {"numpy"},
+    "terminal.py": {"tqdm", "errors", "runs", "checkpoint"},
+    "main.py": {"fast", "sampling", "speculative", "runs", "terminal", "utils"},
+    "checkpoint/*.py": {"numpy", "requests", "tqdm", "errors", "checkpoint"},
 }
 
 

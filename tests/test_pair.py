@@ -12,7 +12,6 @@ import runs
 from errors import UserError
 from lab.measure import best_K, costs
 from lab.pair import Pair, load_pair
-from lab.theory import beta
 from sampling import as_model
 
 
@@ -21,7 +20,7 @@ def test_a_run_records_what_happened():
     run = both.decode(x, 30, K=3, rng=np.random.default_rng(0), on_round=rounds.append)
     assert run.n_new == 30 and run.ids[:3].tolist() == x.tolist()
     assert run.n_drafted == [len(r.drafted) for r in rounds] and run.n_accepted == [r.n_accepted for r in rounds]
-    looked_at = [beta(p, q) for r in rounds for p, q in zip(r.p, r.q[: len(r.emitted)])]
+    looked_at = [runs.beta(p, q) for r in rounds for p, q in zip(r.p, r.q[: len(r.emitted)])]
     assert np.concatenate(run.betas).tolist() == looked_at and run.alpha == pytest.approx(np.mean(looked_at))
     assert run.acceptance_rate == sum(run.n_accepted) / sum(run.n_drafted)
     assert run.tokens_per_round == 30 / len(rounds)
@@ -69,14 +68,14 @@ def test_confidence_is_the_probability_at_temperature_1(temperature):
     both, x, rounds = Pair(bundled("draft"), bundled("target"), temperature=temperature), np.array([5, 6, 7]), []
     draft, target = (as_model(bundled(name)) for name in ("draft", "target"))
     options = dict(K=4, rng=np.random.default_rng(0))
-    run = both.decode(x, 40, schedule="target-confidence", threshold=0.4, **options)
+    run = both.decode(x, 40, schedule="target-confidence", **options)
     ends = np.cumsum(run.n_emitted)  # the new tokens after each round
-    sure = target(run.ids[:-1], 40)[np.arange(40), run.ids[3:]] >= 0.4
+    sure = target(run.ids[:-1], 40)[np.arange(40), run.ids[3:]] >= 0.5
     assert [k > 0 for k in run.n_drafted[1:-1]] == sure[ends[:-2] - 1].tolist() and 0 < sure.mean() < 1
-    both.decode(x, 40, schedule="draft-confidence", threshold=0.6, on_round=rounds.append, **options)
+    both.decode(x, 40, schedule="draft-confidence", on_round=rounds.append, **options)
     for r in rounds[:-2]:
         k = len(r.drafted)
-        sure = draft(np.append(x, r.drafted[:-1]), k)[np.arange(k), r.drafted] >= 0.6
+        sure = draft(np.append(x, r.drafted[:-1]), k)[np.arange(k), r.drafted] >= 0.4
         assert sure[:-1].all() and (k == 4 or not sure[-1])
         x = np.append(x, r.emitted)
 

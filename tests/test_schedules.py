@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lab import theory
-from lab.schedules import adaptive, heuristic, make_schedule, target_confidence
+from lab.schedules import adaptive, draft_confidence, heuristic, make_schedule, target_confidence
+from runs import expected_tokens
 from speculative import Round
 
 
@@ -30,8 +30,7 @@ def test_target_confidence_drafts_while_the_target_is_sure():
 
 def test_draft_confidence_stops_after_an_unsure_token():
     """tests/test_pair.py tests both kinds of confidence with the rows of networks."""
-    for options, least in ({}, 0.4), ({"threshold": 0.8}, 0.8), ({"threshold": 0}, 0):
-        _, stop = make_schedule("draft-confidence", 4, None, **options)
+    for stop, least in (make_schedule("draft-confidence", 4, None)[1], 0.4), (draft_confidence(0.8), 0.8):
         probabilities = 0.1, 0.39, 0.4, 0.79, 0.8
         assert [stop(np.array([p, 1 - p]), 0) for p in probabilities] == [p < least for p in probabilities]
 
@@ -57,7 +56,7 @@ def linear(c):
 
 
 def best(c, *alphas):
-    return [theory.optimal_K(alpha, c, K_max=6) for alpha in alphas]
+    return [int(np.argmax(expected_tokens(alpha, 6) / linear(c)(6))) for alpha in alphas]
 
 
 @pytest.mark.parametrize("c", [0.01, 0.1, 0.35, 0.6])

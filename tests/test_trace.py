@@ -1,6 +1,7 @@
 """The coloured text, the figures and the page of a run show exactly what happened in it."""
 
 import functools
+import io
 import re
 import sys
 import xml.etree.ElementTree as xml
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, bundled, printed_by, run
+from support import ROOT, bundled, printed_by, run, texts_of
 
 import lab.__main__ as lab_main
 import main
@@ -22,8 +23,9 @@ from lab.measure import best_K_found
 from lab.page import number, page, shown
 from lab.pair import Pair
 from lab.rounds import Recorder, most_probable
-from runs import COLOURS, RESET, Run, figures, origins, same_text, show
+from runs import Run, figures, origins, same_text
 from speculative import Round, max_fn, verify
+from terminal import COLOURS, RESET, show
 
 ENCODER = get_encoder("target", ROOT / "models")
 PROMPT = ENCODER.encode("Once upon a time")
@@ -170,6 +172,11 @@ def test_any_prompt_is_shown_and_not_run(text):
     assert not text.isprintable() or displayed.startswith(text)
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def replay(rounds, on_round):
     run = Run(None, None, on_round, betas=lambda r: ())
     for r in rounds:
@@ -183,26 +190,22 @@ def test_coloured_text_without_its_colours_is_the_text(text, half, n_accepted):
     ids = ENCODER.encode(text) + ENCODER.encode("é")[:half]
     rounds = [Round(np.zeros(3), None, None, [id], min(n_accepted, 1)) for id in ids]
     with pytest.MonkeyPatch.context() as patch:
-        printed = []
-        patch.setattr("builtins.print", lambda *args, **options: printed.extend(args))
-        show("Title", "", ENCODER, len(ids), partial(replay, rounds), colour=True)
-    found = printed[1].split("\nText = ")[1]
+        patch.setattr(sys, "stdout", output := Terminal())
+        patch.setenv("TERM", "xterm")
+        show("Title", "", ENCODER, len(ids), partial(replay, rounds))
+    found = output.getvalue().split("\nText = ")[1].rpartition("\nTime = ")[0]
     assert uncoloured(found) == uncoloured(text) + "\ufffd" * half
     assert found.count(RESET) - text.count(RESET) <= len(ids)
     assert not ids or half or found.startswith(COLOURS["accepted" if n_accepted else "corrected"])
 
 
-def test_trace_and_colour_on_the_command_line(tmp_path):
-    arguments = ("--n_tokens_to_generate", 12, "--temperature", 1)
+def test_trace_on_the_command_line(tmp_path):
+    options = ("--n_tokens_to_generate", 12, "--temperature", 1)
     odd = "\udcff" if sys.platform == "linux" else ""  # a byte that is not UTF-8; not every system has such file names
     trace = tmp_path / f"{odd}t.html"
-    plain = printed_by(lab_main, *arguments)
-    coloured = run(*arguments, "--color", "always", "--trace", trace, script="lab").stdout
-    assert trace.read_text(encoding="utf-8").startswith("<!DOCTYPE html>") and "written to" in coloured
-    assert COLOURS["accepted"] in coloured.split("Text = ")[2] and "guessed and accepted" in coloured
-    assert "\x1b" not in coloured.split("Speculative Decode")[0] + plain
-    one, other = (uncoloured(output).split("Text = ")[2].split("\n")[0] for output in (plain, coloured))
-    assert one == other
+    output = run(*options, "--trace", trace, script="lab").stdout
+    assert trace.read_text(encoding="utf-8").startswith("<!DOCTYPE html>") and "written to" in output
+    assert texts_of(output) == texts_of(printed_by(lab_main, *options)) and "\x1b" not in output
 
 
 def test_a_terminal_shows_the_text_while_it_is_decoded(monkeypatch, capsys):

@@ -12,9 +12,9 @@ from support import EXACT, Table, models, pairs, product_of_conditionals, same_l
 from enumeration import output_distribution
 from lab.block import verify_block
 from lab.gallery import draft_model, target_model
-from lab.theory import best_acceptance, beta
+from lab.theory import best_acceptance
 from lab.trees import Node, balanced, bottom_up, grade, grow, top_down, tree_sampling
-from runs import origins
+from runs import beta, origins
 from speculative import propose, speculative_sampling, verify
 
 SHAPES = {

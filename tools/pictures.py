@@ -21,9 +21,9 @@ from lab import gallery
 from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
-from main import PROMPT
-from runs import LEGEND, figures, origins, printed
+from runs import LEGEND, figures, origins
 from speculative import acceptance, residual, verify
+from terminal import PROMPT, printed
 
 ROOT = Path(__file__).resolve().parent.parent
 STYLE = """<style>
