@@ -2,7 +2,9 @@
 
 import json
 import re
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from support import ROOT, read
 
@@ -35,6 +37,16 @@ def test_the_pictures_are_what_the_code_draws():
     assert a_round() == read("docs/round.svg") and tree() == read("docs/tree.svg")
     assert overlap(RESULTS["results"]) == read("docs/overlap.svg")
     assert prices(settled.prices()) == read("docs/prices.svg") and grader() == read("docs/exercise.svg")
+
+
+def test_each_leaf_of_the_tree_is_the_product_of_its_path_and_all_add_up_to_q():
+    picture, sums = read("docs/tree.svg"), [0, 0, 0]
+    for token, factors, mass in re.findall(r">([ABC]): ([^<=]* × [^<]*) = ([.\d]+)<", picture):
+        assert np.isclose(np.prod([float(Fraction(factor)) for factor in factors.split(" × ")]), float(mass))
+        sums["ABC".index(token)] += float(mass)
+    assert np.allclose(sums, gallery.Q[0])
+    for label in "A .2", "B .5", "C .3", "accepted .4", "rejected .6", "A 1/3", "C 2/3":
+        assert picture.count(f">{label}<") == 1
 
 
 def test_the_tables_of_settled_disputes():
