@@ -92,8 +92,10 @@ def main(argv=None):
     found = figures(plain, fast, f"K = {args.K}, {args.schedule}", is_sample) | found
     print(f"\n{printed(found)}", flush=True)
     if args.trace:
-        content = page(encoder, x, plain, fast, recorder.rounds, found, args.command)
-        Path(args.trace).write_text(content, encoding="utf-8", errors="replace")
+        trace = Path(args.trace)
+        beside_play = trace.with_name("play.html").exists()
+        content = page(encoder, x, plain, fast, recorder.rounds, found, args.command, beside_play)
+        trace.write_text(content, encoding="utf-8", errors="replace")
         print(f"trace             written to {args.trace}")
 
 

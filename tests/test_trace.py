@@ -196,9 +196,11 @@ def test_trace_and_colour_on_the_command_line(tmp_path):
     arguments = ("--n_tokens_to_generate", 12, "--temperature", 1)
     odd = "\udcff" if sys.platform == "linux" else ""  # a byte that is not UTF-8; not every system has such file names
     trace = tmp_path / f"{odd}t.html"
+    (tmp_path / "play.html").touch()
     plain = printed_by(lab_main, *arguments)
     coloured = run(*arguments, "--color", "always", "--trace", trace, script="lab").stdout
     assert trace.read_text(encoding="utf-8").startswith("<!DOCTYPE html>") and "written to" in coloured
+    assert '<a href="play.html">' in trace.read_text(encoding="utf-8")
     assert COLOURS["accepted"] in coloured.split("Text = ")[2] and "guessed and accepted" in coloured
     assert "\x1b" not in coloured.split("Speculative Decode")[0] + plain
     one, other = (uncoloured(output).split("Text = ")[2].split("\n")[0] for output in (plain, coloured))
