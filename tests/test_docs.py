@@ -14,6 +14,7 @@ from tools.pictures import a_round, grader, overlap, prices, tree
 
 RESULTS, AUDIT = json.loads(read("docs/acceptance.json")), json.loads(read("docs/audit.json"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
+HTML = sorted((ROOT / "docs").glob("*.html"))
 README = read("README.md")
 
 
@@ -27,10 +28,12 @@ def test_the_table_on_acceptance_is_that_of_its_results():
     assert acceptance.shown(RESULTS["results"]) in read("docs/acceptance.md")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *HTML], ids=lambda page: page.name)
 def test_the_links_lead_somewhere(page):
-    for link in re.findall(r"\]\((?!https?:)([^)#]+)", read(page)):
-        assert (page.parent / link).exists(), link
+    links = re.findall(r'href="([^"#]+)"' if page in HTML else r"\]\((?!https?:)([^)#]+)", read(page))
+    assert all((page.parent / link).exists() for link in links), links
+    if page in HTML:
+        assert {"play.html", "trace.html"} - {page.name} <= {*links}
 
 
 def test_the_pictures_are_what_the_code_draws():
