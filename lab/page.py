@@ -32,14 +32,16 @@ MEANING = {
     "distribution.",
     "best K": "Each estimate comes from a few rounds, so the largest is usually too high.",
 }
+PLAY = ' <a href="play.html">Play with a single token.</a>'
 ADDED = {"corrected": "drawn from the residual", "bonus": "a bonus: nothing was rejected"}
 
 
-def page(encoder, prompt, plain, fast, rounds, figures, command):
+def page(encoder, prompt, plain, fast, rounds, figures, command, beside_play=False):
     """The page as a text.
 
     prompt holds ids. plain and fast are `runs.Run`s without and with speculation, rounds
     the `rounds.Seen` of fast, at least one. figures is what `runs.figures` returns.
+    beside_play says that play.html is in the same folder.
     """
     rows = "".join(
         f"<dt>{name}</dt><dd><b>{escape(value)}</b> {MEANING.get(name, '')}</dd>\n" for name, value in figures.items()
@@ -61,7 +63,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, command):
 <p>In each round, the draft guesses some tokens, and one pass of the target checks all of them.
 Point at a token, or use Tab, ← or →, to select its round.</p>
 <p>p is the probability that the draft gives a token, and q the probability that the target gives it.
-{RULES[rounds[0].is_block]}</p>
+{RULES[rounds[0].is_block]}{PLAY * beside_play}</p>
 </header>
 <section class="time" aria-label="Time line">
 {timeline(plain, fast)}

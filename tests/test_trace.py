@@ -203,8 +203,10 @@ def test_trace_on_the_command_line(tmp_path):
     options = ("--n_tokens_to_generate", 12, "--temperature", 1)
     odd = "\udcff" if sys.platform == "linux" else ""  # a byte that is not UTF-8; not every system has such file names
     trace = tmp_path / f"{odd}t.html"
+    (tmp_path / "play.html").touch()
     output = run(*options, "--trace", trace, script="lab").stdout
-    assert trace.read_text(encoding="utf-8").startswith("<!DOCTYPE html>") and "written to" in output
+    html = trace.read_text(encoding="utf-8")
+    assert html.startswith("<!DOCTYPE html>") and '<a href="play.html">' in html and "written to" in output
     assert texts_of(output) == texts_of(printed_by(lab_main, *options)) and "\x1b" not in output
 
 
