@@ -1,11 +1,13 @@
 """What a model, a generator and a rule must be, and one line about what is wrong where they are not.
 
 A model is any callable `model(ids, n_rows=1) -> probs`: the next-token distributions
-after each of the last n_rows prefixes of ids, float64 [n_rows, n_vocab].
+after each of the last n_rows prefixes of ids, float64 [n_rows, n_vocab]. Rows of
+Fractions are taken as they are, for enumeration/ can keep them.
 """
 
 import inspect
 import random
+from fractions import Fraction
 
 import numpy as np
 
@@ -40,15 +42,16 @@ def checked_model(model):
     def call(*args):
         ids, *n_rows = args
         rows = np.array(model(ids.copy(), *n_rows))  # [n] -> [n_rows, n_vocab]
-        if rows.ndim != 2 or rows.dtype.kind not in "fiu" or not len(rows):
+        is_exact = rows.dtype == object and all(isinstance(mass, Fraction | int) for mass in rows.flat)
+        if rows.ndim != 2 or not (rows.dtype.kind in "fiu" or is_exact) or not len(rows):
             found = None if rows.ndim == 0 else list(rows.shape)
             raise ValueError(f"a model must return probabilities [n_rows, n_vocab]; found {found}")
-        total = rows.sum(axis=-1, dtype=np.float64)
-        if not (rows.min() >= 0 and abs(total - 1).max() < 1e-3):
-            problem = f"found entries from {rows.min():.3g}, and sums of {total[:3]}"
+        total = rows.sum(axis=-1, dtype=object if is_exact else np.float64)
+        if not (rows.min() >= 0 and abs(total - 1).max() <= (0 if is_exact else 1e-3)):
+            problem = f"found entries from {float(rows.min()):.3g}, and sums of {total[:3].astype(float)}"
             raise ValueError(f"a model's rows must be >= 0 and sum to 1; {problem}. sampling.as_model takes logits")
         # rng.choice refuses sums like 1 + 1e-7, which rows of float32 have, even as a list
-        is_normal = rows.dtype == np.float64 and abs(total - 1).max() < 1e-9
+        is_normal = is_exact or (rows.dtype == np.float64 and abs(total - 1).max() < 1e-9)
         return rows if is_normal else np.float64(rows / total[:, None])
 
     return call

@@ -44,7 +44,7 @@ def max_fn(x):
 
 def acceptance(p, q):
     """min(1, q / p) for the two probabilities of a token, without the division where p may be tiny."""
-    return 1.0 if q >= p else q / p
+    return 1 if q >= p else q / p
 
 
 def residual(p, q):

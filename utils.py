@@ -47,9 +47,6 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     return encoder, hparams, params
 
 
-load_hparams_and_params = read  # for a folder, without the encoder
-
-
 def pair_of(draft_size, target_size):
     """Both names of a pair of which one or none was given: beside it a smaller draft, or the largest target."""
     if draft_size and target_size:

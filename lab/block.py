@@ -47,11 +47,11 @@ def block_probabilities(drafted, p, q):
     is sum max(w q - p, 0). So exactly i must be kept with probability surplus, of the
     1 - (w - surplus) that is left: h[i] = surplus / (1 - w + surplus), and h[k] = w[k].
     """
-    w, h = [1.0], []
+    w, h = [1], []
     for i, token in enumerate(drafted):
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
-        if np.isnan(surplus):
+        if surplus != surplus:
             raise ValueError("p or q contains NaN")
-        h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0.0)  # w = 1 and p = q would be 0 / 0
+        h.append(surplus / (surplus + (1 - w[i])) if surplus > 0 else 0)  # w = 1 and p = q would be 0 / 0
         w.append(acceptance(p[i, token], w[i] * q[i, token]))
     return w, [*h, w[-1]]

@@ -53,7 +53,7 @@ def pruned(shape, depth):
     return tuple(pruned(below, depth - 1) for below in shape) if depth > 0 else ()
 
 
-def grow(x, draft_model, shape, rng, replace=False):
+def grow(x, draft_model, shape, rng):
     """Draft a tree below the text x -> its nodes right below x.
 
     shape has an entry for each of them, the shape of what grows below: ((), ()) is two
@@ -63,12 +63,11 @@ def grow(x, draft_model, shape, rng, replace=False):
     children, p = [], np.array(draft_model(x)[-1]) if shape else None
     for below in shape:
         token = sample(p, rng)
-        children.append(Node(token, p, grow(np.append(x, token), draft_model, below, rng, replace)))
-        if not replace:
-            left = np.where(np.arange(len(p)) == token, 0, p)
-            if not left.any():
-                break
-            p = max_fn(left)
+        children.append(Node(token, p, grow(np.append(x, token), draft_model, below, rng)))
+        left = np.where(np.arange(len(p)) == token, 0, p)
+        if not left.any():
+            break
+        p = max_fn(left)
     return children
 
 
@@ -99,7 +98,7 @@ def top_down(node, rng):
     return [sample(r, rng)]
 
 
-def bottom_up(node, rng, w=1.0):
+def bottom_up(node, rng, w=1):
     """The same, or None: the node is kept, with something below it or not, with probability w.
 
     It is the w of block verification: w q, and not q, is what the children and the
@@ -112,13 +111,11 @@ def bottom_up(node, rng, w=1.0):
             return [child.token, *kept]
         surplus = np.maximum(w * r - child.p, 0).sum()
         r = residual(child.p, w * r)
-        w = 1.0 if w == 1 else surplus / (surplus + 1 - w)
+        w = 1 if w == 1 else surplus / (surplus + 1 - w)
     return [sample(r, rng)] if rng.random() < w else None
 
 
-def tree_sampling(
-    x, draft_model, target_model, N, shape, rng=None, rule=bottom_up, replace=False, eos=None, on_round=None
-):
+def tree_sampling(x, draft_model, target_model, N, shape, rng=None, rule=bottom_up, eos=None, on_round=None):
     """`speculative_sampling` with a tree of this shape in each round, see `grow`.
 
     rule is `bottom_up` or `top_down`. on_round gets a `TreeRound`.
@@ -126,7 +123,7 @@ def tree_sampling(
     x, rng, ends, draft_model, target_model = checked_call(x, rng, eos, draft_model, target_model, N=N)
     end = len(x) + N
     while len(x) < end:
-        root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng, replace))
+        root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng))
         grade(x, target_model, root)
         emitted = checked_tokens(rule(root, rng), max(map(len, paths(root))), len(root.q))
         emitted, n_accepted = cut_at(ends, emitted)

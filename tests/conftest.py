@@ -10,6 +10,7 @@ import http.server
 import json
 import sys
 import threading
+from fractions import Fraction
 
 import pytest
 from hypothesis import settings
@@ -44,9 +45,13 @@ def pytest_report_header(config):
 
 
 def pytest_terminal_summary(terminalreporter):
-    if DISTANCES:
-        largest = max(DISTANCES)
-        terminalreporter.line(f"{len(DISTANCES):,} exact distributions, at most {largest:.0e} from the target's own")
+    counts = {kind: len(found) for kind, found in DISTANCES.items()}
+    if all(counts.values()):
+        largest, far = max(DISTANCES[Fraction]), max(DISTANCES[float])
+        terminalreporter.line(
+            f"{counts[Fraction]:,} exact distributions in fractions: distance {largest}; "
+            f"{counts[float]:,} in float64: at most {far:.0e}"
+        )
 
 
 @pytest.fixture(params=dict.fromkeys([product.SINGLE, product.matrix_kernel()]))

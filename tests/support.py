@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from speculative import speculative_sampling, verify
 ROOT = Path(__file__).parent.parent
 MICRO = Path(__file__).parent / "fixtures" / "micro"  # a GPT-2 with 3 layers, and its logits by Transformers
 both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
-DISTANCES = []  # of all distributions that were compared
+DISTANCES = {float: [], Fraction: []}  # of all distributions that were compared
 EXACT = 1e-12  # tolerance for rounding errors: the compared probabilities are computed, not estimated
 
 
@@ -72,11 +73,12 @@ class Table:
 
 
 @cache  # because Hypothesis takes longer to check a new strategy than to make up a value
-def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0)):
+def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0), exact=False):
     """Distributions with simple weights. Some weights are zero, and in a quarter of the rows all but one are."""
     weighted = st.lists(st.sampled_from(weights), min_size=n_vocab, max_size=n_vocab).filter(any)
-    certain = st.integers(0, n_vocab - 1).map(lambda token: np.eye(n_vocab)[token].tolist())
-    return st.integers(0, 3).flatmap(lambda i: weighted if i else certain).map(lambda w: np.array(w) / sum(w))
+    certain = st.integers(0, n_vocab - 1).map(lambda token: np.eye(n_vocab, dtype=int)[token].tolist())
+    unit = Fraction if exact else float
+    return st.integers(0, 3).flatmap(lambda i: weighted if i else certain).map(lambda w: np.array(w) / unit(sum(w)))
 
 
 @st.composite
@@ -88,7 +90,8 @@ def pairs(draw, sizes=(1, 2, 3, 4), **kwargs):
     if kind == "equal":
         return q.copy(), q
     if kind == "disjoint" and not q.all():
-        return (q == 0) / (q == 0).sum(), q
+        unit = Fraction if kwargs.get("exact") else float
+        return (q == 0).astype(int) / unit((q == 0).sum()), q
     return draw(rows(n_vocab, **kwargs)), q
 
 
@@ -115,7 +118,7 @@ def product_of_conditionals(x, model, N, eos=None):
     The probability of a text is a product over its new tokens: the probability of each in the row after all before it.
     """
     if N == 0:
-        return {tuple(x): 1.0}
+        return {tuple(x): 1}
     found = {}
     for token, q in enumerate(np.asarray(model(np.array(x)))[-1].tolist()):
         if q > 0:
@@ -125,9 +128,10 @@ def product_of_conditionals(x, model, N, eos=None):
 
 
 def same_law(found, expected):
-    """Whether two distributions are equal. pytest's last lines have the largest distance."""
-    DISTANCES.append(total_variation(found, expected))
-    return DISTANCES[-1] < EXACT
+    """Whether two distributions are equal: in Fractions exactly. pytest's last lines have the largest distance."""
+    distance = total_variation(found, expected)
+    DISTANCES[Fraction if isinstance(distance, Fraction) else float].append(distance)
+    return distance == 0 if isinstance(distance, Fraction) else distance < EXACT
 
 
 def assert_lossless(drawn, N, K, eos=None, **options):

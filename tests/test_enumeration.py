@@ -1,13 +1,16 @@
-"""enumeration.py: distributions computed by hand, and errors where it would be wrong in silence."""
+"""enumeration/: distributions computed by hand, and errors where it would be wrong in silence."""
 
 import copy
+import itertools
+import math
 import random
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from enumeration import TooManyPaths, output_distribution, total_variation
+from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
 
 P = np.array([0.125, 0.5, 0, 0.375])
 ONE_DRAW = {(i,): p for i, p in enumerate(P) if p > 0}
@@ -50,12 +53,37 @@ TWO_QUARTERS = {(1, 1): 0.0625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.5625}
         (lambda rng: int(1 - rng.random() < 0.25), QUARTER),
         (lambda rng: [int((u := rng.random()) < 0.5), int(2 * (u - 0.5) < 0)], HALF_TWICE),
         (lambda rng: (rng.random() * np.array([2, 2]) < 1).astype(int), HALF_TWICE),
+        (lambda rng: int(-rng.random() > -0.25), QUARTER),
+        (lambda rng: np.argmax(rng.multinomial(1, [0.25, 0.5])) ^ 1, {(1,): 0.25, (0,): 0.75}),
     ],
 )  # fmt: skip
 def test_the_distribution_is_the_one_computed_by_hand(draw, expected):
     outputs = output_distribution(draw)
     assert outputs == pytest.approx(expected, abs=1e-15) and {type(mass) for mass in outputs.values()} == {float}
     assert all(type(x) is int for output in outputs for x in output)
+
+
+THIRD = Fraction(1, 3)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng: int(rng.random() < THIRD),
+        lambda rng: int(3 * rng.random() < 1 + 0 * THIRD),
+        lambda rng: int(not rng.random() < 2 * THIRD),
+        lambda rng: rng.choice(2, p=np.array([2, 1]) * THIRD),
+        lambda rng: int(rng.random() < 2 * THIRD and rng.random() < Fraction(1, 2)),
+        lambda rng: rng.choice(2, p=[2 * THIRD, Fraction(np.int64(1), np.int64(3))]),
+        lambda rng: int(not rng.random() < Fraction(np.int64(2), np.int64(3))),
+        lambda rng: np.argmax(rng.multinomial(1, [2 * THIRD, THIRD])),
+        lambda rng: int(rng.random() < Decimal("0.5")) and int(rng.random() < 2 * THIRD),
+    ],
+)
+def test_fractions_stay_fractions(draw):
+    outputs = output_distribution(draw)
+    assert outputs == {(0,): 2 * THIRD, (1,): THIRD} and {type(mass) for mass in outputs.values()} == {Fraction}
+    assert total_variation(outputs, {(0,): Fraction(1)}) == THIRD
 
 
 def test_total_variation():
@@ -90,6 +118,10 @@ def test_total_variation():
         (lambda rng: int(np.inf * rng.random() < 1), ValueError, "finite"),
         (lambda rng: rng.choice(2, p=[0.5, 0.5000005]), ValueError, "[Pp]robabilities"),
         (lambda rng: copy.deepcopy(rng).choice(2), TypeError, "copy"),
+        (lambda rng: rng.choice(2, p=[Fraction(1, 2), Fraction(1, 3)]), ValueError, "2 probabilities with a sum of 1"),
+        (lambda rng: rng.multinomial(1, np.float32([0.6, 0.4000002, 0])), ValueError, "sum"),
+        (lambda rng: rng.random() < np.float16(0.3), TypeError, "float16"),
+        (lambda rng: rng.random(dtype=np.float32), TypeError, "dtype; leave it out"),
     ],
 )  # fmt: skip
 def test_a_draw_that_cannot_be_enumerated_is_an_error(draw, error, message):
@@ -148,6 +180,13 @@ def test_types_are_those_of_numpy(draw):
     assert {*types} == {type(draw(np.random.default_rng(0)))}
 
 
+@pytest.mark.parametrize("draw", [lambda rng: rng.random(), lambda rng: rng.random(2)[0], lambda rng: rng.uniform()])
+def test_a_random_number_is_a_float_as_in_numpy(draw):
+    kinds = float, np.float64, np.generic
+    expected = [isinstance(draw(np.random.default_rng(0)), kind) for kind in kinds]
+    assert output_distribution(lambda rng: [isinstance(draw(rng), kind) for kind in kinds]) == {tuple(expected): 1}
+
+
 def test_a_drawn_row_is_a_copy():
     table = np.array([[1, 2], [3, 4]])
 
@@ -166,6 +205,14 @@ def caught(draw):
         return 0
 
 
+USES = {  # programs that use a random number as a value, and catch the error
+    "%": lambda u: u % 2, "//": lambda u: u // 2, "round": round, "np.log": np.log, "**": lambda u: u**2,
+    "np.minimum": lambda u: np.minimum(u, 0.5), "dtype": lambda u: np.add(u, 1, dtype=float),
+    "hash": lambda u: {u: 1},
+    "math.floor": math.floor, "method": lambda u: u.is_integer(), "format": lambda u: f"{u:.3f}",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -178,16 +225,51 @@ def caught(draw):
         lambda rng, n_calls: caught(rng.normal),
         lambda rng, n_calls: caught(lambda: float(rng.random())),
         lambda rng, n_calls: caught(lambda: rng.choice(1 + n_calls)),
+        *(lambda rng, n_calls, use=use: caught(lambda: use(rng.random())) for use in USES.values()),
     ],
     ids=[
         "other probabilities", "draws less often", "returns something else", "returns it later", "np.random", "random",
-        "catches a refusal", "catches a missing value", "catches other probabilities",
+        "catches a refusal", "catches a missing value", "catches other probabilities", *USES,
     ],
 )  # fmt: skip
 def test_a_function_that_depends_on_more_than_rng_is_an_error(function):
     calls = []
     with pytest.raises((RuntimeError, TypeError), match=r"same choices|let rng alone|cannot be enumerated|stands for"):
         output_distribution(lambda rng: function(rng, calls.append(1) or len(calls)))
+
+
+def test_a_generator_without_a_seed_is_always_seen():
+    """Wherever it draws: on one path of many, and among so few outcomes that two runs often agree."""
+    makers = [
+        np.random.default_rng,
+        random.Random,
+        np.random.RandomState,
+        lambda: np.random.Generator(np.random.PCG64()),
+    ]
+    for make, n, where in itertools.product(makers, (2, 3, 4), range(4)):
+
+        def draw(rng, make=make, n=n, where=where):
+            path = 2 * rng.choice(2) + rng.choice(2)
+            if path != where:
+                return path
+            own = make()
+            return int((own.choice(range(n)) if make is random.Random else own.choice(n)) > 0)
+
+        for _ in range(2):
+            with pytest.raises(NotByRng, match="let rng alone decide"):
+                output_distribution(draw)
+
+
+def test_a_state_that_flips_with_each_call_is_seen():
+    for n in range(2, 9):  # also where the number of paths is even
+        state = [0]
+
+        def draw(rng, state=state, n=n):
+            state[0] += 1
+            return rng.choice(n) * 2 + state[0] % 2
+
+        with pytest.raises(NotByRng):
+            output_distribution(draw)
 
 
 def test_a_constant_may_be_enumerated():

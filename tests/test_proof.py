@@ -70,21 +70,24 @@ are p[i] and q[i], sums run over the next token, and surplus is sum max(w q - p,
 3. On average it accepts at least as many tokens as `verify`: w[i] is never below the
    product of min(1, q/p) over the first i, because min(1, w q/p) >= w min(1, q/p).
 
-Each test computes exact probabilities, see enumeration.py, for p and q that the library
-Hypothesis makes up: with zeros, with a single 1, equal, or with no token in common.
+Each test computes exact probabilities, see enumeration/, for p and q that the library
+Hypothesis makes up: with zeros, with a single 1, equal, or with no token in common. They are
+Fractions, so == means equal.
 """
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_lossless, both_verifiers, models, pairs, product_of_conditionals, same_law
+from support import Table, assert_lossless, both_verifiers, models, pairs, product_of_conditionals, same_law
 
 from enumeration import output_distribution
 from lab.gallery import draft_model, target_model
 from speculative import autoregressive_sampling, propose, verify
 
-BY_HAND = np.array([0.2, 0.5, 0.3]), np.array([0.3, 0.2, 0.5])
+BY_HAND = np.array([2, 5, 3]) / Fraction(10), np.array([3, 2, 5]) / Fraction(10)
 
 
 def one_draft(p, q):
@@ -95,38 +98,34 @@ def one_draft(p, q):
         emitted = verify(drafted, p_rows, np.array([q, q]), rng)
         return drafted[0], len(emitted) - 1, emitted[0]
 
-    mass = np.zeros((len(p), 2, len(p)))
+    mass = np.zeros((len(p), 2, len(p)), dtype=object)
     for result, probability in output_distribution(one_round).items():
         mass[result] = probability
     return mass
 
 
-def equal(a, b):
-    return np.abs(a - b).max() < EXACT
-
-
 def test_the_example_worked_by_hand():
-    mass = one_draft(*BY_HAND)
-    accepted = [[0.2, 0, 0], [0, 0.2, 0], [0, 0, 0.3]]  # each token is drafted with p and accepted with min(1, q/p)
-    rejected = [[0, 0, 0], [0.1, 0, 0.2], [0, 0, 0]]  # B with .5 * .6; then A is added, or C
-    assert equal(mass[:, 1], accepted) and equal(mass[:, 0], rejected)
+    mass = one_draft(*BY_HAND) * 10
+    accepted = [[2, 0, 0], [0, 2, 0], [0, 0, 3]]  # each token is drafted with p and accepted with min(1, q/p)
+    rejected = [[0, 0, 0], [1, 0, 2], [0, 0, 0]]  # B with .5 * .6; then A is added, or C
+    assert (mass[:, 1] == accepted).all() and (mass[:, 0] == rejected).all()
 
 
-@given(pairs())
+@given(pairs(exact=True))
 def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
     p, q = pair
     mass = one_draft(p, q)
     rejected, accepted = mass[:, 0], mass[:, 1]
-    assert equal(mass.sum(axis=(1, 2)), p)  # step 1: a token is drafted with probability p
-    assert equal(accepted, np.diag(np.minimum(p, q)))  # step 2: it is drafted and accepted with probability min(p, q)
-    assert equal(rejected.sum(), np.maximum(q - p, 0).sum())  # step 3: it is rejected with this probability
-    assert equal(rejected.sum(axis=0), np.maximum(q - p, 0))  # step 4: a rejection, and then this token
-    assert equal(mass.sum(axis=(0, 1)), q)  # step 5: accepted and added tokens together have the distribution q
+    assert (mass.sum(axis=(1, 2)) == p).all()  # step 1: a token is drafted with probability p
+    assert (accepted == np.diag(np.minimum(p, q))).all()  # step 2: drafted and accepted with probability min(p, q)
+    assert rejected.sum() == np.maximum(q - p, 0).sum()  # step 3: it is rejected with this probability
+    assert (rejected.sum(axis=0) == np.maximum(q - p, 0)).all()  # step 4: a rejection, and then this token
+    assert (mass.sum(axis=(0, 1)) == q).all()  # step 5: accepted and added tokens together have the distribution q
 
 
 @both_verifiers
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
-@given(drawn=models())
+@given(drawn=models(exact=True))
 def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(verifier, drawn, K):
     draft, target, x = drawn
 
@@ -141,7 +140,7 @@ def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_tar
     assert same_law(outputs, product_of_conditionals(x, target, K + 1))
 
 
-@given(drawn=models(sizes=[1, 2, 3, 4]), N=st.integers(0, 4), eos=st.sampled_from([None, 0]))
+@given(drawn=models(sizes=[1, 2, 3, 4], exact=True), N=st.integers(0, 4), eos=st.sampled_from([None, 0]))
 def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_conditionals(drawn, N, eos):
     _, target, x = drawn
     outputs = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
@@ -149,16 +148,16 @@ def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_condition
 
 
 @both_verifiers
-@pytest.mark.parametrize("eos", [None, 2])
-@pytest.mark.parametrize("N", [1, 2, 3, 4])
-@pytest.mark.parametrize("K", [0, 1, 2, 3])
-def test_step_7b_speculative_sampling_has_the_same_distribution(verifier, eos, N, K):
+@pytest.mark.parametrize(
+    ("N", "K", "eos"), [(N, K, eos) for N in (1, 2, 3, 4) for K in range(N) for eos in (None, 2) if N < 4 or eos]
+)
+def test_step_7b_speculative_sampling_has_the_same_distribution(verifier, N, K, eos):
     """For the pair of the gallery, which was chosen so that each mistake there shows."""
     assert_lossless((draft_model, target_model, np.array([0])), N, K, eos, verify=verifier)
 
 
 @both_verifiers
 @settings(max_examples=100)
-@given(drawn=models(), N=st.integers(1, 4), K=st.integers(0, 3))
+@given(drawn=models(exact=True), N=st.integers(1, 4), K=st.integers(0, 3))
 def test_step_7b_for_any_models(verifier, drawn, N, K):
     assert_lossless(drawn, N, K, verify=verifier)
