@@ -1,38 +1,54 @@
-"""Measure how often each draft is accepted by the bundled target, and what it gains: the table of docs/acceptance.md.
+"""Measure how often drafts are accepted by the bundled target, and what they gain: docs/acceptance.json.
 
-    python -m benchmarks.acceptance new.json              # measures for half an hour, and prints the table
-    python -m benchmarks.acceptance docs/acceptance.json  # only prints it
+    python -m benchmarks.acceptance new.json  # measures for half an hour
+    python -m tools.write                     # writes docs/acceptance.json into docs/drafts.md
 
 The prompts are the first 32 tokens of tales that the bundled models and n-grams have not
 seen (openings.json). All drafts take turns at each prompt, and the plain loop gets a turn
 before each group of three, because the memory of a shared machine may be twice as fast a
 minute later. A speedup is the mean time of the plain loop, divided by that of the draft.
+
+Trees are measured, too: how likely is one of n siblings accepted, averaged over the
+target's own texts? And how many tokens do a chain, two chains, and the tree of the same
+size add that these numbers say is best?
 """
 
 import argparse
 import contextlib
 import datetime
+import heapq
 import json
 import platform
 import re
+from itertools import product, takewhile, zip_longest
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.tables import table
 from fast import matrix_kernel
 from fast.threads import n_cores
 from gpt2 import GPT2
 from lab.drafts import make_draft
 from lab.pair import Pair
+from lab.theory import best_acceptance
+from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from runs import beta
-from sampling import as_model
+from sampling import as_model, sample
+from speculative import acceptance, autoregressive_sampling, max_fn, residual
 from utils import load_encoder_hparams_and_params
 
 TEMPERATURES = 0.0, 0.5, 1.0
 DRAFTS = "unigram", "bigram", "ngram", "online", "lookup", "early-exit:1", "early-exit:2", "early-exit:3", "model"
 SEEDS, K, EVERY = 2, 4, 3
+SIZE, TREE_SEEDS = 8, {0.0: 1, 1.0: 2}  # guesses in a tree; how often each prompt is continued at each temperature
+RANKS, SHOWN = 8, (1, 2, 3, 4, 8)  # siblings that are measured, and those that are shown
+COLD = 0.02  # the draft's temperature where the target's is 0: one-hot rows have no second guess
+
+
+def openings(encoder, n):
+    texts = json.loads((Path(__file__).parent / "openings.json").read_text(encoding="utf-8"))[:n]
+    return [np.array(encoder.encode(text)) for text in texts]
 
 
 def measure(n_openings, N):
@@ -41,8 +57,7 @@ def measure(n_openings, N):
     target = GPT2(params, hparams)
     drafts = {name: make_draft(name, target, encoder) for name in DRAFTS if name != "model"}
     drafts["model"] = GPT2(*reversed(load_encoder_hparams_and_params("draft")[1:]))
-    openings = json.loads((Path(__file__).parent / "openings.json").read_text(encoding="utf-8"))[:n_openings]
-    prompts = [np.array(encoder.encode(text)) for text in openings] * SEEDS
+    prompts = openings(encoder, n_openings) * SEEDS
 
     results = {}
     for T in TEMPERATURES:
@@ -70,10 +85,78 @@ def measure(n_openings, N):
             for name in DRAFTS
         }
     about = dict(
-        date=str(datetime.date.today()), openings=len(openings), seeds=SEEDS, N=N, n_prompt=len(prompts[0]),
+        date=str(datetime.date.today()), openings=n_openings, seeds=SEEDS, N=N, n_prompt=len(prompts[0]),
         cores=n_cores(), cpu=cpu(), numpy=np.__version__, kernel=matrix_kernel(),
     )  # fmt: skip
     return {"about": about, "results": results}
+
+
+def measure_trees(n_prompts, N):
+    """{"network, T = 0": {"siblings": [...], "bound": [...], "tokens": [...], "best": [...]}, ...}"""
+    encoder, hparams, params = load_encoder_hparams_and_params("target")
+    target = GPT2(params, hparams)
+    drafts = {"network": GPT2(*reversed(load_encoder_hparams_and_params("draft")[1:]))}
+    drafts["n-grams"] = make_draft("ngram", target, encoder)
+    found = {}
+    for T, (name, network) in product(TREE_SEEDS, drafts.items()):
+        draft_model, target_model = as_model(network, T or COLD), as_model(target, T)
+        prompts = openings(encoder, n_prompts) * TREE_SEEDS[T]
+        texts = [autoregressive_sampling(x, target_model, N, seed) for seed, x in enumerate(prompts)]
+        p, q = (np.concatenate([model(text[:-1], N) for text in texts]) for model in (draft_model, target_model))
+        accepted = sibling_acceptance(p, q, np.random.default_rng(0))
+        best, means = best_shape(np.maximum(np.diff(accepted, prepend=0), 1e-9), SIZE), []
+        trees = balanced(*[1] * SIZE), balanced(2, *[1] * (SIZE // 2 - 1)), best
+        for shape, rule in [*((shape, bottom_up) for shape in trees), (best, top_down)]:
+            emitted = []
+            for seed, x in enumerate(tqdm(prompts, desc=f"{name}, T = {T:g}, a tree", unit="prompt")):
+                options = dict(rule=rule, on_round=lambda r: emitted.append(len(r.emitted)))  # noqa: B023
+                tree_sampling(x, draft_model, target_model, N, shape, seed, **options)
+            means.append(float(np.mean(emitted)))
+        found[f"{name}, T = {T:g}"] = {
+            "siblings": [float(accepted[n - 1]) for n in SHOWN], "tokens": means, "best": widths(best),
+            "bound": [float(best_acceptance(p, q, n).mean()) for n in SHOWN] if T else None,  # at 0 guesses are equal
+        }  # fmt: skip
+    return found
+
+
+def sibling_acceptance(p, q, rng):
+    """The mean probability that `top_down` accepts the 1st, one of 2, ... one of RANKS siblings."""
+    accepted = np.ones((len(p), RANKS))
+    for i, (p_i, r) in enumerate(zip(p, q)):
+        refused = 1.0  # the probability that all siblings so far are refused
+        for n in range(RANKS):
+            accepted[i, n:] = 1 - refused * (1 - beta(p_i, r))
+            token = sample(p_i, rng)
+            refused *= 1 - acceptance(p_i[token], r[token])
+            r, left = residual(p_i, r), np.where(np.arange(len(p_i)) == token, 0, p_i)
+            if refused == 0 or not left.any():
+                accepted[i, n + 1 :] = 1 - refused
+                break
+            p_i = max_fn(left)
+    return accepted.mean(axis=0)
+
+
+def best_shape(gains, size):
+    """The tree with the most accepted guesses, if the i-th child were accepted with gains[i] wherever it is."""
+    heap, chosen = [(-gains[0], (0,))], set()
+    while len(chosen) < size:
+        reach, path = heapq.heappop(heap)
+        chosen.add(path)
+        rank = path[-1]
+        heapq.heappush(heap, (reach * gains[0], (*path, 0)))
+        if rank + 1 < len(gains):
+            heapq.heappush(heap, (reach / gains[rank] * gains[rank + 1], (*path[:-1], rank + 1)))
+
+    def nested(path):
+        return tuple(nested((*path, i)) for i in takewhile(lambda i: (*path, i) in chosen, range(len(gains))))
+
+    return nested(())
+
+
+def widths(shape):
+    """How many nodes there are at depth 1, 2, ..."""
+    below = [widths(child) for child in shape]
+    return [len(shape), *map(sum, zip_longest(*below, fillvalue=0))] if shape else []
 
 
 def cpu():
@@ -83,26 +166,18 @@ def cpu():
     return platform.processor() or platform.machine()
 
 
-def shown(results):
-    by_T = [f"{T:g}" for T in TEMPERATURES]
-    header = ["draft", *(f"overlap, T = {T}" for T in by_T), "c", *(f"speedup, T = {T}" for T in by_T)]
-    rows = [
-        [name, *(results[T][name]["overlap"] for T in by_T), f"{results['1'][name]['c']:.3f}",
-         *(results[T][name]["speedup"] for T in by_T)]
-        for name in DRAFTS
-    ]  # fmt: skip
-    return table(header, rows)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="the results: measured if there is no such file, and then shown")
+    parser.add_argument("file", type=Path, help="the results; what is in there already is not measured again")
     parser.add_argument("--prompts", type=int, default=20, help="how many of the prompts to use (%(default)s)")
     parser.add_argument("--N", type=int, default=100, help="how many tokens to decode after each (%(default)s)")
     args = parser.parse_args()
-    if not args.file.exists():
-        args.file.write_text(json.dumps(measure(args.prompts, args.N), indent=1))
-    print(shown(json.loads(args.file.read_text())["results"]))
+    found = json.loads(args.file.read_text()) if args.file.exists() else {}
+    found = found or measure(args.prompts, args.N)
+    args.file.write_text(json.dumps(found, indent=1) + "\n")
+    if "trees" not in found:
+        found["trees"] = measure_trees(args.prompts, 64)
+        args.file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,12 +22,12 @@ import time
 
 import numpy as np
 
-from benchmarks.tables import table
 from benchmarks.turns import Turns
 from checkpoint.read import read
 from encoder import get_encoder
 from fast import matrix_kernel
 from gpt2 import GPT2
+from lab.tables import table
 from sampling import as_model
 from speculative import speculative_sampling
 from terminal import PROMPT

@@ -13,10 +13,10 @@ import os
 
 import numpy as np
 
-from benchmarks.tables import table
 from benchmarks.turns import Turns
 from checkpoint.read import read
 from encoder import get_encoder
+from lab.tables import table
 from terminal import PROMPT
 
 CONTEXT, TURNS, PASSES = 32, 12, 4

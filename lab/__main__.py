@@ -20,6 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from errors import UserError
+from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
 from lab.measure import best_K, best_K_found
@@ -81,10 +82,17 @@ def main(argv=None):
         return decode_trees(args, pair, x, shared["eos"], plain, is_sample)
     run = show("Speculative Decode", args.prompt, encoder, N, partial(decode, in_rounds))
     found = figures(plain, run, f"K = {args.K}, {args.schedule}", is_sample) | found
+    rates, differ = theory.alphas(run.betas)
+    if differ:
+        measured = theory.tokens_by_position(run.betas, len(rates))[-1]
+        rates = " ".join(f"{rate:.2f}" for rate in rates)
+        found["alpha by place"] = f"{rates}; these predict {measured:.2f} tokens per round, for no single alpha fits"
     print(f"\n{printed(found)}", flush=True)
     if args.trace:
-        content = page(encoder, x, plain, run, recorder.rounds, found, args.command)
-        Path(args.trace).write_text(content, encoding="utf-8", errors="replace")
+        trace = Path(args.trace)
+        beside_play = trace.with_name("play.html").exists()
+        content = page(encoder, x, plain, run, recorder.rounds, found, args.command, beside_play)
+        trace.write_text(content, encoding="utf-8", errors="replace")
         print(f"trace             written to {args.trace}")
 
 

@@ -1,16 +1,17 @@
-"""Ways to get speculative sampling wrong, each with its exact distance from the target, and a few that look wrong.
+"""Ways to get speculative sampling wrong, each with its exact distance from the target, and some that look wrong.
 
-    python -m lab.gallery  # prints the tables of docs/exactness.md and docs/trees.md
+    python -m tools.write  # writes the tables into docs/exactness.md and docs/drafts.md
 
 Every variant decodes texts of three tokens after A, with K = 2. Most look right. The code
-shows only the idea, and is not taken from other projects. The tables P and Q are blind to
-nothing here: with residuals of a single token, for example, it would not matter how the
-replacement is drawn.
+shows only the idea, and is not taken from other projects. The rows are Fractions, so the
+distances are exact. P and Q were searched for, among tables in tenths: each wrong line
+has a distance of its own, and none has 0.
 """
 
-import argparse
+import math
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -20,14 +21,20 @@ import numpy as np
 from enumeration import output_distribution, total_variation
 from lab.block import block_probabilities, verify_block
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
-from sampling import logits_to_probs, sample
-from speculative import acceptance, max_fn, propose, residual, verify
+from sampling import sample
+from speculative import acceptance, max_fn, one_round, propose, residual, verify
+
+
+def tenths(*numbers):
+    return np.array(numbers) * Fraction(1, 10)
+
 
 # P[t] and Q[t] are the rows of the draft and of the target after token t.
-P = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])
-Q = np.array([[0.3, 0.2, 0.5], [0.5, 0.4, 0.1], [0.3, 0.5, 0.2]])
+P = tenths([4, 1, 3, 2], [5, 2, 2, 1], [1, 7, 1, 1], [1, 2, 2, 5])
+Q = tenths([1, 5, 1, 3], [1, 1, 1, 7], [2, 3, 4, 1], [4, 2, 2, 2])
 PROMPT, N, K = (0,), 3, 2
-EOS, TOP_P = 2, 0.55  # for the variants that are about the end of a text, or the order of cuts
+EOS, STOP = 2, (1, 2)  # for the variants that are about the end of a text
+HALF = Fraction(1, 2)
 
 
 def draft_model(ids, n_rows=1):
@@ -43,19 +50,32 @@ def target_rows(x, drafted, memory):
     return target_model(np.append(x, drafted).astype(int), len(drafted) + 1)
 
 
-def decode(rng, verify=verify, propose=propose, rows=target_rows, draft=draft_model, eos=None):
-    """`speculative_sampling` with parts that can be exchanged."""
+def decode(rng, verify=verify, propose=propose, rows=target_rows, eos=None, ends=lambda x, emitted: None):
+    """`speculative_sampling` with parts that can be exchanged. ends(x, emitted) says where the text ends, or None."""
     x, memory, end = np.array(PROMPT), {}, len(PROMPT) + N
     while len(x) < end and x[-1] != eos:
-        drafted, p = propose(x, draft, min(K, end - len(x) - 1), rng)
-        p = p if len(p) else np.zeros((0, len(P)))
-        x = np.append(x, verify(drafted, p, rows(x, drafted, memory), rng))
+        target = with_rows(rows, memory)
+        emitted = one_round(x, draft_model, target, min(K, end - len(x) - 1), rng, verify, propose).emitted
+        x = np.append(x, emitted)
+        if (length := ends(x, emitted)) is not None:
+            return x[:length]
     return x
 
 
-def plain(rng, rows=target_rows, eos=None):
+def with_rows(rows, memory):
+    """The target of a round whose rows are rows(x, drafted, memory)."""
+    return lambda ids, n: rows(ids[: len(ids) - n + 1], ids[len(ids) - n + 1 :], memory)
+
+
+def one_round_law(verify=verify, propose=propose, rows=target_rows):
+    """The law of what a round with K guesses emits after the prompt."""
+    args = np.array(PROMPT), draft_model, with_rows(rows, {}), K
+    return output_distribution(lambda rng: one_round(*args, rng, verify, propose).emitted)
+
+
+def plain(rng, **options):
     """Plain sampling from the target."""
-    return decode(rng, rows=rows, eos=eos, propose=lambda x, draft, k, rng: (x[:0], ()))
+    return decode(rng, propose=lambda x, *_: (x[:0], ()), **options)
 
 
 class Variant(NamedTuple):
@@ -68,6 +88,7 @@ class Variant(NamedTuple):
     rows: Callable = target_rows
     decode: Callable | None = None  # decode(rng) -> ids, if the three above do not say it
     own: Callable = plain  # own(rng) -> ids: what it should do
+    about: str = ""  # "penalty" or "eos", if it is about one of these
 
     def text(self, rng):
         if self.decode is not None:
@@ -81,13 +102,8 @@ class Variant(NamedTuple):
 
     def tokens_per_round(self):
         """How many tokens a round adds after the prompt, on average."""
-
-        def first_round(rng):
-            drafted, p = self.propose(np.array(PROMPT), draft_model, K, rng)
-            return self.verify(drafted, p, self.rows(PROMPT, drafted, {}), rng)
-
-        found = sum(mass * len(emitted) for emitted, mass in output_distribution(first_round).items())
-        return round(found, 12)  # so that Python 3.12, which adds up more precisely, prints the same
+        law = one_round_law(self.verify, self.propose, self.rows)
+        return sum(mass * len(emitted) for emitted, mass in law.items())
 
 
 # ---- The rule ----
@@ -116,12 +132,21 @@ def changed(
     return variant
 
 
-def without(row, token):
-    return max_fn(np.where(np.arange(len(row)) == token, 0, row))
+def without(row, *tokens):
+    return max_fn(np.where(np.isin(np.arange(len(row)), tokens), 0, row))
 
 
 def favourite(row, rng=None):
     return int(np.argmax(row))
+
+
+def one_hot(row, token=None):
+    return np.eye(len(row), dtype=int)[favourite(row) if token is None else token]
+
+
+def colder(row):
+    """A row at half its temperature."""
+    return max_fn(row**2)
 
 
 def continues_after_a_rejection(drafted, p, q, rng):
@@ -132,13 +157,34 @@ def continues_after_a_rejection(drafted, p, q, rng):
     return np.append(emitted, sample(q[-1], rng))
 
 
+def bonus_after_a_rejection(drafted, p, q, rng):
+    for i, token in enumerate(drafted):
+        if not rng.random() < acceptance(p[i, token], q[i, token]):
+            return np.append(drafted[:i], [sample(residual(p[i], q[i]), rng), sample(q[i + 1], rng)])
+    return np.append(drafted, sample(q[-1], rng))
+
+
+def keeps_the_rejected_guess(drafted, p, q, rng):
+    for i, token in enumerate(drafted):
+        if not rng.random() < acceptance(p[i, token], q[i, token]):
+            return np.append(drafted[: i + 1], sample(residual(p[i], q[i]), rng))
+    return np.append(drafted, sample(q[-1], rng))
+
+
 def one_random_number_for_all(drafted, p, q, rng):
     u = rng.random()
     return verify(drafted, p, q, SimpleNamespace(random=lambda: u, choice=rng.choice))
 
 
-def withdraws_an_unsure_guess(drafted, p, q, rng):
-    k = [*(row[token] < 0.4 for row, token in zip(p, drafted)), True].index(True)
+def u_draws_the_replacement(drafted, p, q, rng):
+    for i, token in enumerate(drafted):
+        if not (u := rng.random()) < acceptance(p[i, token], q[i, token]):
+            return np.append(drafted[:i], favourite(picked(residual(p[i], q[i]), u)))
+    return np.append(drafted, sample(q[-1], rng))
+
+
+def withdraws_an_unsure_guess(drafted, p, q, rng, least=Fraction(4, 10)):
+    k = [*(row[token] < least for row, token in zip(p, drafted)), True].index(True)
     return verify(drafted[:k], p[:k], q[: k + 1], rng)
 
 
@@ -164,20 +210,21 @@ def draws_again_after_a_miss(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
-def changes_a_row_in_place(drafted, p, q, rng):
-    for i, token in enumerate(drafted):
-        if not rng.random() < acceptance(p[i][token], q[i][token]):
-            q[i] -= p[i]
-            np.maximum(q[i], 0, out=q[i])
-            q[i] /= q[i].sum()
-            return np.append(drafted[:i], sample(q[i], rng))
-    return np.append(drafted, sample(q[-1], rng))
+def changes_a_row_in_place(rng):
+    """The residual is computed in a row of a model that computes each row once, and keeps it."""
+    table, x, end = Q.copy(), np.array(PROMPT), len(PROMPT) + N
 
+    def rule(drafted, p, q, rng):
+        for i, token in enumerate(drafted):
+            if not rng.random() < acceptance(p[i][token], q[i][token]):
+                q[i][:] = residual(p[i], q[i])
+                return np.append(drafted[:i], sample(q[i], rng))
+        return np.append(drafted, sample(q[-1], rng))
 
-def kept_rows(x, drafted, memory):
-    """The rows themselves, not copies: a model that computes each row once, and keeps it."""
-    table = memory.setdefault("rows", Q.copy())
-    return [table[token] for token in (x[-1], *drafted)]
+    while len(x) < end:
+        drafted, p = propose(x, draft_model, min(K, end - len(x) - 1), rng)
+        x = np.append(x, rule(drafted, p, [table[token] for token in (x[-1], *drafted)], rng))
+    return x
 
 
 def block(keep=lambda w, h: h, row=lambda p, q, w: max_fn(residual(p, w * q)), shortest_first=False):
@@ -202,13 +249,13 @@ NOISE = []  # the numbers of this round
 
 def picked(row, u):
     """The token in whose part of [0, 1) u lies, as a one-hot row."""
-    return np.eye(len(row))[np.sum(row.cumsum()[:-1] <= u)]
+    return one_hot(row, int(np.sum(row.cumsum()[:-1] <= u)))
 
 
 def noisy_draft(once):
     """`propose` that draws by NOISE, which is filled once per text or once per round."""
 
-    def variant(x, draft_model, k, rng):
+    def variant(x, draft_model, k, rng, stop=None):
         if not once or len(x) == len(PROMPT):
             NOISE[:] = [rng.random() for _ in range(K)]
         numbers = iter(NOISE)
@@ -217,39 +264,106 @@ def noisy_draft(once):
     return variant
 
 
+def noise_tests_its_guess(drafted, p, q, rng):
+    numbers = iter(NOISE[:])
+    return verify(drafted, p, q, SimpleNamespace(random=lambda: next(numbers), choice=rng.choice))
+
+
 # ---- The draft: it reports another p than the one that it drew from ----
 
 
-def changed_draft(draw=sample, reported=lambda row: row):
-    """`propose` with up to two changes: draw(row, rng) is the token, and reported(row) is the row that is returned."""
+def changed_draft(draw=sample, reported=lambda row, token: row):
+    """`propose` with up to two changes: draw(row, rng) is the token, and reported(row, token) the row it returns."""
 
-    def variant(x, draft_model, k, rng):
-        n, rows = len(x), np.zeros((0, len(P)))
+    def variant(x, draft_model, k, rng, stop=None):
+        n, rows = len(x), []
         for _ in range(k):
-            rows = np.vstack([rows, draft_model(x)[-1]])
-            x = np.append(x, draw(rows[-1], rng))
-        return x[n:], np.array([reported(row) for row in rows])
+            row = draft_model(x)[-1]
+            x = np.append(x, draw(row, rng))
+            rows.append(reported(row, x[-1]))
+        return x[n:], np.array(rows)
 
     return variant
 
 
-def one_hot(row):
-    return np.eye(len(row))[favourite(row)]
-
-
-def forgets_its_own_tokens(x, draft_model, k, rng):
+def forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
     n, before = len(x), x
     for _ in range(k):
         x = np.append(x, sample(draft_model(before)[-1], rng))
-    return x[n:], draft_model(x[:-1], k) if k else np.zeros((0, len(P)))
+    return x[n:], draft_model(x[:-1], k) if k else P[:0]
 
 
-# ---- A target that looks at more than the last token ----
+def rows_of_another_sequence(x, draft_model, k, rng, stop=None):
+    drafted, _ = propose(x, draft_model, k, rng)
+    return drafted, draft_model((np.append(x, drafted)[:-1] + 1) % len(P), k) if k else P[:0]
+
+
+def best_of_two_beams(x, draft_model, k, rng, stop=None):
+    """Beam search with two beams is not greedy: a worse first token may lead to the better text."""
+    beams = [(1, x, [])]
+    for _ in range(k):
+        longer = [
+            (mass * row[t], np.append(ids, t), [*rows, row])
+            for mass, ids, rows in beams
+            for row in draft_model(ids)
+            for t in range(len(row))
+        ]
+        beams = sorted(longer, key=lambda beam: -beam[0])[:2]
+    _, ids, rows = beams[0]
+    return ids[len(x) :], np.array(rows)
+
+
+def withdraws_an_unsure_favourite(x, draft_model, k, rng, stop=None):
+    """A greedy draft: whether it stops depends on its row alone, and not on a draw."""
+    drafted, rows = changed_draft(favourite, one_hot)(x, draft_model, k, rng)
+    sure = [draft_model(np.append(x, drafted[:i]))[-1].max() >= HALF for i in range(len(drafted))]
+    n = [*sure, False].index(False)
+    return drafted[:n], rows[:n]
+
+
+# ---- A target that looks at more than the last token, or whose rows are changed ----
+
+
+def changed_rows(change, last=None):
+    """Rows change(row) for those that check guesses, and last(row) for the one after all of them."""
+
+    def rows(x, drafted, memory):
+        *checks, bonus = target_rows(x, drafted, memory)
+        return np.array([*map(change, checks), (last or change)(bonus)])
+
+    return rows
+
+
+def same(row):
+    return row
+
+
+def top_k(row, k=2):
+    return max_fn(np.where(row >= np.sort(row)[-k], row, 0))
+
+
+def top_p(row, p=Fraction(55, 100)):
+    order = np.argsort(-row, kind="stable")
+    kept = order[: np.argmax(row[order].cumsum() >= p) + 1]
+    return max_fn(np.where(np.isin(np.arange(len(row)), kept), row, 0))
+
+
+def min_p(row, share=HALF):
+    return max_fn(np.where(row >= share * row.max(), row, 0))
+
+
+def own_continuation(x, drafted, memory):
+    """Rows after what the target itself finds most probable, in place of the guesses."""
+    found = [Q[x[-1]]]
+    for _ in drafted:
+        found.append(Q[favourite(found[-1])])
+    return np.array(found)
 
 
 def penalised_row(last, seen):
     """The target's row after a token, where each time that a token was seen halves its probability."""
-    return max_fn(Q[last] * 0.5 ** np.bincount(np.array(seen, dtype=int), minlength=len(Q)))
+    counts = np.bincount(np.array(seen, dtype=int), minlength=len(Q)).tolist()
+    return max_fn(Q[last] * [HALF**n for n in counts])
 
 
 def penalised_rows(seen):
@@ -288,7 +402,7 @@ right_penalty = penalised_rows(lambda x, drafted, i, memory: [*x, *drafted[:i]])
 
 
 def recurrent_rows(rolls_back):
-    """Rows that depend on a state, the sum of all tokens that were read, modulo 3."""
+    """Rows that depend on a state, the sum of all tokens that were read, modulo their number."""
 
     def rows(x, drafted, memory):
         extra = 0 if rolls_back else memory.get("extra", 0) + sum(fate(x, memory)[1])
@@ -317,14 +431,6 @@ def overlooks_an_eos(rng, verify=verify):
     return decode(rng, verify, eos=EOS)
 
 
-def cuts_at_an_eos(rng):
-    def verify_and_cut(drafted, p, q, rng):
-        emitted = verify(drafted, p, q, rng)
-        return emitted[: [*emitted, EOS].index(EOS) + 1]
-
-    return decode(rng, verify_and_cut, eos=EOS)
-
-
 def verification_of_the_note(drafted, p, q, rng):
     accepted = [rng.random() < acceptance(p[i, token], q[i, token]) for i, token in enumerate(drafted)]
     kept = accepted if all(accepted) else np.logical_and(accepted, drafted != EOS)
@@ -332,11 +438,17 @@ def verification_of_the_note(drafted, p, q, rng):
     return np.append(drafted[:i], sample(q[i], rng))
 
 
-def cut_rows(**cuts):
-    def rows(x, drafted, memory):
-        return logits_to_probs(np.log(target_rows(x, drafted, memory)), **cuts)
+def stopped(counts):
+    """Texts that end after the tokens STOP, if counts(length, x, emitted) says so of a place where they have ended."""
 
-    return rows
+    def ends(x, emitted):
+        places = [i for i in range(len(PROMPT) + len(STOP), len(x) + 1) if (*x[i - len(STOP) : i],) == STOP]
+        return next((length for length in places if counts(length, x, emitted)), None)
+
+    return {"ends": ends}
+
+
+STOPPED = stopped(lambda length, x, emitted: True)
 
 
 class Grid:
@@ -346,10 +458,10 @@ class Grid:
         self.rng, self.n, self.choice, self.random = rng, n, rng.choice, lambda: self
 
     def __lt__(self, a):
-        return self.rng.random() < np.ceil(self.n * a) / self.n
+        return self.rng.random() < Fraction(math.ceil(self.n * a), self.n)
 
     def __le__(self, a):
-        return self.rng.random() < (np.floor(self.n * a) + 1) / self.n
+        return self.rng.random() < Fraction(math.floor(self.n * a) + 1, self.n)
 
 
 def at_most(drafted, p, q, rng):
@@ -359,38 +471,44 @@ def at_most(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
-two_tokens = cut_rows(top_k=2)  # so that q is 0 for one token of each row
-
-
-# ---- Trees ----
+# ---- Trees, in texts of two tokens: one round and a part of the next ----
 
 SHAPE = balanced(2)  # two guesses for each place
 
 
 def tree(rule, rng):
-    return tree_sampling(np.array(PROMPT), draft_model, target_model, N, SHAPE, rng, rule)
+    return tree_sampling(np.array(PROMPT), draft_model, target_model, N - 1, SHAPE, rng, rule)
 
 
-def judges_all_siblings_by_the_first_p(node, rng):
-    r = node.q
-    for child in node.children:
-        p = node.children[0].p
-        if rng.random() < acceptance(p[child.token], r[child.token]):
-            return [child.token, *judges_all_siblings_by_the_first_p(child, rng)]
-        r = residual(p, r)
-    return [sample(r, rng)]
+def plain_tree(rng):
+    return tree_sampling(np.array(PROMPT), draft_model, target_model, N - 1, (), rng)
 
 
-def leaves_q_as_it_is_between_siblings(node, rng):
-    r = node.q
-    for child in node.children:
-        if rng.random() < acceptance(child.p[child.token], node.q[child.token]):
-            return [child.token, *leaves_q_as_it_is_between_siblings(child, rng)]
-        r = residual(child.p, node.q)
-    return [sample(r, rng)]
+def walks(
+    row_of=lambda child, node, r: child.p,
+    against=lambda child, node, r: r,
+    left=lambda child, node, r: residual(child.p, r),
+    last=lambda node, r, rng: sample(r, rng),
+):
+    """`top_down` with changes: the p and the q of a child's test, what is left after it, and the last draw."""
+
+    def rule(node, rng):
+        r = node.q
+        for child in node.children:
+            p, q = row_of(child, node, r), against(child, node, r)
+            if rng.random() < acceptance(p[child.token], q[child.token]):
+                return [child.token, *rule(child, rng)]
+            r = left(child, node, r)
+        return [last(node, r, rng)]
+
+    return partial(tree, rule)
 
 
-def divides_the_norms_to_get_w(node, rng, w=1.0):
+def refused_tokens(node):
+    return [child.token for child in node.children]
+
+
+def divides_the_norms_to_get_w(node, rng, w=1):
     r = node.q
     for child in node.children:
         kept = divides_the_norms_to_get_w(child, rng, acceptance(child.p[child.token], w * r[child.token]))
@@ -419,12 +537,30 @@ def draws_for_each_branch(node, rng):
     return own[:1]
 
 
+def one_coin(rng, threshold=1):
+    """The draft's two favourites, with p = 1, and one u: the first is accepted where u < q / threshold, and so on."""
+    x = [*PROMPT]
+    while len(x) < len(PROMPT) + N - 1:
+        q, u, reached = Q[x[-1]], rng.random(), 0
+        siblings = np.argsort(-P[x[-1]], kind="stable")[:2].tolist()
+        for token in siblings:
+            reached += q[token]
+            if u < reached / threshold:
+                break
+        else:
+            token = sample(without(q, *siblings), rng)
+        x.append(int(token))
+    return x
+
+
 REPOSITORIES = {
-    "1bit-MONSTER": "1bit-MONSTER/1bit-MONSTER", "EAGLE": "SafeAILab/EAGLE", "lattice": "ohdearquant/lattice",
-    "fms-extras": "foundation-model-stack/fms-extras", "mlx-lm": "ml-explore/mlx-lm", "rMLX": "Pushkinist/rMLX",
-    "openvino.genai": "openvinotoolkit/openvino.genai", "sglang": "sgl-project/sglang", "vLLM": "vllm-project/vllm",
-    "transformers": "huggingface/transformers", "vllm-ascend": "vllm-project/vllm-ascend",
-    "vmlx-swift": "osaurus-ai/vmlx-swift",
+    "1bit-MONSTER": "1bit-MONSTER/1bit-MONSTER", "EAGLE": "SafeAILab/EAGLE", "fms-extras":
+    "foundation-model-stack/fms-extras", "keras-hub": "keras-team/keras-hub", "lattice": "ohdearquant/lattice",
+    "llama.cpp": "ggml-org/llama.cpp", "ml-recurrent-drafter": "apple/ml-recurrent-drafter",
+    "mlx-lm": "ml-explore/mlx-lm", "mlxcel": "lablup/mlxcel", "openvino.genai": "openvinotoolkit/openvino.genai",
+    "picolm": "RightNow-AI/picolm", "rMLX": "Pushkinist/rMLX", "rtp-llm": "alibaba/rtp-llm",
+    "sglang": "sgl-project/sglang", "transformers": "huggingface/transformers", "vLLM": "vllm-project/vllm",
+    "vllm-ascend": "vllm-project/vllm-ascend", "vmlx-swift": "osaurus-ai/vmlx-swift",
 }  # fmt: skip
 
 
@@ -439,33 +575,49 @@ def linked(seen):
 
 
 def by_penalty(seen):
-    return {"rows": penalised_rows(seen), "own": partial(plain, rows=right_penalty)}
+    return {"rows": penalised_rows(seen), "own": partial(plain, rows=right_penalty), "about": "penalty"}
+
+
+def by_cut(cut, first=same):
+    """A cut that the rows that check guesses do not have, or that only they lack in rounds with guesses."""
+    return {"rows": changed_rows(first, cut), "own": partial(plain, rows=changed_rows(cut))}
+
+
+def in_rounds(cut):
+    """A cut that rounds with guesses ignore."""
+    rows = lambda x, drafted, memory: changed_rows(same if len(drafted) else cut)(x, drafted, memory)  # noqa: E731
+    return {"rows": rows, "own": partial(plain, rows=changed_rows(cut))}
 
 
 V = Variant
 VARIANTS = [
     # the acceptance
     V("accepts where q >= p", "rejects each guess with q < p",
-      verify=changed(lambda p, q, i, t: float(q[i][t] >= p[i][t]))),
+      verify=changed(lambda p, q, i, t: int(q[i][t] >= p[i][t]))),
     V("accepts with probability q", "and draws from the residual otherwise",
       verify=changed(lambda p, q, i, t: q[i][t])),
     V("accepts with q / max q", "and draws from q otherwise", "1bit-MONSTER #637",
       verify=changed(lambda p, q, i, t: q[i][t] / q[i].max(), lambda p, q, i, t: q[i])),
+    V("accepts only the favourite", "and draws from q otherwise", "claimed in mlxcel #902, taken back in mlxcel #992",
+      verify=changed(lambda p, q, i, t: int(t == favourite(q[i])), lambda p, q, i, t: q[i])),
     V("ratio upside down", "min(1, p / q), if two papers are mixed up",
       verify=changed(lambda p, q, i, t: acceptance(q[i][t], p[i][t]))),
     V("lenient acceptance", "min(1, q / 0.8 p), which trades exactness for speed",
       "Leviathan et al. 2023, appendix A.5",
-      verify=changed(lambda p, q, i, t: acceptance(0.8 * p[i][t], q[i][t]))),
+      verify=changed(lambda p, q, i, t: acceptance(Fraction(8, 10) * p[i][t], q[i][t]))),
     V("accepts everything", "no guess is ever rejected", "transformers #28508, vllm-ascend #13730",
-      verify=changed(lambda p, q, i, t: 1.0)),
+      verify=changed(lambda p, q, i, t: 1)),
     V("first guess not checked", "it is always accepted", "lattice #243",
-      verify=changed(lambda p, q, i, t: acceptance(p[i][t], q[i][t]) if i else 1.0)),
-    V("one random number for all", "one u decides about all guesses of a round",
-      "feifeibear/LLMSpeculativeSampling, with a seed",
+      verify=changed(lambda p, q, i, t: acceptance(p[i][t], q[i][t]) if i else 1)),
+    V("all guesses checked with the first row", "p[0] and q[0], also for the second guess",
+      verify=changed(lambda p, q, i, t: acceptance(p[0][t], q[0][t]))),
+    V("one random number for all", "one u decides about all guesses of a round", "feifeibear/LLMSpeculativeSampling",
       verify=one_random_number_for_all),
+    V("the u that drew a guess also tests it", "so a guess is accepted more often, or less", "vLLM #47386",
+      propose=noisy_draft(once=False), verify=noise_tests_its_guess),
     V("u <= ratio", "where u may be 0, a token with q = 0 is accepted", "sglang #35771",
-      decode=lambda rng: decode(Grid(rng), at_most, rows=two_tokens),
-      own=lambda rng: decode(Grid(rng), rows=two_tokens)),
+      decode=lambda rng: decode(Grid(rng), at_most, rows=changed_rows(top_k)),
+      own=lambda rng: decode(Grid(rng), rows=changed_rows(top_k))),
     # the replacement
     V("draws the replacement from the target", "from q in place of the residual", "ccs96307/fast-llm-inference",
       verify=changed(replacement=lambda p, q, i, t: q[i])),
@@ -480,20 +632,26 @@ VARIANTS = [
       verify=changed(replacement=lambda p, q, i, t: residual(p[0], q[0]))),
     V("the favourite as replacement", "the largest entry of the residual, in place of a draw", "vllm-ascend #4443",
       verify=changed(draw=favourite)),
+    V("the u that rejected also draws the replacement", "but it is known to lie above the ratio", "vllm-ascend #16370",
+      verify=u_draws_the_replacement),
     V("changes a row in place", "the residual is computed in a row that the model keeps", "a kind of vLLM #16952",
-      verify=changes_a_row_in_place, rows=kept_rows),
+      decode=changes_a_row_in_place),
+    V("keeps the rejected guess", "and adds the replacement behind it", verify=keeps_the_rejected_guess),
     # the bonus
-    V("bonus from the row before", "from the row that the last guess was checked with",
-      "AlphaGPU/leetgpu-challenges, 87",
+    V("bonus from the row before", "from the row that the last guess was checked with", "AlphaGPU/leetgpu-challenges",
       verify=changed(bonus=lambda p, q: q[-2])),
     V("bonus from a residual", "max_fn(q - p) of the last rows, which belong to two positions",
       verify=changed(bonus=lambda p, q: residual(p[-1], q[-1]))),
-    V("the favourite as bonus", "the largest entry of q, in place of a draw",
-      "shreyansh26/Speculative-Decoding, not called",
+    V("bonus from the first row", "q[0], however many guesses there are", verify=changed(bonus=lambda p, q: q[0])),
+    V("the favourite as bonus", "the largest entry of q, in place of a draw", "shreyansh26/Speculative-Decoding",
       verify=changed(draw_bonus=favourite)),
+    V("bonus after a rejection", "a replacement, and then a draw from the row after it",
+      verify=bonus_after_a_rejection),
     # both
     V("row off by one", "guess i is checked with q[i + 1]",
       verify=changed(lambda p, q, i, t: acceptance(p[i][t], q[i + 1][t]), lambda p, q, i, t: residual(p[i], q[i + 1]))),
+    V("rows of the target's own continuation", "after its favourites, in place of the guesses",
+      rows=own_continuation),
     V("continues after a rejection", "the guesses behind it are still considered", verify=continues_after_a_rejection),
     V("favourites in place of draws", "greedy decoding, at any temperature", "rMLX #519, sglang #31214",
       verify=favourites),
@@ -510,15 +668,21 @@ VARIANTS = [
     # the draft
     V("greedy draft with its ordinary p", "it takes its favourite, as if it had drawn it", "until transformers #33534",
       propose=changed_draft(favourite)),
+    V("the best beam with its ordinary p", "a beam search is no draw either", "ml-recurrent-drafter #6",
+      propose=best_of_two_beams),
     V("one-hot draft, drawn again after a miss", "the target's own draw refuses the guess, and another one replaces it",
-      "romsto/Speculative-Decoding", verify=draws_again_after_a_miss, propose=changed_draft(favourite, one_hot)),
+      "romsto/Speculative-Decoding",
+      verify=draws_again_after_a_miss, propose=changed_draft(favourite, lambda row, t: one_hot(row))),
     V("top-k draft with the p of all tokens", "it draws from two tokens, and reports p before the cut",
-      "transformers #47932",
-      propose=changed_draft(lambda row, rng: sample(max_fn(np.where(row >= np.sort(row)[-2], row, 0)), rng))),
+      "transformers #47932", propose=changed_draft(lambda row, rng: sample(top_k(row), rng))),
     V("warm draft with a cold p", "it draws at temperature 1, and reports p at 0.5",
-      propose=changed_draft(reported=lambda row: row**2 / (row**2).sum())),
+      propose=changed_draft(reported=lambda row, t: colder(row))),
+    V("the token mapped to the target's ids, its row not", "so p is that of another token", "rtp-llm #1311",
+      propose=changed_draft(reported=lambda row, t: np.roll(row, 1))),
+    V("the rows of another sequence", "as where a batch has been put in another order", "feared in vLLM #41044",
+      propose=rows_of_another_sequence),
     V("draft that forgets its own tokens", "all guesses are drawn from its first row", propose=forgets_its_own_tokens),
-    V("noise drawn once per text", "the same number draws guess i in each round", "Infini-AI-Lab/Sequoia, 0ff3ff7",
+    V("noise drawn once per text", "the same number draws guess i in each round", "Infini-AI-Lab/Sequoia",
       propose=noisy_draft(once=True)),
     V("one noise for two draws", "the u that drew a guess also draws its replacement",
       "as an option, until vLLM #54282",
@@ -542,66 +706,70 @@ VARIANTS = [
       rows=masked_rows(False), own=partial(plain, rows=masked_rows(True))),
     V("recurrent state not rolled back", "it has read the rejected guesses", "mlx-lm #846",
       rows=recurrent_rows(False), own=partial(plain, rows=recurrent_rows(True))),
-    # the loop
+    # the cuts
+    V("temperature forgotten in rounds with guesses", "their rows are warm, plain ones are at 0.5", "lattice #974",
+      **in_rounds(colder)),
+    V("temperature for the bonus alone", "the rows that check guesses are warm", "keras-hub #2735, vLLM #10198",
+      **by_cut(colder)),
+    V("top-p for the bonus alone", "the rows that check guesses are not cut", "picolm #30", **by_cut(top_p)),
+    V("min-p for the bonus alone", "the rows that check guesses are not cut", "feared in vLLM #42744", **by_cut(min_p)),
+    V("min-p ignored in rounds with guesses", "without a word", "vLLM #38202", **in_rounds(min_p)),
     V("checks against q cut in another order", "top-k, then top-p, where plain sampling has top-p first",
       "sglang #36173",
-      rows=cut_rows(top_k=2, top_p=TOP_P), own=partial(plain, rows=cut_rows(top_p=TOP_P))),
+      rows=changed_rows(lambda row: top_p(top_k(row))), own=partial(plain, rows=changed_rows(top_p))),
+    # the loop
     V("overlooks an eos inside a round", "it looks at the last token of a round only", "transformers #47912",
-      decode=overlooks_an_eos, own=partial(plain, eos=EOS)),
+      decode=overlooks_an_eos, own=partial(plain, eos=EOS), about="eos"),
     V("redraws an accepted eos", "if a guess behind it is rejected, and replaces from q", "ccs96307/fast-llm-inference",
-      decode=partial(overlooks_an_eos, verify=verification_of_the_note), own=partial(plain, eos=EOS)),
+      decode=partial(overlooks_an_eos, verify=verification_of_the_note), own=partial(plain, eos=EOS), about="eos"),
+    V("stop sequence sought at a round's end", "it is overlooked inside a round", "sglang #23802",
+      decode=partial(decode, **stopped(lambda length, x, emitted: length == len(x))), own=partial(plain, **STOPPED)),
+    V("stop sequence sought within a round", "it is overlooked if two rounds have written it",
+      decode=partial(decode, **stopped(lambda length, x, emitted: length - len(STOP) >= len(x) - len(emitted))),
+      own=partial(plain, **STOPPED)),
     # exact
     V("accept with probability q, replace by another token", "from q without the guess; p is not used", exact=True,
       verify=changed(lambda p, q, i, t: q[i][t], lambda p, q, i, t: without(q[i], t))),
-    V("accept if the target draws the same", "and emit what the target draws", exact=True,
+    V("a drawn guess, reported as one-hot", "the same, as the p of a guess that was drawn is taken for 1",
+      "vLLM #40149", exact=True, propose=changed_draft(reported=one_hot)),
+    V("accept if the target draws the same", "and emit what the target draws", "mlxcel #992", exact=True,
       verify=accepts_what_the_target_draws),
     V("accept if the same noise picks it from q", "and emit what it picks", "Daliri et al. 2024", exact=True,
       propose=noisy_draft(once=False),
       verify=changed(lambda p, q, i, t: picked(q[i], NOISE[i])[t], lambda p, q, i, t: picked(q[i], NOISE[i]))),
+    V("an unsure favourite withdrawn", "of a greedy draft, whose row decides, and no draw", "llama.cpp #22506",
+      exact=True, propose=withdraws_an_unsure_favourite),
+    V("a mask on the target alone", "the draft guesses what is forbidden", exact=True,
+      rows=masked_rows(True), own=partial(plain, rows=masked_rows(True))),
+    V("stop sequence sought in all of the text", "and cut behind it", exact=True,
+      decode=partial(decode, **STOPPED), own=partial(plain, **STOPPED)),
     V("`verify`", "one by one", "Chen et al. 2023, Leviathan et al. 2023", exact=True),
     V("`verify_block`", "block verification", "Sun et al. 2024", exact=True, verify=verify_block),
 ]  # fmt: skip
 
-TREES = [
-    V("all siblings judged by the first p", "the second was drawn from p without the first",
-      decode=partial(tree, judges_all_siblings_by_the_first_p)),
-    V("the best of the siblings judged", "the guess with the largest q / p, as if it were the only one",
-      decode=partial(tree, judges_the_best_of_its_siblings)),
-    V("q left as it is between siblings", "each child has its turn against q",
-      decode=partial(tree, leaves_q_as_it_is_between_siblings)),
-    V("each branch draws for itself", "its own token of the target; the first match counts",
-      "warned of in fms-extras #12",
-      decode=partial(tree, draws_for_each_branch)),
-    V("w from the ratio of two norms", "bottom-up, but w becomes S / (1 - p(x)) and not S / (S + 1 - w)",
-      "brian030128/subspec_v2, ce2c3ab", decode=partial(tree, divides_the_norms_to_get_w)),
-    V("`top_down`", "each child against what the ones before it left", "SpecInfer", exact=True,
-      decode=partial(tree, top_down)),
-    V("`bottom_up`", "leaves first", "traversal verification", exact=True, decode=partial(tree, bottom_up)),
-]  # fmt: skip
-
-
-def rounded(distance):
-    return f"{round(distance, 12):.4f}" if distance > 1e-15 else "< 1e-15"
-
-
-def table(variants):
-    """The variants in Markdown, the worst first."""
-    distances = {variant.name: variant.distance() for variant in variants}
-    lines = ["| variant | what it looks like | seen in | distance |", "| --- | --- | --- | ---: |"]
-    for v in sorted(variants, key=lambda v: (v.exact, -round(distances[v.name], 12))):
-        lines.append(
-            f"| {v.name}{' (exact)' * v.exact} | {v.looks} | {linked(v.seen)} | {rounded(distances[v.name])} |"
-        )
-    return "\n".join(lines)
-
-
-def exact_rules():
-    """The exact rules in Markdown, with the tokens that a round adds."""
-    rates = {v.name: v.tokens_per_round() for v in VARIANTS if v.exact}
-    lines = ["| exact rule | tokens per round |", "| --- | ---: |"]
-    return "\n".join([*lines, *(f"| {name} | {rates[name]:.4f} |" for name in sorted(rates, key=rates.get))])
-
-
-if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    print(table(VARIANTS), exact_rules(), table(TREES), sep="\n\n")
+TREES = [V(*args, own=plain_tree, **options) for args, options in [
+    (("all siblings judged by the first p", "the second was drawn from p without the first"),
+     dict(decode=walks(row_of=lambda child, node, r: node.children[0].p))),
+    (("the best of the siblings judged", "the guess with the largest q / p, as if it were the only one"),
+     dict(decode=partial(tree, judges_the_best_of_its_siblings))),
+    (("q left as it is between siblings", "each child has its turn against q"),
+     dict(decode=walks(against=lambda child, node, r: node.q, left=lambda child, node, r: residual(child.p, node.q)))),
+    (("the favourite of what is left", "in place of a draw, after the last refusal"),
+     dict(decode=walks(last=lambda node, r, rng: favourite(r)))),
+    (("q without the refused ones", "in place of what is left"),
+     dict(decode=walks(last=lambda node, r, rng: sample(without(node.q, *refused_tokens(node)), rng)))),
+    (("uniform over what is left", "in place of what is left"),
+     dict(decode=walks(last=lambda node, r, rng: sample(max_fn(np.where(r > 0, 1, 0) * Fraction(1)), rng)))),
+    (("each branch draws for itself", "its own token of the target; the first match counts",
+      "warned of in fms-extras #12"),
+     dict(decode=partial(tree, draws_for_each_branch))),
+    (("w from the ratio of two norms", "bottom-up, but w becomes S / (1 - p(x)) and not S / (S + 1 - w)",
+      "brian030128/subspec_v2"), dict(decode=partial(tree, divides_the_norms_to_get_w))),
+    (("one coin for all siblings, and a threshold", "accepts where u < the q so far / .8", "in sglang #35798"),
+     dict(decode=partial(one_coin, threshold=Fraction(8, 10)))),
+    (("one coin for all siblings", "accepts where u < the q so far", "sglang #35798"),
+     dict(exact=True, decode=one_coin)),
+    (("`top_down`", "each child against what the ones before it left", "SpecInfer"),
+     dict(exact=True, decode=partial(tree, top_down))),
+    (("`bottom_up`", "leaves first", "traversal verification"), dict(exact=True, decode=partial(tree, bottom_up))),
+]]  # fmt: skip

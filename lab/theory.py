@@ -41,9 +41,27 @@ def tokens_by_position(betas, K):
     -------
     float64 [K+1]; a position that no round has reached counts as never accepted
     """
-    at = [[b[i] for b in betas if len(b) > i] for i in range(K)]
+    at = by_place(betas, K)
     reached = np.cumprod([np.mean(some) if some else 0.0 for some in at])
     return 1 + np.append(0, np.cumsum(reached))
+
+
+def alphas(betas):
+    """The mean of beta at the first guess of a round, at the second, ..., and whether they differ by more than noise.
+
+    If all were one alpha, the mean of n of them would be off by sqrt(alpha (1 - alpha) / n)
+    at most. So the squares, in these units, add up to the number of places or less.
+    """
+    at = by_place(betas, max(map(len, betas), default=0))
+    if not at:
+        return [], False
+    n, means = np.array([*map(len, at)]), np.array([*map(np.mean, at)])
+    alpha = means @ n / n.sum()
+    return means, bool(n @ (means - alpha) ** 2 > 3 * len(n) * alpha * (1 - alpha))
+
+
+def by_place(betas, K):
+    return [[b[i] for b in betas if len(b) > i] for i in range(K)]
 
 
 def best_acceptance(p, q, n):

@@ -25,6 +25,20 @@ def test_tokens_by_position_are_means_over_the_rounds_that_got_there():
     assert theory.tokens_by_position(betas, 0).tolist() == [1]
 
 
+def test_places_with_one_alpha_are_told_from_those_with_several():
+    rng, K = np.random.default_rng(0), 8
+    alphas = np.array([0.3, *[0.8] * (K - 1)])
+
+    def rounds(alphas):
+        kept = rng.random((100, K)) < alphas  # as with one-hot rows, whose betas are 0 or 1
+        return [row[: [*row, False].index(False) + 1].astype(float) for row in kept]
+
+    found, differ = theory.alphas(rounds(alphas))
+    assert differ and np.allclose(found, alphas[: len(found)], atol=0.2)
+    assert [theory.alphas(rounds(0.6))[1] for _ in range(50)] == [False] * 50
+    assert theory.alphas([np.zeros(0)]) == ([], False)
+
+
 @pytest.mark.parametrize(
     ("alpha", "K", "improvement"),
     [(0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69), (0.9, 2, 2.71), (0.9, 10, 6.86)],
