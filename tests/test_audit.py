@@ -1,8 +1,11 @@
-"""What scripts of benchmarks/ do without extra packages."""
+"""What audit/ and benchmarks/ do without extra packages."""
 
-from support import run
+import json
 
-from benchmarks import audit
+from support import read, run
+
+from audit.__main__ import merged
+from audit.projects import CLONES, PACKAGES
 from checkpoint.openai import DATA
 
 
@@ -12,14 +15,15 @@ def test_random_weights_do_not_replace_a_checkpoint(tmp_path):
     assert result.returncode == 2 and "already" in result.stderr and len(list(tmp_path.iterdir())) == 1
 
 
-# benchmarks/audit.py
-
-
 def test_a_new_result_replaces_only_its_own_setting():
-    def row(package, version, setting, **result):
-        return {"package": package, "version": version, "setting": setting} | result
+    def rows(*keys, of):
+        return [dict(zip(("package", "version", "setting"), key)) | {"of": of} for key in keys]
 
-    old = [row("mlx-lm", "1", "a", distance=1), *(row("transformers", "1", s, distance=2) for s in "ab")]
-    new = [row("transformers", "1", "b", error="IndexError"), row("transformers", "2", "b", distance=5)]
-    found = [(result.get("distance"), result.get("error")) for result in audit.merged(old, new)]
-    assert found == [(2, None), (None, "IndexError"), (5, None), (1, None)]
+    found = merged(rows("x1a", "y1a", "y1b", of="old"), rows("y1b", "y2b", of="new"))
+    assert found == rows("x1a", "y1a", of="old") + rows("y1b", "y2b", of="new")
+
+
+def test_the_results_are_of_these_projects_and_commits():
+    found = {(row["package"], row["version"]) for row in json.loads(read("audit/audit.json"))}
+    assert {name for name, _ in found} == {*PACKAGES, *CLONES}
+    assert {pair for pair in found if pair[0] in CLONES} == {(name, commit) for name, (commit, _) in CLONES.items()}
