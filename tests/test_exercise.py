@@ -4,13 +4,15 @@ import re
 
 import numpy as np
 import pytest
-from support import read, run
+from support import printed_by, read, run
 
+import exercise.__main__
 from exercise.__main__ import LOOPS, STEPS, grade, graded
 from lab import gallery
-from lab.gallery import changed_draft, favourite, one_hot
+from lab.gallery import changed, changed_draft, favourite, one_hot
 from lab.trees import top_down
-from speculative import propose, residual, speculative_sampling, verify
+from sampling import sample
+from speculative import acceptance, autoregressive_sampling, propose, residual, speculative_sampling, verify
 
 STEP = {step.function: step for step in STEPS}
 
@@ -55,7 +57,7 @@ def handed_in(name, variant):
 def fits(name, variant):
     if name == "penalised":  # without a memory, two of them are right
         return variant.name not in ("penalty that keeps rejected guesses", "penalty that counts accepted guesses twice")
-    return name != "propose" or "greedy" in variant.name
+    return variant.decode.args if name == "siblings" else name != "propose" or "greedy" in variant.name
 
 
 BUGS = [
@@ -71,7 +73,9 @@ def test_a_bug_of_the_gallery_is_named(step, variant):
 
 def test_the_table_and_the_first_wrong_number():
     lines = grade(STEP["residual"], lambda p, q: q)
-    assert lines[0].startswith('wrong by 0.0924: the law of "draws the replacement from the target"')
+    assert lines[0].startswith(
+        'wrong by 0.0600 in the first token, 0.0924 in the text: the law of "draws the replacement from the target"'
+    )
     assert lines[1] == "after A, A is emitted with probability 0.29, but q says 0.3"
     numbers = [[float(x) for x in line.split()[-3:]] for line in lines[3:]]
     assert numbers == [[0.2, 0.2, 0.3], [0.09, 0.06, 0.15], [0.29, 0.26, 0.45], [0.3, 0.2, 0.5]]
@@ -91,12 +95,12 @@ def test_a_mistake_that_hides_in_one_pair_shows_in_the_other():
     [
         ("pass", "accept", "it returned None; is a return missing?"),
         ("return 0.5", "accept", "True or False is needed; found 0.5"),
-        ("return np.random.random() < q[token] / p[token]", "accept", "accept                the function drew"),
+        ("return np.random.random() < q[token] / p[token]", "accept", "let rng alone decide"),
         ("raise SystemExit", "accept", "line 3, raise SystemExit: SystemExit"),
         ("return rng.integers(10**7) < 5", "accept", "accept                a choice among 10,000,000 items"),
         ("return q[token] / 0 < rng.randm()", "accept", "line 3, return q[token] / 0 < rng.randm(): AttributeError"),
         ("while rng.random() < 1: pass", "accept", "a loop may go on for ever"),
-        ("while True: p", "accept", "it did not end within 0.3 seconds, near line 3: while True: p"),
+        ("while True: p", "accept", "it did not end within 0.3 seconds of computing, near line 3: while True: p; "),
         ("return q - p", "residual", "the residual must be a distribution, with a sum of 1; found [0.1, -0.3, 0.2]"),
         ("return [0.5, 0.5]", "residual", "the residual must have the shape [3]; found [2]"),
         ("pass", "verify", "it returned None; is a return missing?"),
@@ -110,13 +114,13 @@ def test_a_mistake_that_hides_in_one_pair_shows_in_the_other():
         ("return np.array([0] * k), np.eye(3)[[0] * k]", "propose", "its favourites, [1, 1] here; found [0, 0]"),
         ("return rows[-1]", "penalised", "the rows must have the shape [3, 3]; found [3]"),
         ("return [0] * 9", "siblings", "a list of 1 to 2 tokens is needed; found [0, 0"),
-        ("return [7]", "siblings", "the list must be tokens from 0 to 2; found [7]"),
+        ("return [7]", "siblings", "the list must be tokens from 0 to 3; found [7]"),
         ("return []", "verify", "a round of 2 guesses emits 1 to 3 tokens; found"),
         ("return 0", "siblings", "a list of 1 to 2 tokens is needed; found 0"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_graded_is_said_in_one_line(tmp_path, body, step, message):
-    stub = re.search(rf"def {step}\(.*", read("exercise/mine.py"))[0]
+    stub = re.search(rf"def {step}\(.*", read("exercise/stubs.py"))[0]
     (tmp_path / "mine.py").write_text(f"import numpy as np\n{stub}\n    {body}\n")
     args = [str(tmp_path / "mine.py"), step]
     (tmp_path / "go.py").write_text(f"import exercise.__main__ as grader; grader.LIMIT = 0.3; grader.main({args})")
@@ -164,8 +168,8 @@ def verify_with_all_residuals_first(drafted, p, q, rng):
     rng, rows = np.random.default_rng(rng), np.maximum(q[:-1] - p, 0)
     for i, token in enumerate(drafted):
         if p[i, token] * rng.random() >= q[i, token]:
-            return [*drafted[:i], rng.choice(3, p=rows[i] / rows[i].sum())]
-    return [*drafted, rng.choice(3, p=q[-1])]
+            return [*drafted[:i], rng.choice(len(p[i]), p=rows[i] / rows[i].sum())]
+    return [*drafted, rng.choice(len(q[-1]), p=q[-1])]
 
 
 def test_right_solutions_in_other_styles():
@@ -186,22 +190,76 @@ def test_a_file_imports_its_own_neighbours(tmp_path):
     assert "3 verify                wrong by 0." in run(tmp_path / "mine.py", "verify", script="exercise").stdout
 
 
-def test_the_stubs_and_odd_files(tmp_path):
-    result = run(script="exercise")
-    assert result.returncode == 0 and result.stdout.count("not written yet") == len(STEPS)
+def one_sibling(node, rng):
+    for child in node.children[:1]:
+        accepted = rng.random() < acceptance(child.p[child.token], node.q[child.token])
+        return [child.token if accepted else sample(residual(child.p, node.q), rng)]
+    return [sample(node.q, rng)]
+
+
+def plain_loop(x, draft_model, target_model, n, k, rng, eos=None):
+    return autoregressive_sampling(x, target_model, n, rng, eos=eos)
+
+
+@pytest.mark.parametrize(
+    ("step", "function", "message"),
+    [
+        ("verify", verify, "exact, with 2.13 tokens per round$"),
+        ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)], "but it never uses its guesses: 1.00 .*2.13$"),
+        ("siblings", lambda node, rng: [sample(node.q, rng)], "exact, but it never uses its guesses"),
+        ("siblings", one_sibling, "exact, but it never uses its guesses: 1.00 tokens per round"),
+        ("speculative_sampling", plain_loop, "exact, but it never uses its guesses: 1.00 tokens per pass"),
+        ("speculative_sampling", speculative_sampling, "exact, with 1.81 tokens per pass of the target$"),
+        ("verify", lambda drafted, p, q, rng: verify(drafted[:2], p[:2], q[:3], rng), "2.13 tokens per round$"),
+    ],
+)  # fmt: skip
+def test_what_an_exact_function_saves(step, function, message):
+    (line,), is_exact = graded(STEP[step], function, "")
+    assert is_exact and re.search(message, line)
+
+
+def test_a_mistake_in_the_third_guess_is_seen():
+    unchecked = changed(lambda p, q, i, t: acceptance(p[i][t], q[i][t]) if i < 2 else 1)
+    assert grade(STEP["verify"], unchecked)[0].startswith("wrong by 0.")
+
+
+def test_a_stub_that_is_reached_on_one_path_alone_is_an_error():
+    def half_done(p, q, token, rng):
+        if q[token] < p[token]:
+            raise NotImplementedError("later")
+        return True
+
+    lines, is_exact = graded(STEP["accept"], half_done, "")
+    assert is_exact is False and "NotImplementedError: later" in lines[0]
+
+
+def test_a_loop_that_guesses_behind_the_end_is_told_so():
+    eager = LOOP.replace("min(K, n + N - len(x) - 1)", "K").replace("return x", "return x[: n + N]")
+    exec(eager, names := {"np": np, "propose": propose, "verify": verify})
+    lines, is_exact = graded(STEP["speculative_sampling"], names["speculative_sampling"], "")
+    assert is_exact and lines[0].endswith("but it makes guesses for which the text has no room")
+
+
+def test_the_stubs_are_copied_once_and_then_yours(tmp_path, monkeypatch):
+    monkeypatch.setattr(exercise.__main__, "MINE", mine := tmp_path / "mine.py")
+    assert printed_by(exercise.__main__).count("not written yet") == len(STEPS)
+    mine.write_text(mine.read_text().replace("accept(", "accept_later("))
+    assert printed_by(exercise.__main__).count("not written yet") == len(STEPS) and "accept_later" in mine.read_text()
+
+
+def test_odd_files(tmp_path):
     (tmp_path / "half.py").write_text("def accept(")
-    (tmp_path / "calls.py").write_text(read("exercise/mine.py") + "def verify(*args): return residual(1, 2)")
+    (tmp_path / "calls.py").write_text(read("exercise/stubs.py") + "def verify(*args): return residual(1, 2)")
     result = run(tmp_path / "calls.py", "verify", script="exercise")
     assert result.stdout == "3 verify                it calls residual, which is not written yet\n"
     for args, message in (
         (["nowhere.py"], "nowhere.py is no Python file"),
         ([tmp_path / "half.py"], "cannot be imported: SyntaxError"),
-        (["exercise/mine.py", "9"], "there is no step '9'; there are 1 to 7, or accept, residual"),
+        (["exercise/stubs.py", "9"], "there is no step '9'; there are 1 to 7, or accept, residual"),
         (["speculative.py", "siblings"], "speculative.py has no function siblings"),
     ):
         result = run(*args, script="exercise")
         assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1
-    assert run("3", script="exercise").stdout == "3 verify                not written yet\n"
     assert (
         "3 verify                exact, with 2.13 tokens per round"
         in run("speculative.py", "verify", script="exercise").stdout
