@@ -1,0 +1,108 @@
+"""Write every block of the pages that is computed, and every picture: run it after a change of the gallery.
+
+    python -m tools.write         # all but the two pictures of a timed run
+    python -m tools.write --race  # these as well: race.svg and terminal.svg
+
+A block stands between <!-- name --> and <!-- end -->. What was measured comes from docs/acceptance.json.
+"""
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+from audit.__main__ import table as audit_table
+from benchmarks.acceptance import DRAFTS, SHOWN, TEMPERATURES
+from lab import gallery, tables
+from tools import pictures
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = "README.md", "docs/exactness.md", "docs/drafts.md", "docs/play.html", "audit/README.md"
+
+
+def measured():
+    return json.loads((ROOT / "docs" / "acceptance.json").read_text(encoding="utf-8"))
+
+
+def of_drafts():
+    by_T, results = [f"{T:g}" for T in TEMPERATURES], measured()["results"]
+    header = ["draft", *(f"overlap, T = {T}" for T in by_T), "c", *(f"speedup, T = {T}" for T in by_T)]
+    rows = [
+        [name, *(results[T][name]["overlap"] for T in by_T), f"{results['1'][name]['c']:.3f}",
+         *(results[T][name]["speedup"] for T in by_T)]
+        for name in DRAFTS
+    ]  # fmt: skip
+    return tables.table(header, rows)
+
+
+def of_siblings():
+    rows = []
+    for name, found in measured()["trees"].items():
+        rows.append([name, *found["siblings"]])
+        if found["bound"]:
+            rows.append(["at best, if independent", *found["bound"]])
+    return tables.table(["one of n siblings is accepted", *(f"n = {n}" for n in SHOWN)], rows)
+
+
+def of_trees():
+    header = ["draft", "chain", "two chains", "best tree", "best, top-down", "its nodes at depth 1, 2, ..."]
+    rows = [[name, *found["tokens"], " ".join(map(str, found["best"]))] for name, found in measured()["trees"].items()]
+    return tables.table(header, rows)
+
+
+def who_shipped_what():
+    """Where the rules of play.html were seen, by their names in the gallery."""
+    play = (ROOT / "docs" / "play.html").read_text(encoding="utf-8")
+    seen = {v.name: v.seen for v in gallery.VARIANTS if v.seen and f'"{v.name}": {{' in play}
+    return f"const SEEN = {json.dumps(seen, indent=2, ensure_ascii=False)};"
+
+
+BLOCKS = {
+    "famous": tables.of_famous,
+    "gallery": lambda: tables.of_gallery(gallery.VARIANTS),
+    "trees": lambda: tables.of_gallery(gallery.TREES),
+    "exact": tables.of_exact_rules,
+    "disputes": tables.of_disputes,
+    "prices": tables.of_prices,
+    "drafts": of_drafts,
+    "siblings": of_siblings,
+    "trees measured": of_trees,
+    "audit": lambda: audit_table(json.loads((ROOT / "audit" / "audit.json").read_text(encoding="utf-8"))),
+    "seen": who_shipped_what,
+}
+PICTURES = {
+    "tree": pictures.tree,
+    "round": pictures.a_round,
+    "overlap": lambda: pictures.overlap(measured()["results"]),
+    "prices": lambda: pictures.prices(tables.prices()),
+    "exercise": pictures.grader,
+}
+
+
+def page(text):
+    """The page with its blocks as they should be."""
+
+    block = r"(<!-- (?!end)([\w ]+) -->\n).*?(\n[^\n]*<!-- end -->)"
+    return re.sub(block, lambda found: found[1] + BLOCKS[found[2]]() + found[3], text, flags=re.DOTALL)
+
+
+def files():
+    """{path: what should be in it}"""
+    pages = {name: page((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
+    return pages | {f"docs/{name}.svg": draw() for name, draw in PICTURES.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--race", action="store_true", help="draw what a timed run on this machine looked like, too")
+    args = parser.parse_args()
+    found = files()
+    if args.race:
+        runs = pictures.measured()
+        found |= {"docs/race.svg": pictures.race(*runs), "docs/terminal.svg": pictures.demo(*runs)}
+    for path, content in found.items():
+        (ROOT / path).write_text(content, encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()
