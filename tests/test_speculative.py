@@ -216,6 +216,25 @@ def test_each_round_records_what_happened(verifier, drawn, N, K, seed):
         n += len(r.emitted)
 
 
+@given(drawn=models(sizes=[3]), N=st.integers(1, 9), K=st.integers(1, 4), seed=st.integers(0, 9))
+def test_an_accepted_eos_has_no_token_of_the_target_behind_it(drawn, N, K, seed):
+    ids, rounds = decode(drawn, N, K, seed, eos=0)
+    *others, last = rounds
+    assert all(r.n_accepted == len(r.emitted) - 1 for r in others)
+    agreed = [*last.drafted[: len(last.emitted)]] == [*last.emitted]  # a replacement differs from its guess
+    assert last.n_accepted == len(last.emitted) - (not agreed) and 0 not in ids[len(drawn[2]) : -1]
+
+
+@both_verifiers
+@given(drawn=networks(), N=st.integers(1, 9), K=st.integers(0, 4), seed=st.integers(0, 9))
+def test_the_probability_of_an_emitted_token_is_the_one_that_the_plain_loop_reports(verifier, drawn, N, K, seed):
+    draft, target, x = drawn
+    rounds, rng = [], np.random.default_rng(seed)
+    ids = speculative_sampling(x, draft, target, N, K, rng, verify=verifier, on_round=rounds.append)
+    found = [r.q[i, token] for r in rounds for i, token in enumerate(r.emitted)]
+    assert found == [target(ids[:n])[-1, ids[n]] for n in range(len(x), len(ids))] and min(found) > 0
+
+
 @both_verifiers
 @given(drawn=models(sizes=[1, 2, 4]), N=st.integers(0, 9), seed=st.integers(0, 9))
 def test_K_0_is_the_autoregressive_loop(verifier, drawn, N, seed):

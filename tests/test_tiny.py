@@ -35,6 +35,14 @@ def test_both_loops_have_the_law_of_the_target_and_both_checks_agree(drawn, N, K
         assert n_paths >= len(found)
 
 
+@given(drawn=models(), N=st.integers(0, 9), K=st.integers(0, 4))
+def test_a_round_is_one_pass_of_the_target(drawn, N, K):
+    draft, target, x = drawn
+    tiny.speculative_sampling(x, draft, target, N, K, np.random.default_rng(0))
+    before = [len(ids) - n_rows + 1 for ids, n_rows in target.calls]  # tokens of the text before each round
+    assert before == sorted({*before}) and len(before) <= N
+
+
 def test_its_check_sees_a_mistake(monkeypatch, capsys):
     tiny.check()
     assert capsys.readouterr().out == "981 paths, 81 texts of total probability 1, distance 0\n"
