@@ -148,7 +148,9 @@ def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_condition
 
 
 @both_verifiers
-@pytest.mark.parametrize(("N", "K", "eos"), [(N, K, eos) for N in (1, 2, 3) for K in range(N) for eos in (None, 2)])
+@pytest.mark.parametrize(
+    ("N", "K", "eos"), [*((N, K, eos) for N in (1, 2, 3) for K in range(N) for eos in (None, 2)), (4, 3, 2)]
+)
 def test_step_7b_speculative_sampling_has_the_same_distribution(verifier, N, K, eos):
     """For the pair of the gallery, which was chosen so that each mistake there shows."""
     assert_lossless((draft_model, target_model, np.array([0])), N, K, eos, verify=verifier)
