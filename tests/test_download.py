@@ -93,21 +93,19 @@ def test_an_error_leaves_no_wrong_file_and_the_next_download_succeeds(server, tm
     assert complete(tmp_path / "355M")
 
 
-def test_a_damaged_small_file_is_named_before_the_weights_are_downloaded(server, tmp_path, load):
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("hparams.json", b"{", r"hparams\.json is damaged"),
+        ("hparams.json", CONTENT["hparams.json"].replace(b'"n_head": 4', b'"n_head": 2'), "not the released 355M"),
+        ("vocab.bpe", CONTENT["vocab.bpe"][:-9], r"vocab\.bpe is damaged"),
+    ],
+)
+def test_a_wrong_small_file_is_named_before_the_weights_are_downloaded(server, tmp_path, load, name, content, message):
     load()
     (tmp_path / "355M" / DATA).unlink()
-    (tmp_path / "355M" / "hparams.json").write_bytes(b"{")
-    with pytest.raises(UserError, match=r"hparams\.json is damaged.*; remove that file to download it again"):
-        load()
-    assert len(asked_for(server)) == 1
-
-
-def test_files_of_another_size_are_named_before_the_weights_are_downloaded(server, tmp_path, load):
-    load()
-    (tmp_path / "355M" / DATA).unlink()
-    hparams = json.loads(CONTENT["hparams.json"]) | {"n_head": 2}
-    (tmp_path / "355M" / "hparams.json").write_text(json.dumps(hparams))
-    with pytest.raises(UserError, match=r"not the released 355M: found n_head = 2; remove that file to download it"):
+    (tmp_path / "355M" / name).write_bytes(content)
+    with pytest.raises(UserError, match=rf"{message}.*; remove that file to download it again"):
         load()
     assert len(asked_for(server)) == 1
 
