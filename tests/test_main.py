@@ -17,9 +17,11 @@ import main
 from checkpoint.openai import FILES
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
+from errors import UserError
 from lab.block import verify_block
 from lab.pair import Pair
 from terminal import report
+from utils import prompt_ids
 
 
 def write_pair(models_dir):
@@ -234,6 +236,11 @@ def test_closed_streams(command, code):
 def test_vocabularies_that_do_not_fit(tmp_path, capsys):
     args = *write_pair(tmp_path)[:2], "--target_model_size", "target"
     assert "have different vocabularies" in complaint(capsys, main, *args)
+
+
+def test_an_empty_prompt_needs_a_token_that_ends_a_text():
+    with pytest.raises(UserError, match="the prompt is empty, and this vocabulary has no token that ends a text"):
+        prompt_ids("", 3, Mock(eos=None, encode=lambda text: []), [])
 
 
 def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
