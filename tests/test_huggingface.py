@@ -441,7 +441,7 @@ def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypa
     with pytest.raises(UserError, match="gave a wrong file; try again"):
         hub()
     server.plan["merges.txt"] = [{"content": PLAIN["merges.txt"] + b"! !\n"}, {}]
-    with pytest.raises(UserError, match="gave a wrong file; try again .*no token '!!'"):
+    with pytest.raises(UserError, match=r"gave a wrong file; try again .*no token '!!'"):
         hub()
     assert "model.safetensors" not in dict(server.log)  # the small files are checked first
     server.plan["model.safetensors"] = [{"content": b"<!DOCTYPE html>"}]
