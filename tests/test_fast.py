@@ -8,7 +8,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from queue import Empty
+from queue import Empty, SimpleQueue
 from unittest.mock import Mock
 
 import numpy as np
@@ -143,14 +143,9 @@ def test_eight_threads_decode_the_same_as_one(request, n_networks):
         assert list(pool.map(decode, range(8))) == alone
 
 
-def _raise(error):
-    raise error
-
-
 @given(n=st.integers(1, 50), n_bytes=st.integers(1, 40), cores=st.integers(1, 64))
 def test_in_parallel_does_all_work_once(n, n_bytes, cores):
-    slices, jobs = [], []
-    late = Mock(put=jobs.append, get_nowait=lambda: jobs.pop() if jobs else _raise(Empty))  # this core does it all
+    slices, late = [], SimpleQueue()  # from which no thread takes work, so this core does it all
     early = Mock(put=lambda job: threads.do(*job), get_nowait=Mock(side_effect=Empty))
     work = late if n % 2 else early
     with pytest.MonkeyPatch.context() as patch:
@@ -202,26 +197,20 @@ def test_each_other_core_has_a_helping_thread_if_it_can_be_started(monkeypatch, 
     assert threads.helpers.__wrapped__()[1] == allowed
 
 
-def fork(work):
-    """Run work in a forked process, and return whether it ended well."""
+needs_fork = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_starts_its_own_threads():
+    work = partial(threads.in_parallel, lambda some: None, 2, 1)
+    work()
     child = multiprocessing.get_context("fork").Process(target=work)
     child.start()
     child.join(20)
     child.kill()  # in case it is still waiting
     child.join()
-    return child.exitcode == 0
-
-
-needs_fork = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
-may_fork = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-
-
-@needs_fork
-@may_fork
-def test_a_forked_process_starts_its_own_threads():
-    work = partial(threads.in_parallel, lambda some: None, 2, 1)
-    work()
-    assert fork(work)
+    assert child.exitcode == 0
 
 
 FORK = """import os, sys, threading
