@@ -167,6 +167,7 @@ def complaint(capsys, program, *args):
         (["--temperature", "inf"], "--temperature: 'inf' is not a number from 0 up"),
         (["--top_p", 0], "--top_p: '0' is not a number above 0 and at most 1"),
         (["--n_tokens_to_generate", 9, "--prompt", " the" * 504], "the prompt has 504 tokens and 9 more are wanted"),
+        (["--target_model_size", "gpt3"], "there is no model or folder 'gpt3': give one of draft, target, 124M"),
         (["--prompt", "half \udcd8"], "the text contains the byte D8, which is not UTF-8"),
         (["--prompt", "a\ud83d\ude00"], "the text contains U+D83D, half of a pair, which is not UTF-8"),
     ],
