@@ -183,12 +183,15 @@ def main():
         parser.add_argument(f"--{name}", type=type(default), default=default, help="(default: %(default)s)")
     args = parser.parse_args()
     if args.check:
-        return check()
+        return check() if args == parser.parse_args(["--check"]) else parser.error("--check goes with nothing else")
+    for folder in args.draft, args.target:
+        if not Path(folder, "hparams.json").exists():
+            parser.error(f"{folder} is no folder with a checkpoint of OpenAI")
     K, N, encoder = min(args.K, args.N), args.N, Encoder(args.target)
     draft, target = (GPT2(folder, args.temperature) for folder in (args.draft, args.target))
     x, n_max = np.array(encoder.encode(args.prompt), int), min(draft.n_ctx, target.n_ctx) - N
-    if not (K >= 0 and N > 0 and args.temperature >= 0 and 0 < len(x) <= n_max):
-        parser.error(f"K or the temperature is below 0, N below 1, or the prompt not from 1 to {n_max} tokens")
+    if not (K >= 0 and N > 0 and 0 <= args.temperature < math.inf and 0 < len(x) <= n_max):
+        parser.error(f"K or the temperature is not from 0 up, N below 1, or the prompt not from 1 to {n_max} tokens")
     rounds, runs = [], ([], [])
     for turn in range(6):  # in turns, because other programs slow down now the one and now the other
         draft(x), target(x)  # they read the prompt, before the clock starts

@@ -90,13 +90,20 @@ def test_its_tokenizer_on_known_texts():
         assert ENCODER.encode(text) == encoder.encode(text)
 
 
-@pytest.mark.parametrize("options", [["--K", "-1"], ["--temperature", "nan"], ["--N", "0"], [""], ["the " * 500]])
-def test_bad_input_is_refused_in_the_words_of_argparse(options, monkeypatch, capsys):
+SIZES = "K or the temperature is not from 0 up, N below 1, or the prompt not from 1 to"
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--K", "-1"], SIZES), (["--temperature", "nan"], SIZES), (["--temperature", "inf"], SIZES), (["--N", "0"], SIZES),
+    ([""], SIZES), (["the " * 500], SIZES), (["--check", "--K", "3"], "--check goes with nothing else"),
+    (["--draft", "models"], "models is no folder with a checkpoint of OpenAI"),
+])  # fmt: skip
+def test_bad_input_is_refused_in_the_words_of_argparse(options, message, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", ["tiny.py", *options])
     with pytest.raises(SystemExit, match="2"):
         tiny.main()
-    assert "tiny.py: error: K or the temperature is below 0, N below 1, or the prompt not" in capsys.readouterr().err
+    assert f"tiny.py: error: {message}" in capsys.readouterr().err
 
 
 def test_the_readme_shows_its_lines():
