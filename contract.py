@@ -29,7 +29,7 @@ def checked_call(x, rng, eos, *models, **counts):
     if not (hasattr(rng, "random") and hasattr(rng, "choice")):
         rng = np.random.default_rng(rng)
     ends = np.array([] if eos is None else [*eos] if isinstance(eos, set | frozenset) else eos)
-    if ends.ndim > 1 or (ends.size and ends.dtype.kind not in "iu"):
+    if ends.ndim > 1 or (ends.size and (ends.dtype.kind not in "iu" or ends.min() < 0)):
         raise TypeError(f"eos must be a token id, or several; found {eos!r}")
     return prompt, rng, {*ends.ravel().tolist()}, *map(checked_model, models)
 

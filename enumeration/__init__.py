@@ -131,7 +131,7 @@ class Forks:
             self.script.append((branches, 0))  # no earlier run came to this choice
         known, i = self.script[self.n_taken]
         if branches is not known and branches != known:
-            self.refuse(NotByRng(f"the same choices led to {branches}, but earlier to {known}; let rng alone decide"))
+            self.refuse(NotByRng(f"let rng alone decide: after the same choices {branches}, earlier {known}"))
         self.n_taken += 1
         return known[i][1]
 
@@ -151,7 +151,7 @@ class Forks:
         if self.refused:
             raise self.refused
         if self.n_taken < len(self.script):
-            self.refuse(NotByRng("the same choices ended here, but earlier went on; let rng alone decide"))
+            self.refuse(NotByRng("let rng alone decide: after the same choices the end, earlier more"))
         return output
 
     def run_again(self, function, kept):
@@ -160,7 +160,7 @@ class Forks:
         for output, script in kept[::-3] if len(kept) > 48 else few:
             self.script = script
             if (found := self.run(function)) != output:
-                self.refuse(NotByRng(f"the same choices led to {output}, and then to {found}; let rng alone decide"))
+                self.refuse(NotByRng(f"let rng alone decide: after the same choices {output}, then {found}"))
 
     def refuse(self, error):
         self.refused = error

@@ -497,15 +497,17 @@ def main(argv=None):
     numbers = {key: i for i, step in enumerate(STEPS, start=1) for key in (str(i), step.function)}
     if args.step is None and args.file in numbers:
         args.file, args.step = parser.get_default("file"), args.file
+    names = ", ".join(step.function for step in STEPS)
     if args.step is not None and args.step not in numbers:
-        names = ", ".join(step.function for step in STEPS)
         raise UserError(f"there is no step {args.step!r}; there are 1 to {len(STEPS)}, or {names}")
     path = os.path.abspath(args.file)
     if path == str(MINE) and not MINE.exists():
         shutil.copy(STUBS, MINE)
         print(f"wrote {os.path.relpath(MINE)}, for you to fill in")
     spec = importlib.util.spec_from_file_location("mine", path)
-    if spec is None or not os.path.isfile(path):
+    if not os.path.isfile(path):
+        raise UserError(f"there is neither a file nor a step {args.file!r}; steps are 1 to {len(STEPS)}, or {names}")
+    if spec is None:
         raise UserError(f"{args.file} is no Python file")
     forget_namesakes(os.path.dirname(path))
     sys.path.insert(0, os.path.dirname(path))
@@ -520,7 +522,7 @@ def main(argv=None):
             function = getattr(mine, step.function, None)
             if function is None and args.step is not None:
                 raise UserError(f"{args.file} has no function {step.function}")
-            lines, is_exact = in_time(step, function, path) if function else (["not written yet"], None)
+            lines, is_exact = in_time(step, function, path) if function else (["not in this file"], None)
             show(number, step.function, lines, is_exact)
             wrong |= is_exact is False
     return sys.exit(1) if wrong else None

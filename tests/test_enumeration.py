@@ -222,7 +222,7 @@ DEPENDENT = {
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_a_function_that_depends_on_more_than_rng_is_an_error(name):
     calls = []
-    with pytest.raises((RuntimeError, TypeError), match=r"same choices|let rng alone|cannot be enumerated|stands for"):
+    with pytest.raises((RuntimeError, TypeError), match=r"let rng alone|cannot be enumerated|stands for"):
         output_distribution(lambda rng: DEPENDENT[name](rng, calls.append(1) or len(calls)))
 
 

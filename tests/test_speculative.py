@@ -366,7 +366,7 @@ class FromTransformers:
         ({"model": rows_of([[3.0, 1.0]])}, "rows must be >= 0 and sum to 1"),
         ({"model": rows_of([[np.nan, 1.0]])}, "entries from nan"),
         ({"eos": True}, "eos must be a token id, or several; found True"),
-        *(({"eos": e}, f"eos must be a token id, or several; found {e!r:.9}") for e in ("1", {1: 2})),
+        *(({"eos": e}, f"eos must be a token id, or several; found {e!r:.9}") for e in ("1", -1, {1: 2})),
         ({"eos": [[1]]}, r"eos must be a token id, or several; found \[\[1\]\]"),
         *(({"rng": rng}, "rng must be a generator of NumPy") for rng in (random, random.Random(0))),
         ({"rng": "seed"}, "SeedSequence"),
