@@ -321,22 +321,6 @@ def jaymody(path):
     yield f"speculative_sampling, K = {K}", lambda rng: code.speculative_sampling(*args)[1 : 1 + N], plain()
 
 
-def toyllm(path):
-    code = imported(path, "toyllm.sps.generate", unneeded=("tiktoken", "jaxtyping", "typeguard", "toyllm.sps.models"))
-    tokenizer = SimpleNamespace(encode=lambda text: [0], decode=lambda ids: ids[1 : 1 + N])
-
-    def inference(rows, ids, config):
-        return torch.tensor(rows)[ids]
-
-    def run(rng):
-        networks = (SimpleNamespace(inference=partial(inference, rows), device=lambda: "cpu") for rows in (Q, P))
-        generator = code.SpsTextGenerator(tokenizer, *networks, K)
-        generator.rng = rng
-        return generator.generate("", code.GenerationConfig(N))
-
-    yield f"SpsTextGenerator, lookahead = {K}", run, plain()
-
-
 def torchcode(path):
     solution = functions(path / "solutions/34_speculative_decoding_solution.ipynb", torch=torch)["speculative_decode"]
     yield f"solution of task 34, K = {K}", rule(lambda drafted, p, q, rng: solution(q, p, drafted)), plain()
@@ -359,14 +343,12 @@ def leetgpu(path):
 
 
 def from_scratch(path):
-    """Two lessons know one row only, so they get the same one after each token."""
-    lessons = "07-*/16-*", "10-*/15-*", "10-*/25-*", "19-*/14-*"
-    token, chain, step, server = (imported(next(path.glob(f"phases/{x}/code")), "main") for x in lessons)
+    """The code of lesson 10/25 knows one row only, so it gets the same one after each token."""
+    step, server = (imported(next(path.glob(f"phases/{x}/code")), "main") for x in ("10-*/25-*", "19-*/14-*"))
     page = functions(next(path.glob("phases/10-*/25-*/docs/en.md")), np=np, softmax=np.exp)
-    args, same = (Q[0], P[0], K), plain(Q[[0, 0, 0]])
 
-    def one_token(ids, rng):
-        return token.spec_step_one_token(Q[ids[-1]], P[ids[-1]], rng)[:1]
+    def of_code(ids, rng):
+        return step.speculative_step(Q[0], P[0], K, rng)
 
     def of_page(ids, rng):
         page.update(draft_state_init=lambda: ids, draft_step=lambda state, token: [*state, token])
@@ -379,12 +361,7 @@ def from_scratch(path):
         accepted, token = target.verify(drafted.tolist(), 0, rng)
         return [*accepted, token]
 
-    def of_chain(ids, rng):
-        return chain.spec_step(*args, chain.KVBuffer(), rng)[0]
-
-    yield "lesson 7/16, code", rounds(one_token), plain()
-    yield f"lesson 10/15, code, one row, N = {K}", rounds(of_chain), same
-    yield f"lesson 10/25, code, one row, K = {K}", rounds(lambda ids, rng: step.speculative_step(*args, rng)), same
+    yield f"lesson 10/25, code, one row, K = {K}", rounds(of_code), plain(Q[[0, 0, 0]])
     yield f"lesson 10/25, page, K = {K}", rounds(of_page), plain()
     yield f"lesson 19/14, code, K = {K}", rule(verify), plain()
 
@@ -409,7 +386,6 @@ CLONES = {
     "romsto/Speculative-Decoding": ("db7db67", romsto),
     "lucidrains/speculative-decoding": ("72171ac", lucidrains),
     "jaymody/speculative-sampling": ("03b4759", jaymody),
-    "ai-glimpse/toyllm": ("1a3c832", toyllm),
     "duoan/TorchCode": ("8a49ba1", torchcode),
     "AlphaGPU/leetgpu-challenges": ("5a5c5d8", leetgpu),
     "rohitg00/ai-engineering-from-scratch": ("6b10711", from_scratch),
