@@ -17,7 +17,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from audit.harness import drawing
+from audit.harness import drawing, mean_length
 from enumeration import output_distribution, total_variation
 from lab import tables
 
@@ -42,8 +42,7 @@ def results(package, version, settings):
             found, wanted = output_distribution(counted, max_paths=100_000), output_distribution(drawing(slow))
             row |= {"paths": len(paths), "distance": total_variation(found, wanted)}
             if hasattr(fast, "one_round"):
-                law = output_distribution(drawing(fast.one_round))
-                row["tokens_per_round"] = sum(len(out) * mass for out, mass in law.items())
+                row["tokens_per_round"] = mean_length(output_distribution(drawing(fast.one_round)))
         except Exception as error:  # an error of the library is a result, too
             row["error"] = f"{type(error).__name__}: {error}".split("\n")[0][:200]
         print(json.dumps(row), flush=True)
@@ -90,11 +89,10 @@ def main():
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=[*PACKAGES, *CLONES], metavar="NAME", help="one package or repository")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FILE", help="add the results to a JSON file")
     args = parser.parse_args()
     if not args.only:  # each one in its own process, because several have modules of the same names
         for name in (*PACKAGES, *CLONES):
-            subprocess.run([sys.executable, "-m", "audit", "--only", name, "--out", args.out], check=True)
+            subprocess.run([sys.executable, "-m", "audit", "--only", name], check=True)
         return
     if args.only in PACKAGES:
         version, settings = importlib.metadata.version(args.only), PACKAGES[args.only]()
@@ -102,8 +100,8 @@ def main():
         version, function = CLONES[args.only]
         settings = function(clone(args.only, version))
     rows = [*results(args.only, version, settings)]
-    old = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
-    args.out.write_text(json.dumps(merged(old, rows), indent=1) + "\n", encoding="utf-8")
+    old = json.loads(RESULTS.read_text(encoding="utf-8"))
+    RESULTS.write_text(json.dumps(merged(old, rows), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

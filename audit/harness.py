@@ -37,6 +37,10 @@ def drawing(function):
     return draw
 
 
+def mean_length(outputs):
+    return sum(len(output) * mass for output, mass in outputs.items())
+
+
 def named(name, **options):
     return ", ".join([name, *(f"{option} = {value}" for option, value in options.items())])
 

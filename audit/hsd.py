@@ -9,6 +9,7 @@ the pairs with K = 2, and must add the very tokens of `published`. Both take min
 """
 
 import argparse
+import itertools
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from audit import harness
+from audit.harness import mean_length
 from enumeration import output_distribution, total_variation
 from lab import gallery
 from lab.block import verify_block
@@ -60,10 +62,6 @@ def one_round(rule, P, Q, K):
     return output_distribution(lambda rng: harness.one_round(rule, P, Q, K, rng))
 
 
-def mean_length(outputs):
-    return sum(mass * len(tokens) for tokens, mass in outputs.items())
-
-
 def distance(outputs, Q, K):
     """How far a text of K + 1 tokens is from the target's own if the target completes what the round has added."""
     rest = [np.ones(len(Q))]  # rest[k][t]: the probability of each text of k tokens after token t
@@ -75,14 +73,12 @@ def distance(outputs, Q, K):
     return np.abs(found - rest[-1][0]).sum() / 2
 
 
-def pairs(n):
-    """The pair of the gallery, then n random ones for each size."""
+def pairs(n=120):
+    """The pair of the gallery, then n random ones for each of nine sizes."""
     yield gallery.P.astype(float), gallery.Q.astype(float), 2
     rng = np.random.default_rng(0)
-    for V in 2, 3, 4:
-        for K in 2, 3, 4:
-            for _ in range(n):
-                yield *rng.dirichlet(np.ones(V), size=(2, V)), K
+    for V, K, _ in itertools.product((2, 3, 4), (2, 3, 4), range(n)):
+        yield *rng.dirichlet(np.ones(V), size=(2, V)), K
 
 
 def measured(P, Q, K):
@@ -98,12 +94,11 @@ def measured(P, Q, K):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--n", type=int, default=120, help="pairs for each of nine sizes (120)")
     parser.add_argument("--clone", type=Path, metavar="DIR", help="a clone of HSD's code at e342adf")
     args = parser.parse_args()
-    found = [[*measured(*pair)] for pair in tqdm([*pairs(args.n)])]
+    found = [[*measured(*pair)] for pair in tqdm([*pairs()])]
     if args.clone:
-        check(args.clone, args.n)
+        check(args.clone)
     rows = []
     for results in zip(*found):
         (name, *_), gaps, distances = zip(*results)
@@ -114,12 +109,12 @@ def main():
     print(table(["rule", "ahead", "behind", "mean difference", "least", "most", "off the target by up to"], rows))
 
 
-def check(clone, n):
+def check(clone):
     """Does the published code do what `hsd` says that it does?"""
     from audit.projects import hsd_rules
 
     published = harness.in_torch(hsd_rules(clone)["HSD"])
-    for P, Q, K in pairs(n):
+    for P, Q, K in pairs():
         if K == 2:
             theirs = output_distribution(harness.drawing(partial(harness.one_round, published, P, Q, K)))
             assert total_variation(theirs, one_round(RULES["HSD, published code"], P, Q, K)) < 1e-12

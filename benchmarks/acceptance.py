@@ -28,7 +28,6 @@ from tqdm import tqdm
 
 from fast import matrix_kernel
 from fast.threads import n_cores
-from gpt2 import GPT2
 from lab.drafts import make_draft
 from lab.pair import Pair
 from lab.theory import best_acceptance
@@ -36,35 +35,34 @@ from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from runs import beta
 from sampling import as_model, sample
 from speculative import acceptance, autoregressive_sampling, max_fn, residual
-from utils import load_encoder_hparams_and_params
+from utils import load_models
 
 TEMPERATURES = 0.0, 0.5, 1.0
 DRAFTS = "unigram", "bigram", "ngram", "online", "lookup", "early-exit:1", "early-exit:2", "early-exit:3", "model"
-SEEDS, K, EVERY = 2, 4, 3
+PROMPTS, N, SEEDS, K, EVERY = 20, 100, 2, 4, 3
 SIZE, TREE_SEEDS = 8, {0.0: 1, 1.0: 2}  # guesses in a tree; how often each prompt is continued at each temperature
+TREE_N = 64  # by so many tokens
 RANKS, SHOWN = 8, (1, 2, 3, 4, 8)  # siblings that are measured, and those that are shown
 COLD = 0.02  # the draft's temperature where the target's is 0: one-hot rows have no second guess
 
 
-def openings(encoder, n):
-    texts = json.loads((Path(__file__).parent / "openings.json").read_text(encoding="utf-8"))[:n]
+def openings(encoder):
+    texts = json.loads((Path(__file__).parent / "openings.json").read_text(encoding="utf-8"))[:PROMPTS]
     return [np.array(encoder.encode(text)) for text in texts]
 
 
-def measure(n_openings, N):
+def measure():
     """Continue all prompts with all drafts -> the content of acceptance.json."""
-    encoder, hparams, params = load_encoder_hparams_and_params("target")
-    target = GPT2(params, hparams)
-    drafts = {name: make_draft(name, target, encoder) for name in DRAFTS if name != "model"}
-    drafts["model"] = GPT2(*reversed(load_encoder_hparams_and_params("draft")[1:]))
-    prompts = openings(encoder, n_openings) * SEEDS
+    encoder, network, target = load_models("draft", "target")
+    drafts = {name: network if name == "model" else make_draft(name, target, encoder) for name in DRAFTS}
+    prompts = openings(encoder) * SEEDS
 
     results = {}
     for T in TEMPERATURES:
         pairs = {name: Pair(drafts[name], target, temperature=T, sure=float(name == "lookup")) for name in DRAFTS}
         plain, runs, overlaps = [], {name: [] for name in DRAFTS}, {name: [] for name in DRAFTS}
         for pair in pairs.values():  # so that no timed run is the first to use weights and threads
-            pair.decode(prompts[0], min(N, 20), K)
+            pair.decode(prompts[0], 20, K)
         for seed, x in enumerate(tqdm(prompts, desc=f"T = {T:g}", unit="prompt")):
             for i, (name, pair) in enumerate(pairs.items()):
                 if i % EVERY == 0:
@@ -85,24 +83,21 @@ def measure(n_openings, N):
             for name in DRAFTS
         }
     about = dict(
-        date=str(datetime.date.today()), openings=n_openings, seeds=SEEDS, N=N, n_prompt=len(prompts[0]),
+        date=str(datetime.date.today()), openings=PROMPTS, seeds=SEEDS, N=N, n_prompt=len(prompts[0]),
         cores=n_cores(), cpu=cpu(), numpy=np.__version__, kernel=matrix_kernel(),
     )  # fmt: skip
     return {"about": about, "results": results}
 
 
-def measure_trees(n_prompts, N):
+def measure_trees():
     """{"network, T = 0": {"siblings": [...], "bound": [...], "tokens": [...], "best": [...]}, ...}"""
-    encoder, hparams, params = load_encoder_hparams_and_params("target")
-    target = GPT2(params, hparams)
-    drafts = {"network": GPT2(*reversed(load_encoder_hparams_and_params("draft")[1:]))}
-    drafts["n-grams"] = make_draft("ngram", target, encoder)
-    found = {}
-    for T, (name, network) in product(TREE_SEEDS, drafts.items()):
-        draft_model, target_model = as_model(network, T or COLD), as_model(target, T)
-        prompts = openings(encoder, n_prompts) * TREE_SEEDS[T]
-        texts = [autoregressive_sampling(x, target_model, N, seed) for seed, x in enumerate(prompts)]
-        p, q = (np.concatenate([model(text[:-1], N) for text in texts]) for model in (draft_model, target_model))
+    encoder, network, target = load_models("draft", "target")
+    drafts, found = {"network": network, "n-grams": make_draft("ngram", target, encoder)}, {}
+    for T, (name, draft) in product(TREE_SEEDS, drafts.items()):
+        draft_model, target_model = as_model(draft, T or COLD), as_model(target, T)
+        prompts = openings(encoder) * TREE_SEEDS[T]
+        texts = [autoregressive_sampling(x, target_model, TREE_N, seed) for seed, x in enumerate(prompts)]
+        p, q = (np.concatenate([model(text[:-1], TREE_N) for text in texts]) for model in (draft_model, target_model))
         accepted = sibling_acceptance(p, q, np.random.default_rng(0))
         best, means = best_shape(np.maximum(np.diff(accepted, prepend=0), 1e-9), SIZE), []
         trees = balanced(*[1] * SIZE), balanced(2, *[1] * (SIZE // 2 - 1)), best
@@ -110,7 +105,7 @@ def measure_trees(n_prompts, N):
             emitted = []
             for seed, x in enumerate(tqdm(prompts, desc=f"{name}, T = {T:g}, a tree", unit="prompt")):
                 options = dict(rule=rule, on_round=lambda r: emitted.append(len(r.emitted)))  # noqa: B023
-                tree_sampling(x, draft_model, target_model, N, shape, seed, **options)
+                tree_sampling(x, draft_model, target_model, TREE_N, shape, seed, **options)
             means.append(float(np.mean(emitted)))
         found[f"{name}, T = {T:g}"] = {
             "siblings": [float(accepted[n - 1]) for n in SHOWN], "tokens": means, "best": widths(best),
@@ -169,14 +164,12 @@ def cpu():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="the results; what is in there already is not measured again")
-    parser.add_argument("--prompts", type=int, default=20, help="how many of the prompts to use (%(default)s)")
-    parser.add_argument("--N", type=int, default=100, help="how many tokens to decode after each (%(default)s)")
     args = parser.parse_args()
     found = json.loads(args.file.read_text()) if args.file.exists() else {}
-    found = found or measure(args.prompts, args.N)
+    found = found or measure()
     args.file.write_text(json.dumps(found, indent=1) + "\n")
     if "trees" not in found:
-        found["trees"] = measure_trees(args.prompts, 64)
+        found["trees"] = measure_trees()
         args.file.write_text(json.dumps(found, indent=1) + "\n")
 
 

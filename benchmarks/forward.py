@@ -42,6 +42,11 @@ def seconds(function, *args):
     return time.perf_counter() - begun
 
 
+def layers(blocks):
+    """All layers with a matrix w."""
+    return [layer for block in blocks for part in ("attn", "mlp") for layer in block[part].values()]
+
+
 def measure(directory):
     hparams, params = read(directory)
     matrix, vector = np.ones((32768, 4096), dtype=np.float32), np.ones(4096, dtype=np.float32)
@@ -49,8 +54,8 @@ def measure(directory):
     net = GPT2(params, hparams)
     load = time.perf_counter() - load
     ids = np.random.default_rng(0).integers(net.n_vocab, size=net.n_ctx)
-    tiles = [layer["w"] for block in net.blocks for part in ("attn", "mlp") for layer in block[part].values()]
-    n_bytes = sum(w.tiles.nbytes for w in [*tiles, net.head])
+    tiles = [*(layer["w"] for layer in layers(net.blocks)), net.head]
+    n_bytes = sum(w.tiles.nbytes for w in tiles)
 
     cases = {f"{n} row{'s' * (n > 1)}": (net, ids[: CONTEXT + n], n) for n in (1, 2, 3, 4, 5, 9)}
     cases |= {f"prompt of {n}": (net, ids[:n], 1) for n in (64, 512) if n <= net.n_ctx}
@@ -59,9 +64,9 @@ def measure(directory):
     for function, *args in cases.values():
         function(*args)
     if n_bytes < 1e9:  # a second copy of the matrices
-        layers = [layer for block in params["blocks"] for part in ("attn", "mlp") for layer in block[part].values()]
-        plain = [np.ones(w.shape, np.float32) for w in [*(layer["w"] for layer in layers), params["wte"].T]]
-        for name, matrices in {"products": [*tiles, net.head], "x @ w": plain}.items():
+        shapes = [*(layer["w"].shape for layer in layers(params["blocks"])), params["wte"].T.shape]
+        plain = [np.ones(shape, np.float32) for shape in shapes]
+        for name, matrices in {"products": tiles, "x @ w": plain}.items():
             for n in 1, 5:
                 xs = [np.ones((n, len(w)), np.float32) for w in plain]
                 call = lambda xs, matrices: [x @ w for x, w in zip(xs, matrices)]  # noqa: E731
@@ -96,10 +101,8 @@ def loop(target, draft, layout="tiles"):
     networks = [GPT2(*reversed(read(folder))) for folder in (target, draft)]
     for network, folder in zip(networks, (target, draft)) if layout != "tiles" else ():
         params = read(folder)[1]
-        for block, plain in zip(network.blocks, params["blocks"]):
-            for part, layer in itertools.product(("attn", "mlp"), ("c_attn", "c_fc", "c_proj")):
-                if layer in block[part]:
-                    block[part][layer]["w"] = stored(plain[part][layer]["w"], layout)
+        for layer, plain in zip(layers(network.blocks), layers(params["blocks"])):
+            layer["w"] = stored(plain["w"], layout)
         network.head = stored(params["wte"].T, layout)
     models = [as_model(network, temperature=0) for network in networks]
     x = get_encoder(target, "").encode(PROMPT)
@@ -122,17 +125,13 @@ def stored(w, layout):
 
 def demo(turns=12, K=4):
     """Tokens per second of the demo's loops, by fast/ and by plain NumPy."""
-    ways = {"fast/": ("tiles", False)} | {
-        f"x @ w, w {layout}, {threads}": (layout, threads == "BLAS's threads")
-        for layout, threads in itertools.product(("as they are", "transposed"), ("one thread", "BLAS's threads"))
-    }
+    ways, pair = {"fast/": ("tiles", False)}, ("models/target", "models/draft")
+    for layout, own in itertools.product(("as they are", "transposed"), (False, True)):
+        ways[f"x @ w, w {layout}, " + ("BLAS's threads" if own else "one thread")] = layout, own
     with contextlib.ExitStack() as stack:
-        engines = [
-            stack.enter_context(
-                Turns("benchmarks.forward:loop", "models/target", "models/draft", layout, own_threads=own)
-            )
-            for layout, own in ways.values()
-        ]
+        engines = [Turns("benchmarks.forward:loop", *pair, layout, own_threads=own) for layout, own in ways.values()]
+        for engine in engines:
+            stack.enter_context(engine)
         found = [[[e.ask(1, k)[1] for k in (0, K)] for e in engines] for _ in range(turns + 1)][1:]
     texts = {tuple(ids) for turn in found for both in turn for _, ids in both}
     speed = 154 / np.array([[[seconds for seconds, _ in both] for both in turn] for turn in found])  # [turns, ways, 2]

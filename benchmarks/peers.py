@@ -10,11 +10,13 @@ take turns. Medians are printed. Of a prompt, both compute the last row of logit
 
 import argparse
 import os
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.turns import Turns
-from checkpoint.read import read
+from checkpoint.huggingface import openai_name
+from checkpoint.read import format_of, read, read_hparams
 from encoder import get_encoder
 from lab.tables import table
 from terminal import PROMPT
@@ -29,7 +31,7 @@ THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 
 
 
 def ids_for(folder):
-    hparams, _ = read(folder)
+    hparams = read_hparams(folder)
     return np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
 
 
@@ -66,7 +68,7 @@ def torch_gpt2(folder):
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel, logging
 
-    hparams, params = read(folder)
+    hparams, tensors = read_hparams(folder), format_of(folder).tensors(Path(folder))
     logging.set_verbosity_error()
     torch.set_num_threads(THREADS)
     sizes = {name: hparams[name] for name in ("n_embd", "n_layer", "n_head")}
@@ -74,19 +76,8 @@ def torch_gpt2(folder):
         model = GPT2LMHeadModel(GPT2Config(vocab_size=hparams["n_vocab"], n_positions=hparams["n_ctx"], **sizes))
     state = {}
     for name in model.state_dict():
-        leaf = params
-        path = name.removeprefix("transformer.").replace("lm_head", "wte").split(".")
-        for part in path:
-            if part == "h":
-                leaf = leaf["blocks"]
-            elif part.isdigit():
-                leaf = leaf[int(part)]
-            elif part in ("weight", "bias"):
-                if isinstance(leaf, dict):
-                    leaf = leaf["b" if part == "bias" else "w" if "w" in leaf else "g"]
-            else:
-                leaf = leaf[part]
-        state[name] = torch.from_numpy(leaf.astype(np.float32))
+        tensor = tensors[openai_name(name.replace("lm_head", "wte"))]
+        state[name] = torch.from_numpy((tensor[0] if tensor.ndim == 3 else tensor).astype(np.float32))
     model.load_state_dict(state, assign=True)
     model.tie_weights()
     return model.eval()
@@ -132,7 +123,7 @@ def their_loop(target, draft):
 
 def compare_passes(directory):
     """A row of the table: our time divided by theirs."""
-    hparams, _ = read(directory)
+    hparams = read_hparams(directory)
     n_prompt = min(512, hparams["n_ctx"] - 9)
     cases = {f"{n} row{'s' * (n > 1)}": (PASSES, CONTEXT + n, n) for n in (1, 5)}
     cases[f"prompt of {n_prompt}"] = 1, n_prompt, n_prompt

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from checkpoint.find import BUNDLED, HPARAMS, MODELS_DIR, RELEASED
+from checkpoint.find import MODELS_DIR, RELEASED
 from checkpoint.openai import DATA
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
 
 
-def random_tensors(hparams, seed):
+def random_tensors(hparams):
     """Initialise like OpenAI's model.py: gains are 1, biases are 0, weights are normal with deviation 0.02 or 0.01."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     for name, shape in tqdm(sorted(expected_shapes(**hparams).items()), desc="Writing", unit="tensor"):
         if name.endswith("/g"):
             yield name, np.ones(shape, dtype=np.float32)
@@ -31,18 +31,11 @@ def random_tensors(hparams, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("size", choices=RELEASED, help="the size of the model")
-    parser.add_argument("directory", nargs="?", help="where to write the files (models/random-SIZE)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (%(default)s)")
-    args = parser.parse_args()
-
-    folder, hparams = Path(args.directory or Path(MODELS_DIR, f"random-{args.size}")), RELEASED[args.size]
-    if folder.resolve().name in (*BUNDLED, *HPARAMS):
-        parser.error(
-            f"{folder} has the name of a real model, which random weights must not get; name another directory"
-        )
+    size = parser.parse_args().size
+    folder, hparams = Path(MODELS_DIR, f"random-{size}"), RELEASED[size]
     if (folder / DATA).exists():
-        parser.error(f"{folder} has a checkpoint already; name another directory, or remove that checkpoint")
-    write_checkpoint(folder, hparams, random_tensors(hparams, args.seed))
+        parser.error(f"{folder} has a checkpoint already; remove it first")
+    write_checkpoint(folder, hparams, random_tensors(hparams))
     write_vocabulary(folder, hparams["n_vocab"])
 
 

@@ -2,17 +2,24 @@
 
 import json
 
-from support import read, run
+import pytest
+from support import read
 
 from audit.__main__ import merged
 from audit.projects import CLONES, PACKAGES
+from benchmarks import random_checkpoint
 from checkpoint.openai import DATA
 
 
-def test_random_weights_do_not_replace_a_checkpoint(tmp_path):
-    (tmp_path / DATA).touch()
-    result = run("124M", tmp_path, script="benchmarks.random_checkpoint")
-    assert result.returncode == 2 and "already" in result.stderr and len(list(tmp_path.iterdir())) == 1
+def test_random_weights_do_not_replace_a_checkpoint(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "random-124M"
+    folder.mkdir()
+    (folder / DATA).touch()
+    monkeypatch.setattr(random_checkpoint, "MODELS_DIR", tmp_path)
+    monkeypatch.setattr("sys.argv", ["random_checkpoint", "124M"])
+    with pytest.raises(SystemExit, match="2"):
+        random_checkpoint.main()
+    assert "already" in capsys.readouterr().err and len(list(folder.iterdir())) == 1
 
 
 def test_a_new_result_replaces_only_its_own_setting():

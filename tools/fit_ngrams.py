@@ -6,29 +6,32 @@ python -m tools.fit_ngrams fairy-tales.txt
 import argparse
 import os
 
+import numpy as np
+
 from checkpoint.find import MODELS_DIR
 from encoder import get_encoder
-from lab.drafts import ORDERS, ids_of
+from lab.drafts import ORDERS, TABLES, ids_of, read_texts
 from lab.ngrams import ngram
-from tools.corpus import split_tales
+
+
+def split_tales(path):
+    """Read a text file -> training tales, held-out tales. The held-out tales are the last tenth of the text."""
+    tales = read_texts(path)
+    ends = np.cumsum([len(tale) for tale in tales])
+    n_train = int(np.searchsorted(ends, 0.9 * ends[-1]))
+    return tales[:n_train], tales[n_train:]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", help="a text file, with <|endoftext|> alone on a line between tales")
-    parser.add_argument("--out", default=os.path.join(MODELS_DIR, "ngrams.npz"), help="the file to write")
-    parser.add_argument(
-        "--least", type=int, default=2, help="leave out n-grams (n > 1) that occur less often (%(default)s)"
-    )
-    args = parser.parse_args()
-
+    tales, _ = split_tales(parser.parse_args().corpus)
     encoder = get_encoder("target", MODELS_DIR)
-    tales, _ = split_tales(args.corpus)
     ids = ids_of(tales, encoder)
-    table = ngram(ids, len(encoder.ids), max(ORDERS.values()), args.least)
-    table.save(args.out)
+    table = ngram(ids, len(encoder.ids), max(ORDERS.values()), least=2)
+    table.save(TABLES)
     sizes = ", ".join(f"{len(counts)} {n}-grams" for n, (_, counts) in enumerate(table.tables, start=1))
-    print(f"{args.out}: {sizes} of {len(ids)} tokens, {os.path.getsize(args.out):,} bytes")
+    print(f"{TABLES}: {sizes} of {len(ids)} tokens, {os.path.getsize(TABLES):,} bytes")
 
 
 if __name__ == "__main__":

@@ -3,23 +3,21 @@
     pip install -r tools/requirements.txt
     python -m tools.train_bundled fairy-tales.txt --out models
 
-The text is UTF-8, with one paragraph per line, and `<|endoftext|>` alone on a line between tales. There are five steps.
-Steps 1 to 4 keep their results in --work, so that a stopped run can be started again at the same step (or stage of step
-2).
+The text is UTF-8, with one paragraph per line. Steps 1 to 4 keep their results in
+--work, and a stopped run goes on at the step, or stage of step 2, where it stopped.
 
-1. Learn a vocabulary of 2,048 tokens from the training part. The last tenth of the text is held out.
-2. Train the target on the corpus in three stages, two of them with dropout, because the text is small and is read
-   several times.
+1. Learn a vocabulary of 2,048 tokens. The last tenth of the text is held out.
+2. Train the target in three stages, two of them with dropout, because the text is small
+   and is read several times.
 3. Let the target write text, half of it greedily and half by sampling.
-4. Train the draft on the corpus and on the written text, first with the loss KL(target || draft), then with the total
-   variation. The written text is needed because the draft must agree with the target on the target's own text, which
+4. Train the draft on both texts, first with the loss KL(target || draft), then with the
+   total variation. It has to agree with the target on the target's own writing, which
    differs from the corpus after a few tokens (cf. DistillSpec, arXiv 2310.08461).
 5. Write both to --out, as float16 in OpenAI's checkpoint format.
 """
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 
@@ -29,7 +27,6 @@ def arguments():
     parser.add_argument("corpus", help="a text file, with <|endoftext|> alone on a line between tales")
     parser.add_argument("--out", default="models", help="where the two models are written (%(default)s)")
     parser.add_argument("--work", default="build/bundled", help="where each step keeps its result (%(default)s)")
-    parser.add_argument("--seed", type=int, default=2302, help="seed of the random numbers (%(default)s)")
     return parser.parse_args()
 
 
@@ -45,7 +42,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from checkpoint.huggingface import openai_name
 from checkpoint.openai import EOT
 from checkpoint.write import write_checkpoint
-from tools.corpus import split_tales
+from tools.fit_ngrams import split_tales
 
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
@@ -54,6 +51,7 @@ TARGET_STAGES = (1000, 0.1, 3e-3), (520, 0.0, 1.5e-3), (1000, 0.15, 2.5e-3)  # s
 DRAFT_STAGES = (5200, "kl", 6e-3), (1400, "tv", 2.5e-3), (6000, "tv", 5e-3)  # steps, loss, learning rate
 N_WRITTEN, WRITTEN_WEIGHT = 1_000_000, 2  # tokens that the target writes; how often each is read per epoch
 BATCH = 16  # sequences of N_CTX tokens
+SEED = 2302
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -64,7 +62,7 @@ def learn_bpe(tales, path):
     trainer = trainers.BpeTrainer(vocab_size=N_VOCAB - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     tokenizer.train_from_iterator(tales, trainer)
     tokenizer.add_special_tokens([EOT])  # the last id
-    tokenizer.save(path)
+    tokenizer.save(str(path))
 
 
 def tokens_of(tales, tokenizer):
@@ -82,24 +80,19 @@ def make_model(sizes):
     ).to(DEVICE)  # fmt: skip
 
 
-def batches(ids, n_steps, rng):
-    """Windows of N_CTX tokens in random order. Each epoch cuts the text at another random offset."""
-    windows = []
-    for _ in range(n_steps):
-        if len(windows) < BATCH:
-            starts = np.arange(rng.integers(N_CTX), len(ids) - N_CTX, N_CTX)
-            windows = list(rng.permutation(starts))
-        rows = [ids[s : s + N_CTX] for s in (windows.pop() for _ in range(BATCH))]
-        yield torch.tensor(np.stack(rows), device=DEVICE)
-
-
-def batches_of(numbers, n_steps, rng):
-    """BATCH of the numbers at a time, in random order. Each epoch yields all numbers."""
+def batches(epoch, n_steps, rng):
+    """BATCH of the numbers of epoch() at a time, in random order. A new epoch begins where too few are left."""
     left = []
     for _ in range(n_steps):
         if len(left) < BATCH:
-            left = list(rng.permutation(numbers))
+            left = list(rng.permutation(epoch()))
         yield torch.tensor([left.pop() for _ in range(BATCH)])
+
+
+def windows_of(ids, n_steps, rng):
+    """Windows of N_CTX tokens in random order. Each epoch cuts the text at another random offset."""
+    for starts in batches(lambda: np.arange(rng.integers(N_CTX), len(ids) - N_CTX, N_CTX), n_steps, rng):
+        yield torch.tensor(np.stack([ids[s : s + N_CTX] for s in starts]), device=DEVICE)
 
 
 def autocast():
@@ -151,20 +144,16 @@ def train(model, stream, n_steps, lr, loss_fn, report, every=250):
 
 
 @torch.no_grad()
-def write_text(target, ids, n_tokens, rng, do_sample, batch=96):
-    """Let the target write sequences of N_CTX tokens.
-
-    About half of them continue the beginning of a tale. The others continue 4 to 99 tokens from anywhere in the corpus.
-    """
-    target.eval()
+def write_text(target, ids, n_tokens, rng, do_sample):
+    """Let the target write sequences of N_CTX tokens. Half of them continue the beginning of a tale, the others any text."""
     tales = np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1  # where tales begin; the last few may be too short
     sequences = []
     while len(sequences) * N_CTX < n_tokens:
         if rng.random() < 0.5:
-            n_prompt, starts = int(rng.integers(4, 40)), rng.choice(tales, size=batch)
+            n_prompt, starts = int(rng.integers(4, 40)), rng.choice(tales, size=96)
         else:
             n_prompt = int(rng.integers(4, 100))
-            starts = rng.integers(len(ids) - n_prompt, size=batch)
+            starts = rng.integers(len(ids) - n_prompt, size=96)
         prompts = torch.tensor(np.stack([ids[s : s + n_prompt] for s in starts]), device=DEVICE)
         with autocast():
             out = target.generate(
@@ -205,10 +194,10 @@ def alpha(target, draft, ids):
 
 def write_model(state, sizes, tokenizer_path, out_dir):
     """Write the five files of models/: OpenAI's, without those that only TensorFlow reads."""
-    bpe = json.load(open(tokenizer_path, encoding="utf-8"))
+    bpe = json.loads(tokenizer_path.read_text(encoding="utf-8"))["model"]
     files = {
-        "encoder.json": json.dumps(bpe["model"]["vocab"] | {EOT: N_VOCAB - 1}),
-        "vocab.bpe": "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in bpe["model"]["merges"]),
+        "encoder.json": json.dumps(bpe["vocab"] | {EOT: N_VOCAB - 1}),
+        "vocab.bpe": "#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in bpe["merges"]),
     }
     tensors = {}
     for name, value in state.items():
@@ -221,33 +210,31 @@ def write_model(state, sizes, tokenizer_path, out_dir):
 
 
 def main(args):
-    def work(name):
-        return os.path.join(args.work, name)
-
-    os.makedirs(args.work, exist_ok=True)
+    work = Path(args.work)
+    work.mkdir(parents=True, exist_ok=True)
 
     def seeded(step):
         """A new rng for each step, so that a step gives the same result whether earlier steps ran or were skipped."""
-        torch.manual_seed(args.seed + step)
-        return np.random.default_rng(args.seed + step)
+        torch.manual_seed(SEED + step)
+        return np.random.default_rng(SEED + step)
 
     train_tales, test_tales = split_tales(args.corpus)
-    if not os.path.exists(work("bpe.json")):
-        learn_bpe(train_tales, work("bpe.json"))
-    tokenizer = Tokenizer.from_file(work("bpe.json"))
+    if not (work / "bpe.json").exists():
+        learn_bpe(train_tales, work / "bpe.json")
+    tokenizer = Tokenizer.from_file(str(work / "bpe.json"))
     train_ids, test_ids = tokens_of(train_tales, tokenizer), tokens_of(test_tales, tokenizer)
     print(f"{len(train_ids)} training tokens, {len(test_ids)} held out, on {DEVICE}", flush=True)
 
     seeded(0)
     target = make_model(TARGET)
     for stage, (n_steps, dropout, lr) in enumerate(TARGET_STAGES, 1):
-        target_file = work(f"target_{stage}.pt")
-        if not os.path.exists(target_file):
+        target_file = work / f"target_{stage}.pt"
+        if not target_file.exists():
             for name, module in target.named_modules():
                 if isinstance(module, torch.nn.Dropout) and not name.endswith("attn_dropout"):  # (slow on a CPU)
                     module.p = dropout
             train(
-                target, batches(train_ids, n_steps, seeded(stage)), n_steps, lr,
+                target, windows_of(train_ids, n_steps, seeded(stage)), n_steps, lr,
                 lambda ids: cross_entropy(target, ids),
                 lambda: f"{held_out(test_ids, lambda w: cross_entropy(target, w).item()):.4f} nats per token",
             )  # fmt: skip
@@ -256,15 +243,15 @@ def main(args):
         target.float()
     target.eval()
 
-    if not os.path.exists(work("written.npy")):
+    if not (work / "written.npy").exists():
         rng = seeded(10)
         written = [write_text(target, train_ids, N_WRITTEN / 2, rng, s) for s in (False, True)]
-        np.save(work("written.npy"), np.concatenate(written))
-    written = np.load(work("written.npy"))
+        np.save(work / "written.npy", np.concatenate(written))
+    written = np.load(work / "written.npy")
 
     rng = seeded(11)
     draft = make_model(DRAFT)
-    if not os.path.exists(work("draft.pt")):
+    if not (work / "draft.pt").exists():
         n_held = len(written) // N_CTX // 20 * N_CTX  # the number of greedy tokens held out for the report
         n_corpus = len(train_ids) // N_CTX
         texts = np.concatenate([train_ids[: n_corpus * N_CTX], written[n_held:]])
@@ -273,7 +260,7 @@ def main(args):
         numbers = np.append(np.arange(n_corpus), np.tile(np.arange(n_corpus, len(windows)), WRITTEN_WEIGHT))
         for n_steps, loss, lr in DRAFT_STAGES:
             train(
-                draft, batches_of(numbers, n_steps, rng), n_steps, lr,
+                draft, batches(lambda: numbers, n_steps, rng), n_steps, lr,
                 lambda i, loss=loss: distill_loss(draft, windows[i], q[i], loss),
                 lambda: "alpha at T = 1 and T = 0: corpus {:.3f} {:.3f}, greedy text {:.3f} {:.3f}".format(
                     *held_out(test_ids, lambda w: alpha(target, draft, w)),
@@ -281,10 +268,10 @@ def main(args):
                 ),
                 every=800,
             )  # fmt: skip
-        torch.save(draft.half().state_dict(), work("draft.pt"))
+        torch.save(draft.half().state_dict(), work / "draft.pt")
 
-    for name, file, sizes in ("target", target_file, TARGET), ("draft", work("draft.pt"), DRAFT):
-        write_model(torch.load(file, map_location="cpu"), sizes, work("bpe.json"), f"{args.out}/{name}")
+    for name, file, sizes in ("target", target_file, TARGET), ("draft", work / "draft.pt", DRAFT):
+        write_model(torch.load(file, map_location="cpu"), sizes, work / "bpe.json", f"{args.out}/{name}")
 
 
 if __name__ == "__main__":
