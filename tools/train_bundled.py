@@ -145,7 +145,7 @@ def train(model, stream, n_steps, lr, loss_fn, report, every=250):
 
 @torch.no_grad()
 def write_text(target, ids, n_tokens, rng, do_sample):
-    """Let the target write sequences of N_CTX tokens. Half of them continue the beginning of a tale, the others any text."""
+    """Let the target write sequences of N_CTX tokens. Half of them continue a tale from its beginning."""
     tales = np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1  # where tales begin; the last few may be too short
     sequences = []
     while len(sequences) * N_CTX < n_tokens:
