@@ -76,19 +76,14 @@ def test_a_text_of_the_gallerys_pair(rule, eos, shape):
 
 @both_rules
 @settings(max_examples=50)
-@given(drawn=models(sizes=(2,)), shape=st.sampled_from([*SHAPES.values()]), n=st.integers(0, 4))
-def test_a_text_has_the_distribution_of_the_target(rule, drawn, shape, n):
+@given(
+    drawn=models(sizes=(2,)), shape=st.sampled_from([*SHAPES.values()]), n=st.integers(0, 4),
+    eos=st.sampled_from([None, 1]),
+)  # fmt: skip
+def test_a_text_has_the_distribution_of_the_target(rule, drawn, shape, n, eos):
     draft, target, x = drawn
-    decoded = output_distribution(lambda rng: tree_sampling(x, draft, target, n, shape, rng, rule))
-    assert same_law(decoded, product_of_conditionals(x, target, n))
-
-
-@both_rules
-@given(drawn=models(sizes=(2,)))
-def test_an_eos_ends_the_text(rule, drawn):
-    draft, target, x = drawn
-    decoded = output_distribution(lambda rng: tree_sampling(x, draft, target, 3, balanced(2, 1), rng, rule, eos=1))
-    assert same_law(decoded, product_of_conditionals(x, target, 3, eos=1))
+    decoded = output_distribution(lambda rng: tree_sampling(x, draft, target, n, shape, rng, rule, eos=eos))
+    assert same_law(decoded, product_of_conditionals(x, target, n, eos))
 
 
 @pytest.mark.parametrize(("rule", "verifier"), [(top_down, verify), (bottom_up, verify_block)])
