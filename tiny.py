@@ -11,6 +11,7 @@ q the target's, as in Chen et al. 2023 (arXiv 2302.01318).
 import argparse
 import json
 import math
+import sys
 import timeit
 from fractions import Fraction
 from itertools import pairwise
@@ -183,7 +184,7 @@ def main():
         parser.add_argument(f"--{name}", type=type(default), default=default, help="(default: %(default)s)")
     args = parser.parse_args()
     if args.check:
-        return check() if args == parser.parse_args(["--check"]) else parser.error("--check goes with nothing else")
+        return check() if len(sys.argv) == 2 else parser.error("--check goes with nothing else")
     for folder in args.draft, args.target:
         if not Path(folder, "hparams.json").exists():
             parser.error(f"{folder} is no folder with a checkpoint of OpenAI")

@@ -171,7 +171,7 @@ def eagle(path):
         tree_mask_init=torch.eye(2)[None, None], position_ids=torch.zeros(2), logsoftmax=torch.nn.LogSoftmax(-1),
         norm=same, lm_head=same, reset=mock.Mock(), reset_kv=mock.Mock(),
     )  # fmt: skip
-    draft.topK_genrate = partial(code.Model.topK_genrate, draft)  # (sic)
+    draft.topK_genrate = partial(code.Model.topK_genrate, draft)  # their spelling
     target = fake(
         lambda ids, **_: (None, logits(Q)[ids], logits(Q)[ids]), ea_layer=draft, base_model=mock.MagicMock(),
         use_eagle3=False, tokenizer=SimpleNamespace(eos_token_id=None), past_key_values=None,

@@ -131,7 +131,7 @@ class Forks:
             self.script.append((branches, 0))  # no earlier run came to this choice
         known, i = self.script[self.n_taken]
         if branches is not known and branches != known:
-            self.refuse(NotByRng(f"let rng alone decide: after the same choices {branches}, earlier {known}"))
+            self.refuse(NotByRng(f"let rng alone decide: the same choices led to {branches}, earlier to {known}"))
         self.n_taken += 1
         return known[i][1]
 
@@ -151,7 +151,7 @@ class Forks:
         if self.refused:
             raise self.refused
         if self.n_taken < len(self.script):
-            self.refuse(NotByRng("let rng alone decide: after the same choices the end, earlier more"))
+            self.refuse(NotByRng("let rng alone decide: the same choices ended here, earlier they went on"))
         return output
 
     def run_again(self, function, kept):
@@ -160,7 +160,7 @@ class Forks:
         for output, script in kept[::-3] if len(kept) > 48 else few:
             self.script = script
             if (found := self.run(function)) != output:
-                self.refuse(NotByRng(f"let rng alone decide: after the same choices {output}, then {found}"))
+                self.refuse(NotByRng(f"let rng alone decide: the same choices led to {output}, then to {found}"))
 
     def refuse(self, error):
         self.refused = error

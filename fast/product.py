@@ -22,7 +22,7 @@ other bits. A tile is 64 columns wide. If 12 rows times a tile would make more t
 multiplications, it is cut into *chunks* of equal depth, whose results are added up.
 
 gemv multiplies "single rows", and works everywhere. The second row finds the tile in
-the core's own cache, so it takes less time than the first: five rows take 1.3 to 2 times
+the core's own cache, so it takes less time than the first: five rows take 1.3 to 1.5 times
 as long as one. A tile is 32 columns wide, and stored transposed. gemv reads it faster
 that way, and all tiles together are the matrix w.T. So the rows of a long prompt can be
 *joined* in one gemm, where packing is little work.

@@ -95,7 +95,7 @@ SIZES = "K or the temperature is not from 0 up, N below 1, or the prompt not fro
 
 @pytest.mark.parametrize(("options", "message"), [
     (["--K", "-1"], SIZES), (["--temperature", "nan"], SIZES), (["--temperature", "inf"], SIZES), (["--N", "0"], SIZES),
-    ([""], SIZES), (["the " * 500], SIZES), (["--check", "--K", "3"], "--check goes with nothing else"),
+    ([""], SIZES), (["the " * 500], SIZES), (["--check", "--K", "4"], "--check goes with nothing else"),
     (["--draft", "models"], "models is no folder with a checkpoint of OpenAI"),
 ])  # fmt: skip
 def test_bad_input_is_refused_in_the_words_of_argparse(options, message, monkeypatch, capsys):
