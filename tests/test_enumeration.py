@@ -206,7 +206,7 @@ USES = {  # programs that use a random number as a value, and catch the error
 }  # fmt: skip
 DEPENDENT = {
     "other probabilities": lambda rng, n_calls: int(rng.random() < 1 / (1 + n_calls)),
-    "draws less often": lambda rng, n_calls: [rng.choice(2), rng.choice(2)] if n_calls == 1 else 0,
+    "draws less often": lambda rng, n_calls: 0 * (rng.choice(2) + (rng.choice(2) if n_calls == 1 else 0)),
     "returns something else": lambda rng, n_calls: n_calls,
     "returns it later": lambda rng, n_calls: [rng.choice(4), n_calls > 4],
     # A state that flips with each call, also where the number of paths is even
