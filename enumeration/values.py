@@ -1,0 +1,592 @@
+"""The exact output distribution of code that is given its random numbers, from its outputs alone.
+
+A kernel, or a program in C or JavaScript, can't take the numbers without a value that
+`EveryBranch` hands out. So here the code gets real ones, as many as it asks for, and is
+watched from outside. As a function of one number, its outcome stays the same over whole
+ranges and changes at thresholds. Take a draft with p = (1/2, 1/2) and a target with
+q = (3/4, 1/4). A number u draws a guess, v tests it, and a refused 1 is replaced by 0:
+
+    v
+    1 +-----------+-----------+
+      |           |     0     |
+    1/2     0     +-----------+     0:  1/2 + 1/2 * 1/2 = 3/4
+      |           |     1     |     1:        1/2 * 1/2 = 1/4
+    0 +-----------+-----------+
+      0          1/2          1  u
+
+How are the edges found? Take two inputs with different outcomes, and turn one into the
+other, number by number. With one of them the outcome changes, and bisection tells where,
+to the last bit: at u = 1/2. Cut the square there. Go on with its parts, until none shows
+two outcomes, neither at its corners nor at random points. Then add up the areas:
+
+    found = output_distribution(lambda draw: my_compiled_sampler(prompt, draw))
+    print(total_variation(found, wanted), found.resolution)
+
+draw() is the next number in [0, 1). Code that draws a token by a race, argmax(w / e),
+argmin(e / w) or argmax(log(w) + g), gets its noise from draw.exponential(n) or
+draw.gumbel(n). Such a token has probabilities in proportion to w, and each ratio of two
+weights is the ratio of two entries of e at which the winner changes.
+
+A part that is narrow on both sides, such as 0.5 < u < 0.50001, can be missed. That is why
+thousands of random inputs come last. If one of them contradicts its part, the search goes
+on; if they all agree, what was missed is small: `resolution` says how small.
+
+And what has no such parts? u * v < c has a curve for an edge, and in one row of noise that
+draws two tokens the winners depend on each other. Both are refused by name. `by_boxes`
+integrates the first, with a bound of its error. `Program` is for any other language.
+
+This page needs nothing but NumPy, and none of the pages beside it.
+"""
+
+import functools
+import itertools
+import math
+import queue
+import random
+import subprocess
+import threading
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+UNIT = 2**53  # numbers are integers here, in units of 2^-53, as those of NumPy and Python are
+WHOLE = 0, UNIT
+NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for sure, or loses
+CLOSE = 1e-5  # a race that is won by less may end otherwise in float32
+NUDGE = 2.0**-30
+N_POINTS = 32  # that each part is tried at
+N_PAIRS = 8  # of points with different outcomes that are compared before a cut
+SMALL = 2.0**-60  # parts with less probability are not cut
+MAX_NUMBERS = 1_000  # in one run
+
+SEVERAL = "the outcome depends on several numbers at once, as u * v < c does; see by_boxes"
+NO_RACE = "a row of noise has to decide one draw, as in argmax(w / e), and nothing else"
+STATE = "the same numbers gave another outcome when run again, so something else decides as well"
+
+
+class NotByThresholds(RuntimeError):
+    """The outcomes have no parts that can be measured."""
+
+    def __init__(self, problem):
+        super().__init__(f"not by thresholds: {problem}")
+
+
+class TooManyRuns(RuntimeError):
+    """More than max_runs calls of the function, or a run that asks for numbers without end."""
+
+
+class Distribution(dict):
+    """{outcome: probability}, which is within a total variation distance `resolution` of the truth."""
+
+    def __init__(self, masses, resolution, n_runs):
+        super().__init__({outcome: math.fsum(found) for outcome, found in masses.items()})
+        self.resolution, self.n_runs = resolution, n_runs
+
+
+def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
+    """The `Distribution` of function(draw), an int or several, which depends on its numbers alone.
+
+    At the end, n_checks random inputs must agree. If a share s of all inputs did not, they
+    would agree with probability exp(-n_checks s); `resolution` is the s that makes it 1e-9.
+    Raises NotByThresholds, or TooManyRuns.
+    """
+    search, root = Search(function, max_runs, seed), Part({})
+    search.explore([root])
+    while search.explore([*root.leaves()]):  # look again, until there is nothing new
+        pass
+    n_tests = search.test(root, n_checks)
+    masses, resolution = {}, math.log(1e9 * n_tests) / n_checks
+    for part in root.leaves():
+        masses.setdefault(part.point.outcome, []).append(part.mass)
+        if part.mass < SMALL:
+            resolution += part.mass
+    return Distribution(masses, resolution, search.n_runs)
+
+
+def by_boxes(function, n_numbers, max_error=1e-3, n=8, n_checks=10_000, max_runs=1_000_000):
+    """The `Distribution` of a function of several numbers at once, such as u * v < c.
+
+    First each number has n parts, a power of two. A box counts as a whole if its corners
+    agree. That is right where edges rise or fall all along, as with products, sums and
+    comparisons. Other boxes are halved, until their mass together is at most max_error.
+    Half the error takes twice the runs for two numbers, and four times as many for three.
+    """
+    search, root = Search(function, max_runs), Part({(0, i): WHOLE for i in range(n_numbers)})
+
+    @functools.cache
+    def outcome_at(corner):
+        numbers = {key: min(number, UNIT - 1) for key, number in zip(root.box, corner)}
+        point = Point(numbers, functools.partial(search.inside, {}))
+        outcome = search.outcome(point)
+        if len(point) > n_numbers:
+            raise NotByThresholds(f"it asks for more than n_numbers = {n_numbers}, or for noise")
+        return outcome
+
+    def outcomes(part):
+        return [outcome_at(corner) for corner in itertools.product(*part.box.values())]
+
+    def is_doubtful(part):
+        return part.mass > n**-n_numbers or len({*outcomes(part)}) > 1
+
+    doubtful = [root]
+    while sum(part.mass for part in doubtful) > max_error:
+        for part in doubtful:
+            widths = {key: high - low for key, (low, high) in part.box.items()}
+            widest = max(widths, key=widths.get)
+            part.cut(Threshold(widest, sum(part.box[widest]) // 2))
+        doubtful = [half for part in doubtful for half in part.parts if is_doubtful(half)]
+    for _ in range(n_checks):
+        point = search.point({})
+        known = {*outcomes(root.leaf_of(point))}
+        if len(known) == 1 and search.outcome(point) not in known:
+            raise NotByThresholds(f"something is narrower than a box; take more than n = {n}")
+    masses = {}
+    for part in root.leaves():
+        found = outcomes(part)
+        for outcome in found:
+            masses.setdefault(outcome, []).append(part.mass / len(found))
+    error = sum(part.mass for part in doubtful)
+    return Distribution(masses, error + math.log(1e9) / n_checks, search.n_runs)
+
+
+class Program:
+    """A program in any language, as a function for `output_distribution`.
+
+    It runs its sampler again and again. A line "?" that it writes asks for a number, which
+    it reads from the next line, and "? 4" asks for a row of exponential noise, 4 numbers
+    on a line. Any other line holds the tokens of a run. Each has to be flushed at once.
+    """
+
+    def __init__(self, *command, timeout=10):
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.name, self.timeout = command[0], timeout
+        self.process = subprocess.Popen(command, **pipes)
+        self.lines = queue.Queue(1000)
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def next_line(self):
+        try:
+            line = self.lines.get(timeout=self.timeout)
+        except queue.Empty:
+            problem = f"{self.name} wrote nothing for {self.timeout} s; does it flush its lines?"
+            raise TimeoutError(problem) from None
+        if line is None:
+            raise EOFError(f"{self.name} has ended; it has to run the sampler again and again")
+        return line
+
+    def __call__(self, draw):
+        line = self.next_line()
+        while line.startswith("?"):
+            size = line[1:].strip()
+            numbers = draw.exponential(int(size)) if size else [draw()]
+            print(*numbers, file=self.process.stdin, flush=True)
+            line = self.next_line()
+        return [int(token) for token in line.split()]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+
+# ---- Inputs ----
+
+
+class Draw:
+    """Hands out the values of a `Point`. The ith number has the key (0, i), the ith row of n (n, i)."""
+
+    def __init__(self, point):
+        self.point, self.counts, self.refused = point, Counter(), None
+
+    def __call__(self):
+        return self.next(0) / UNIT
+
+    def exponential(self, n):
+        if n < 1:
+            raise ValueError(f"a row of noise needs at least one entry; found n = {n}")
+        return self.next(int(n)).copy()
+
+    def gumbel(self, n):
+        return -np.log(self.exponential(n))
+
+    def next(self, size):
+        key = size, self.counts[size]
+        if self.counts[size] == MAX_NUMBERS:
+            problem = f"a run asked for more than {MAX_NUMBERS:,} numbers; does its loop end?"
+            self.refused = TooManyRuns(problem)
+            raise self.refused
+        self.counts[size] += 1
+        return self.point[key]
+
+
+class Point(dict):
+    """{key: value} of an input. A value that is asked for and missing is new(key), and then stays."""
+
+    outcome = None  # as long as it hasn't been run
+
+    def __init__(self, values, new):
+        super().__init__(values)
+        self.new = new
+
+    def __missing__(self, key):
+        self[key] = self.new(key)
+        return self[key]
+
+    def but(self, key, value):
+        return Point({**self, key: value}, self.new)
+
+
+def noise_of(size, entries):
+    """Noise with these entries, {token: noise}, where all other tokens lose."""
+    noise = np.full(size, FAR)
+    for token, value in entries.items():
+        noise[token] = value
+    return noise
+
+
+def nudged(value, other):
+    """A little nearer to the other value."""
+    moved = value + (other - value) * NUDGE
+    return moved if isinstance(value, np.ndarray) else int(moved)
+
+
+# ---- Parts ----
+
+
+class Part:
+    """A box of inputs: (low, high) for some numbers, (race, winner) for some rows. Others are free."""
+
+    def __init__(self, box, above=()):
+        self.box, self.above = box, above  # above: the parts that it is a part of
+        self.mass = math.prod(share(entry) for entry in box.values())
+        self.split, self.parts = None, []
+        self.point = None  # it stands for the part
+
+    def cut(self, split):
+        above = *self.above, self
+        boxes = [{**self.box, split.key: entry} for entry in split.entries(self.box)]
+        self.split, self.parts = split, [Part(box, above) for box in boxes]
+
+    def leaves(self):
+        todo = [self]
+        while todo:
+            part = todo.pop()
+            todo += part.parts
+            if part.split is None and part.mass > 0:
+                yield part
+
+    def leaf_of(self, point):
+        part = self
+        while part.split is not None:
+            value = point[part.split.key]
+            part = part.parts[part.split.side(value)]
+        return part
+
+    def races(self):
+        """The parts above it that a race divides."""
+        return [part for part in self.above if isinstance(part.split, Race)]
+
+
+class Threshold(NamedTuple):
+    """Where a number divides a part."""
+
+    key: tuple
+    at: int
+
+    def side(self, number):
+        return int(number >= self.at)
+
+    def entries(self, box):
+        low, high = box.get(self.key, WHOLE)
+        return (low, self.at), (self.at, high)
+
+
+class Race(NamedTuple):
+    """argmax(weights / noise), which divides a part by winners. The weights were found at a point."""
+
+    key: tuple
+    weights: np.ndarray
+    point: Point
+
+    def side(self, noise):
+        return int(np.argmax(self.weights / noise))
+
+    def entries(self, box):
+        return [(self, winner) for winner in range(len(self.weights))]
+
+    def won_by(self, winner, noise):
+        """Turn noise into noise with which this token wins: the others start when it arrives."""
+        arrival = noise[winner] / self.weights.sum()
+        noise[winner] = 0
+        return noise + self.weights * arrival
+
+    def is_close(self, noise):
+        *_, second, best = [0, *np.sort(self.weights / noise)]
+        return second > best * (1 - CLOSE)
+
+
+def share(entry):
+    """The probability of an entry of a box."""
+    if isinstance(entry[0], Race):
+        race, winner = entry
+        return race.weights[winner] / race.weights.sum()
+    low, high = entry
+    return (high - low) / UNIT
+
+
+# ---- The search ----
+
+
+class Search:
+    """Runs the function, and cuts a `Part` until each of its parts has one outcome."""
+
+    def __init__(self, function, max_runs, seed=0):
+        self.function, self.max_runs, self.n_runs = function, max_runs, 0
+        self.random = random.Random(seed)
+
+    def run(self, point):
+        if self.n_runs == self.max_runs:
+            raise TooManyRuns(f"max_runs = {self.max_runs:,} are not enough; try fewer tokens")
+        self.n_runs += 1
+        draw = Draw(point)
+        try:
+            output = self.function(draw)
+        except Exception as error:
+            numbers = [value / UNIT for (size, _), value in sorted(point.items()) if size == 0]
+            failed = RuntimeError(f"with the numbers {numbers} it raised {error!r}")
+            raise draw.refused or failed from error
+        if draw.refused:  # code in C does not notice
+            raise draw.refused
+        tokens = np.ravel(output)
+        if tokens.size and tokens.dtype.kind not in "biu":
+            raise TypeError(f"an outcome is an int, or several; found {output!r}")
+        return tuple(tokens.tolist())
+
+    def run_again(self, point):
+        """Twice, because what changes with every nth run may agree once."""
+        if {self.run(point), self.run(point)} != {point.outcome}:
+            raise NotByThresholds(STATE)
+
+    def outcome(self, point):
+        if point.outcome is None:
+            point.outcome = self.run(point)
+        return point.outcome
+
+    def differ(self, x, y):
+        return self.outcome(x) != self.outcome(y)
+
+    # Where to look
+
+    def inside(self, box, key):
+        """A random value in a box."""
+        size, _ = key
+        if size == 0:
+            return self.random.randrange(*box.get(key, WHOLE))
+        noise = np.array([self.random.expovariate(1) for _ in range(size)])
+        if key not in box:
+            return noise
+        race, winner = box[key]
+        return race.won_by(winner, noise)
+
+    def corner(self, box, key):
+        if key[0] > 0:
+            return self.inside(box, key)
+        low, high = box.get(key, WHOLE)
+        return self.random.choice((low, high - 1))
+
+    def point(self, box):
+        return Point({}, functools.partial(self.inside, box))
+
+    def points(self, box):
+        """Random points and random corners, by turns."""
+        for _ in range(N_POINTS // 2):
+            yield self.point(box)
+            yield Point({}, functools.partial(self.corner, box))
+
+    def explore(self, todo):
+        """Cut these parts, and theirs, as long as they have several outcomes. How many were cut."""
+        n_cuts = 0
+        while todo:
+            part = todo.pop()
+            same, others = self.look_at(part)
+            if not others:
+                continue
+            cut = self.divide(part, same, others)
+            n_cuts += 1
+            if cut is not part:
+                todo = [part for part in todo if cut not in part.above]  # they are gone
+            todo += [part for part in cut.parts if part.mass > 0]
+        return n_cuts
+
+    def look_at(self, part):
+        """Points of a part with the outcome of its first point, and points with another one."""
+        if part.point is None:
+            part.point = self.point(part.box)
+            self.outcome(part.point)
+        same, others = [part.point], []
+        for point in self.points(part.box) if part.mass > SMALL else ():
+            group = others if self.differ(part.point, point) else same
+            group.append(point)
+        if not others:
+            self.run_again(part.point)
+        return same, others
+
+    def test(self, root, n_checks):
+        """Try random inputs until n_checks agree in a row. How many times this began."""
+        n_tests, n_agreed = 1, 0
+        while n_agreed < n_checks:
+            point = self.point({})
+            self.outcome(point)
+            part = root.leaf_of(point)
+            n_agreed += 1
+            if self.differ(part.point, point) and not self.is_close(part, point):
+                cut = self.divide(part, [part.point], [point])
+                self.explore([part for part in cut.parts if part.mass > 0])
+                n_tests, n_agreed = n_tests + 1, 0
+        return n_tests
+
+    def is_close(self, part, point):
+        """Whether one of the races that led to this part was close."""
+        races = [above.split for above in part.races()]
+        return any(race.is_close(point[race.key]) for race in races)
+
+    # Where to cut
+
+    def divide(self, part, same, others):
+        """Cut a part with two outcomes, or one above it whose race isn't the same everywhere. Which."""
+        for above, point in itertools.product(part.races(), [same[0], *others[:N_PAIRS]]):
+            pair = self.contradiction(above.split, point)
+            if pair is not None:
+                above.cut(self.split(above.box, *pair))
+                return above
+        pair = self.earliest_pair(same, others)
+        part.cut(self.split(part.box, *pair))
+        return part
+
+    def earliest_pair(self, same, others):
+        """Points that differ in one value and in the outcome: of some pairs, in the earliest value."""
+        limit, pair = math.inf, None
+        for x, y in zip(itertools.cycle(same), others[:N_PAIRS]):
+            for start, end in ((x, y), (y, x)):
+                found = self.walk(start, end, limit)
+                if found is not None:
+                    limit, _, *pair = found
+        return pair
+
+    def walk(self, x, y, limit=math.inf):
+        """Turn x into y until the outcome changes: (number of steps, key, point before, after)."""
+        for n_steps, (key, value) in enumerate([*y.items()]):
+            if n_steps == limit:
+                return None
+            if x.get(key) is value:
+                continue
+            step = x.but(key, value)
+            if self.differ(x, step):
+                return n_steps, key, x, step
+            x = step
+        raise NotByThresholds(STATE)
+
+    def split(self, box, x, y, tried=()):
+        """The `Threshold` or `Race` that divides a box in which x and y have different outcomes."""
+        _, key, x, y = self.walk(x, y)
+        if key in tried:
+            raise NotByThresholds(SEVERAL)
+        if key[0] == 0:
+            split, pair = self.threshold(box, key, x, y)
+        elif key in box:
+            raise NotByThresholds(NO_RACE)
+        else:
+            split, pair = self.race(box, key, y)
+        return split if pair is None else self.split(box, *pair, (*tried, key))
+
+    def threshold(self, box, key, x, y):
+        """(`Threshold`, None), or if it moves with other values, two points that show with which."""
+        low, high = x[key], y[key]
+        while abs(high - low) > 1:
+            y = y.but(key, (low + high) // 2)
+            if self.differ(x, y):
+                high = y[key]
+            else:
+                low = y[key]
+        sides = [y.but(key, number) for number in sorted((low, high))]
+        if not self.differ(*sides):
+            raise NotByThresholds(STATE)
+        self.run_again(sides[0])
+        other = self.point(box)
+        moved = Point({key: nudged(value, other[key]) for key, value in y.items()}, y.new)
+        moved_sides = [moved.but(key, side[key]) for side in sides]
+        if self.differ(*moved_sides):
+            return Threshold(key, max(low, high)), None
+        return None, next(pair for pair in zip(sides, moved_sides) if self.differ(*pair))
+
+    def race(self, box, key, point):
+        """(`Race`, None), or if its weights are others elsewhere, two points that show with what."""
+        race = Race(key, self.weights(key, point), point)
+        for point in self.points(box):
+            self.outcome(point)
+            pair = self.contradiction(race, point)
+            if pair is not None:
+                return None, pair
+        return race, None
+
+    def contradiction(self, race, y):
+        """Two points with one noise, where a race tells the outcome of one but not of the other."""
+        if race.key not in y or race.is_close(y[race.key]):
+            return None
+        noise = y[race.key]
+        winner = race.side(noise)
+        sure = noise_of(len(noise), {winner: NEAR})
+        there = y, y.but(race.key, sure)
+        if not self.differ(*there):
+            return None
+        here = race.point.but(race.key, noise), race.point.but(race.key, sure)
+        if self.differ(*here):
+            raise NotByThresholds(NO_RACE)
+        return next(pair for pair in zip(here, there) if self.differ(*pair))
+
+    def weights(self, key, point):
+        """From duels: with noise e and 1, the first token wins as long as e is below w[0] / w[1]."""
+        size, _ = key
+
+        def outcome(entries):
+            nonlocal point  # so that it keeps what the runs ask for
+            point = point.but(key, noise_of(size, entries))
+            return self.outcome(point)
+
+        def ratio(token, other):
+            low, high = NEAR, 1 / NEAR
+            while True:
+                middle = math.sqrt(low * high) if high > 2 * low else (low + high) / 2
+                if not low < middle < high:
+                    return low if low > NEAR else 0
+                found = outcome({token: middle, other: 1})
+                if found == won[token]:
+                    low = middle
+                elif found == won[other]:
+                    high = middle
+                else:
+                    raise NotByThresholds(NO_RACE)
+
+        won = [outcome({token: NEAR}) for token in range(size)]
+        rivals = [token for token in range(size) if won[token] != won[0]]
+        if not rivals:
+            raise NotByThresholds(NO_RACE)
+        # A token without weight has the outcome of another one, so one of these two has a weight.
+        first = 0 if outcome({0: NEAR, rivals[0]: 1}) == won[0] else rivals[0]
+        weights = np.zeros(size)
+        for token in range(size):
+            if won[token] != won[first]:
+                weights[token] = ratio(token, first)
+        second = int(np.argmax(weights))
+        for token in range(size):
+            if won[token] == won[first]:  # they can't be told apart, but each from the second
+                weights[token] = ratio(token, second) * weights[second]
+        return weights
