@@ -41,7 +41,6 @@ This page needs nothing but NumPy, and none of the pages beside it.
 import functools
 import itertools
 import math
-import queue
 import random
 import subprocess
 import threading
@@ -56,6 +55,7 @@ NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for 
 CLOSE = 1e-5  # a race that is won by less may end otherwise in float32
 NUDGE = 2.0**-30
 N_POINTS = 32  # that each part is tried at
+N_NUDGES = 8
 N_PAIRS = 8  # of points with different outcomes that are compared before a cut
 SMALL = 2.0**-60  # parts with less probability are not cut
 MAX_NUMBERS = 1_000  # in one run
@@ -87,16 +87,15 @@ class Distribution(dict):
 def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
     """The `Distribution` of function(draw), an int or several, which depends on its numbers alone.
 
-    At the end, n_checks random inputs must agree. If a share s of all inputs did not, they
-    would agree with probability exp(-n_checks s); `resolution` is the s that makes it 1e-9.
-    Raises NotByThresholds, or TooManyRuns.
+    At the end, n_checks random inputs must agree with it. More of them take longer, and make
+    `resolution` smaller. Raises NotByThresholds, or TooManyRuns.
     """
     search, root = Search(function, max_runs, seed), Part({})
     search.explore([root])
     while search.explore([*root.leaves()]):  # look again, until there is nothing new
         pass
     n_tests = search.test(root, n_checks)
-    masses, resolution = {}, math.log(1e9 * n_tests) / n_checks
+    masses, resolution = {}, bound(n_checks, n_tests)
     for part in root.leaves():
         masses.setdefault(part.point.outcome, []).append(part.mass)
         if part.mass < SMALL:
@@ -147,7 +146,12 @@ def by_boxes(function, n_numbers, max_error=1e-3, n=8, n_checks=10_000, max_runs
         for outcome in found:
             masses.setdefault(outcome, []).append(part.mass / len(found))
     error = sum(part.mass for part in doubtful)
-    return Distribution(masses, error + math.log(1e9) / n_checks, search.n_runs)
+    return Distribution(masses, error + bound(n_checks), search.n_runs)
+
+
+def bound(n_checks, n_tests=1):
+    """If more inputs than this share were wrong, one of n_checks would show it, but for luck of 1e-9."""
+    return min(1, math.log(1e9 * n_tests) / max(1, n_checks))
 
 
 class Program:
@@ -162,32 +166,24 @@ class Program:
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.name, self.timeout = command[0], timeout
         self.process = subprocess.Popen(command, **pipes)
-        self.lines = queue.Queue(1000)
-        threading.Thread(target=self.read, daemon=True).start()
-
-    def read(self):
-        for line in self.process.stdout:
-            self.lines.put(line)
-        self.lines.put(None)
-
-    def next_line(self):
-        try:
-            line = self.lines.get(timeout=self.timeout)
-        except queue.Empty:
-            problem = f"{self.name} wrote nothing for {self.timeout} s; does it flush its lines?"
-            raise TimeoutError(problem) from None
-        if line is None:
-            raise EOFError(f"{self.name} has ended; it has to run the sampler again and again")
-        return line
 
     def __call__(self, draw):
-        line = self.next_line()
-        while line.startswith("?"):
+        alarm = threading.Timer(self.timeout, self.process.kill)
+        alarm.start()
+        try:
+            return self.one_run(draw)
+        finally:
+            alarm.cancel()
+
+    def one_run(self, draw):
+        for line in self.process.stdout:
+            if not line.startswith("?"):
+                return [int(token) for token in line.split()]
             size = line[1:].strip()
             numbers = draw.exponential(int(size)) if size else [draw()]
             print(*numbers, file=self.process.stdin, flush=True)
-            line = self.next_line()
-        return [int(token) for token in line.split()]
+        problem = f"{self.name} has ended, or a run took more than {self.timeout} s"
+        raise EOFError(f"{problem}; does it flush its lines, and run its sampler again and again?")
 
     def __enter__(self):
         return self
@@ -252,12 +248,6 @@ def noise_of(size, entries):
     return noise
 
 
-def nudged(value, other):
-    """A little nearer to the other value."""
-    moved = value + (other - value) * NUDGE
-    return moved if isinstance(value, np.ndarray) else int(moved)
-
-
 # ---- Parts ----
 
 
@@ -284,9 +274,12 @@ class Part:
                 yield part
 
     def leaf_of(self, point):
+        """The part that a point lies in. None if a race was so close that rounding may decide."""
         part = self
         while part.split is not None:
             value = point[part.split.key]
+            if part.split.is_close(value):
+                return None
             part = part.parts[part.split.side(value)]
         return part
 
@@ -303,6 +296,9 @@ class Threshold(NamedTuple):
 
     def side(self, number):
         return int(number >= self.at)
+
+    def is_close(self, number):
+        return False
 
     def entries(self, box):
         low, high = box.get(self.key, WHOLE)
@@ -361,7 +357,7 @@ class Search:
             output = self.function(draw)
         except Exception as error:
             numbers = [value / UNIT for (size, _), value in sorted(point.items()) if size == 0]
-            failed = RuntimeError(f"with the numbers {numbers} it raised {error!r}")
+            failed = RuntimeError(f"with the numbers {numbers[:8]} it raised {error!r}")
             raise draw.refused or failed from error
         if draw.refused:  # code in C does not notice
             raise draw.refused
@@ -405,11 +401,14 @@ class Search:
     def point(self, box):
         return Point({}, functools.partial(self.inside, box))
 
+    def corner_point(self, box):
+        return Point({}, functools.partial(self.corner, box))
+
     def points(self, box):
         """Random points and random corners, by turns."""
         for _ in range(N_POINTS // 2):
             yield self.point(box)
-            yield Point({}, functools.partial(self.corner, box))
+            yield self.corner_point(box)
 
     def explore(self, todo):
         """Cut these parts, and theirs, as long as they have several outcomes. How many were cut."""
@@ -444,19 +443,16 @@ class Search:
         n_tests, n_agreed = 1, 0
         while n_agreed < n_checks:
             point = self.point({})
-            self.outcome(point)
+            self.outcome(point)  # first, for the order of its values
             part = root.leaf_of(point)
+            if part is None:
+                continue
             n_agreed += 1
-            if self.differ(part.point, point) and not self.is_close(part, point):
+            if self.differ(part.point, point):
                 cut = self.divide(part, [part.point], [point])
                 self.explore([part for part in cut.parts if part.mass > 0])
                 n_tests, n_agreed = n_tests + 1, 0
         return n_tests
-
-    def is_close(self, part, point):
-        """Whether one of the races that led to this part was close."""
-        races = [above.split for above in part.races()]
-        return any(race.is_close(point[race.key]) for race in races)
 
     # Where to cut
 
@@ -520,12 +516,20 @@ class Search:
         if not self.differ(*sides):
             raise NotByThresholds(STATE)
         self.run_again(sides[0])
-        other = self.point(box)
-        moved = Point({key: nudged(value, other[key]) for key, value in y.items()}, y.new)
-        moved_sides = [moved.but(key, side[key]) for side in sides]
-        if self.differ(*moved_sides):
-            return Threshold(key, max(low, high)), None
+        for _ in range(N_NUDGES):  # some directions lead across another threshold
+            moved_sides = self.nudged(box, key, sides)
+            if self.differ(*moved_sides):
+                return Threshold(key, max(low, high)), None
         return None, next(pair for pair in zip(sides, moved_sides) if self.differ(*pair))
+
+    def nudged(self, box, key, sides):
+        """Two points that differ in one number, with all other values a little nearer to a corner."""
+        start, end = sides[0], self.corner_point(box)
+        moved = Point({}, start.new)
+        for other, value in start.items():
+            way = (end[other] - value) * NUDGE
+            moved[other] = value + (way if other[0] > 0 else int(way))
+        return [moved.but(key, side[key]) for side in sides]
 
     def race(self, box, key, point):
         """(`Race`, None), or if its weights are others elsewhere, two points that show with what."""
@@ -586,6 +590,8 @@ class Search:
             if won[token] != won[first]:
                 weights[token] = ratio(token, first)
         second = int(np.argmax(weights))
+        if weights[second] == 0:
+            raise NotByThresholds(NO_RACE)
         for token in range(size):
             if won[token] == won[first]:  # they can't be told apart, but each from the second
                 weights[token] = ratio(token, second) * weights[second]
