@@ -1,10 +1,10 @@
 """The exact output distribution of code that is given its random numbers, from its outputs alone.
 
-A kernel, or a program in C or JavaScript, can't take the numbers without a value that
-`EveryBranch` hands out. So here the code gets real ones, as many as it asks for, and is
-watched from outside. As a function of one number, its outcome stays the same over whole
-ranges and changes at thresholds. Take a draft with p = (1/2, 1/2) and a target with
-q = (3/4, 1/4). A number u draws a guess, v tests it, and a refused 1 is replaced by 0:
+Compiled code can't take the numbers without a value that `EveryBranch` hands out. So here
+it gets real ones, as many as it asks for, and is watched from outside. If one number goes
+from 0 to 1, the outcome stays the same for a while, changes at a threshold, stays the same
+again. Take a sampler with p = (1/2, 1/2) and q = (3/4, 1/4). One number, u, draws a guess.
+The next one, v, tests it, and a guess of 1 that is rejected becomes a 0:
 
     v
     1 +-----------+-----------+
@@ -14,26 +14,27 @@ q = (3/4, 1/4). A number u draws a guess, v tests it, and a refused 1 is replace
     0 +-----------+-----------+
       0          1/2          1  u
 
-How are the edges found? Take two inputs with different outcomes, and turn one into the
-other, number by number. With one of them the outcome changes, and bisection tells where,
-to the last bit: at u = 1/2. Cut the square there. Go on with its parts, until none shows
-two outcomes, neither at its corners nor at random points. Then add up the areas:
+To find the edges, take two inputs with different outcomes, and turn one into the other,
+number by number. At some number the outcome changes, and bisection tells where, to the
+last bit: at u = 1/2. Cut the square there, and go on with both parts, until none shows two
+outcomes at its corners or at random points. Then add up the areas:
 
     found = output_distribution(lambda draw: my_compiled_sampler(prompt, draw))
     print(total_variation(found, wanted), found.resolution)
 
-draw() is the next number in [0, 1). Code that draws a token by a race, argmax(w / e),
+draw() is the next number in [0, 1). Code that draws a token by a race, argmax(w / e) or
 argmin(e / w) or argmax(log(w) + g), gets its noise from draw.exponential(n) or
-draw.gumbel(n). Such a token has probabilities in proportion to w, and each ratio of two
-weights is the ratio of two entries of e at which the winner changes.
+draw.gumbel(n). A token wins with a probability in proportion to its w, and the ratio of
+two weights is the ratio of their e at which the winner changes.
 
-A part that is narrow on both sides, such as 0.5 < u < 0.50001, can be missed. That is why
-thousands of random inputs come last. If one of them contradicts its part, the search goes
-on; if they all agree, what was missed is small: `resolution` says how small.
+Something as narrow as 0.5 < u < 0.50001 can be missed. That is why thousands of random
+inputs come last. If one of them contradicts its part, the search goes on; if they all
+agree, little was missed, and `resolution` says how little.
 
-And what has no such parts? u * v < c has a curve for an edge, and in one row of noise that
-draws two tokens the winners depend on each other. Both are refused by name. `by_boxes`
-integrates the first, with a bound of its error. `Program` is for any other language.
+And if the edges are no thresholds? Those of u * v < c are curves. In a row of noise that
+draws two tokens, one winner says something about the other. Both are refused by name, and
+`by_boxes` integrates the first kind, with a bound of its error. `Program` talks to code in
+any language.
 
 This page needs nothing but NumPy, and none of the pages beside it.
 """
@@ -49,14 +50,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-UNIT = 2**53  # numbers are integers here, in units of 2^-53, as those of NumPy and Python are
+UNIT = 2**53  # numbers are whole numbers of units 2^-53, as those of NumPy and Python
 WHOLE = 0, UNIT
 NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for sure, or loses
 CLOSE = 1e-5  # a race that is won by less may end otherwise in float32
-NUDGE = 2.0**-30
-N_POINTS = 32  # that each part is tried at
-N_NUDGES = 8
-N_PAIRS = 8  # of points with different outcomes that are compared before a cut
+N_POINTS = 32  # at which each part is tried, and as many more after each surprise
+N_PAIRS = 8  # of points with different outcomes, which are compared before a cut
+N_NUDGES, NUDGE = 8, 2.0**-30  # other values move a little, to see whether a threshold moves
 SMALL = 2.0**-60  # parts with less probability are not cut
 MAX_NUMBERS = 1_000  # in one run
 
@@ -77,7 +77,7 @@ class TooManyRuns(RuntimeError):
 
 
 class Distribution(dict):
-    """{outcome: probability}, which is within a total variation distance `resolution` of the truth."""
+    """{outcome: probability}, within a total variation distance `resolution` of the truth."""
 
     def __init__(self, masses, resolution, n_runs):
         super().__init__({outcome: math.fsum(found) for outcome, found in masses.items()})
@@ -91,10 +91,12 @@ def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
     `resolution` smaller. Raises NotByThresholds, or TooManyRuns.
     """
     search, root = Search(function, max_runs, seed), Part({})
-    search.explore([root])
-    while search.explore([*root.leaves()]):  # look again, until there is nothing new
-        pass
-    n_tests = search.test(root, n_checks)
+    n_tests = 0
+    while n_tests == 0 or search.contradicts(root, n_checks):
+        n_tests += 1
+        search.n_points += N_POINTS
+        while search.explore([*root.leaves()]):  # look again, until there is nothing new
+            pass
     masses, resolution = {}, bound(n_checks, n_tests)
     for part in root.leaves():
         masses.setdefault(part.point.outcome, []).append(part.mass)
@@ -150,7 +152,7 @@ def by_boxes(function, n_numbers, max_error=1e-3, n=8, n_checks=10_000, max_runs
 
 
 def bound(n_checks, n_tests=1):
-    """If more inputs than this share were wrong, one of n_checks would show it, but for luck of 1e-9."""
+    """The share of wrong inputs that n_checks of them miss with a probability of 1e-9."""
     return min(1, math.log(1e9 * n_tests) / max(1, n_checks))
 
 
@@ -197,7 +199,7 @@ class Program:
 
 
 class Draw:
-    """Hands out the values of a `Point`. The ith number has the key (0, i), the ith row of n (n, i)."""
+    """Hands out the values of a `Point`: number i has the key (0, i), row i of n numbers (n, i)."""
 
     def __init__(self, point):
         self.point, self.counts, self.refused = point, Counter(), None
@@ -215,16 +217,17 @@ class Draw:
 
     def next(self, size):
         key = size, self.counts[size]
-        if self.counts[size] == MAX_NUMBERS:
+        self.counts[size] += 1
+        if self.counts[size] > MAX_NUMBERS:
             problem = f"a run asked for more than {MAX_NUMBERS:,} numbers; does its loop end?"
             self.refused = TooManyRuns(problem)
+        if self.counts[size] > 100 * MAX_NUMBERS:  # not before, as a loop in C can't be stopped
             raise self.refused
-        self.counts[size] += 1
         return self.point[key]
 
 
 class Point(dict):
-    """{key: value} of an input. A value that is asked for and missing is new(key), and then stays."""
+    """{key: value} of an input. One that is missing is new(key) when it is asked for, and stays."""
 
     outcome = None  # as long as it hasn't been run
 
@@ -252,7 +255,7 @@ def noise_of(size, entries):
 
 
 class Part:
-    """A box of inputs: (low, high) for some numbers, (race, winner) for some rows. Others are free."""
+    """A box of inputs: (low, high) of some numbers, (race, winner) of some rows, the rest free."""
 
     def __init__(self, box, above=()):
         self.box, self.above = box, above  # above: the parts that it is a part of
@@ -306,7 +309,7 @@ class Threshold(NamedTuple):
 
 
 class Race(NamedTuple):
-    """argmax(weights / noise), which divides a part by winners. The weights were found at a point."""
+    """argmax(weights / noise), which divides a part. The weights were found at a point of it."""
 
     key: tuple
     weights: np.ndarray
@@ -347,6 +350,7 @@ class Search:
     def __init__(self, function, max_runs, seed=0):
         self.function, self.max_runs, self.n_runs = function, max_runs, 0
         self.random = random.Random(seed)
+        self.n_points = 0  # that each part is tried at
 
     def run(self, point):
         if self.n_runs == self.max_runs:
@@ -406,7 +410,7 @@ class Search:
 
     def points(self, box):
         """Random points and random corners, by turns."""
-        for _ in range(N_POINTS // 2):
+        for _ in range(self.n_points // 2):
             yield self.point(box)
             yield self.corner_point(box)
 
@@ -438,26 +442,25 @@ class Search:
             self.run_again(part.point)
         return same, others
 
-    def test(self, root, n_checks):
-        """Try random inputs until n_checks agree in a row. How many times this began."""
-        n_tests, n_agreed = 1, 0
+    def contradicts(self, root, n_checks):
+        """Try random inputs. If one contradicts its part, cut there, and return True."""
+        n_agreed = 0
         while n_agreed < n_checks:
             point = self.point({})
             self.outcome(point)  # first, for the order of its values
             part = root.leaf_of(point)
             if part is None:
                 continue
-            n_agreed += 1
             if self.differ(part.point, point):
-                cut = self.divide(part, [part.point], [point])
-                self.explore([part for part in cut.parts if part.mass > 0])
-                n_tests, n_agreed = n_tests + 1, 0
-        return n_tests
+                self.divide(part, [part.point], [point])
+                return True
+            n_agreed += 1
+        return False
 
     # Where to cut
 
     def divide(self, part, same, others):
-        """Cut a part with two outcomes, or one above it whose race isn't the same everywhere. Which."""
+        """Cut a part, or one above it whose race has other weights at a point. Returns which."""
         for above, point in itertools.product(part.races(), [same[0], *others[:N_PAIRS]]):
             pair = self.contradiction(above.split, point)
             if pair is not None:
@@ -468,7 +471,7 @@ class Search:
         return part
 
     def earliest_pair(self, same, others):
-        """Points that differ in one value and in the outcome: of some pairs, in the earliest value."""
+        """Points that differ in one value and the outcome, and among several such, the earliest."""
         limit, pair = math.inf, None
         for x, y in zip(itertools.cycle(same), others[:N_PAIRS]):
             for start, end in ((x, y), (y, x)):
@@ -504,7 +507,7 @@ class Search:
         return split if pair is None else self.split(box, *pair, (*tried, key))
 
     def threshold(self, box, key, x, y):
-        """(`Threshold`, None), or if it moves with other values, two points that show with which."""
+        """(`Threshold`, None), or (None, pair) with points that show what else moves it."""
         low, high = x[key], y[key]
         while abs(high - low) > 1:
             y = y.but(key, (low + high) // 2)
@@ -523,16 +526,16 @@ class Search:
         return None, next(pair for pair in zip(sides, moved_sides) if self.differ(*pair))
 
     def nudged(self, box, key, sides):
-        """Two points that differ in one number, with all other values a little nearer to a corner."""
-        start, end = sides[0], self.corner_point(box)
-        moved = Point({}, start.new)
-        for other, value in start.items():
-            way = (end[other] - value) * NUDGE
+        """The two sides of a threshold, with all other values a little nearer to a corner."""
+        below, above = sides
+        corner, moved = self.corner_point(box), below.but(key, above[key])
+        for other, value in {**below, **above}.items():
+            way = (corner[other] - value) * NUDGE
             moved[other] = value + (way if other[0] > 0 else int(way))
         return [moved.but(key, side[key]) for side in sides]
 
     def race(self, box, key, point):
-        """(`Race`, None), or if its weights are others elsewhere, two points that show with what."""
+        """(`Race`, None), or (None, pair) with points that show what else changes its weights."""
         race = Race(key, self.weights(key, point), point)
         for point in self.points(box):
             self.outcome(point)
@@ -551,13 +554,15 @@ class Search:
         there = y, y.but(race.key, sure)
         if not self.differ(*there):
             return None
-        here = race.point.but(race.key, noise), race.point.but(race.key, sure)
+        x = race.point.but(race.key, noise)
+        self.outcome(x)  # which draws what the other one needs as well
+        here = x, x.but(race.key, sure)
         if self.differ(*here):
             raise NotByThresholds(NO_RACE)
         return next(pair for pair in zip(here, there) if self.differ(*pair))
 
     def weights(self, key, point):
-        """From duels: with noise e and 1, the first token wins as long as e is below w[0] / w[1]."""
+        """By duels. A token with noise e beats one with noise 1 while e is below w[0] / w[1]."""
         size, _ = key
 
         def outcome(entries):
