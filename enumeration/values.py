@@ -53,11 +53,11 @@ import numpy as np
 UNIT = 2**53  # numbers are whole numbers of units 2^-53, as those of NumPy and Python
 WHOLE = 0, UNIT
 NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for sure, or loses
-CLOSE = 1e-5  # a race that is won by less may end otherwise in float32
-N_POINTS = 32  # at which each part is tried, and as many more after each surprise
+CLOSE = 1e-5  # a race that is won by less may end otherwise in float32, so it is no evidence
+N_POINTS = 32  # at which each part is tried
 N_PAIRS = 8  # of points with different outcomes, which are compared before a cut
 N_NUDGES, NUDGE = 8, 2.0**-30  # other values move a little, to see whether a threshold moves
-SMALL = 2.0**-60  # parts with less probability are not cut
+SMALL = 2.0**-60  # parts with less probability are not cut; a million of them have 1e-12
 MAX_NUMBERS = 1_000  # in one run
 
 SEVERAL = "the outcome depends on several numbers at once, as u * v < c does; see by_boxes"
@@ -91,17 +91,13 @@ def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
     `resolution` smaller. Raises NotByThresholds, or TooManyRuns.
     """
     search, root = Search(function, max_runs, seed), Part({})
-    n_tests = 0
-    while n_tests == 0 or search.contradicts(root, n_checks):
-        n_tests += 1
-        search.n_points += N_POINTS
-        while search.explore([*root.leaves()]):  # look again, until there is nothing new
-            pass
-    masses, resolution = {}, bound(n_checks, n_tests)
+    while search.explore([*root.leaves()]) or search.contradicts(root, n_checks):
+        pass  # until neither finds anything new
+    masses, n_races = {}, 0
     for part in root.leaves():
         masses.setdefault(part.point.outcome, []).append(part.mass)
-        if part.mass < SMALL:
-            resolution += part.mass
+        n_races = max(n_races, len(part.races()))
+    resolution = bound(n_checks, search.n_tests) + n_races * CLOSE
     return Distribution(masses, resolution, search.n_runs)
 
 
@@ -273,7 +269,7 @@ class Part:
         while todo:
             part = todo.pop()
             todo += part.parts
-            if part.split is None and part.mass > 0:
+            if part.split is None:
                 yield part
 
     def leaf_of(self, point):
@@ -350,7 +346,7 @@ class Search:
     def __init__(self, function, max_runs, seed=0):
         self.function, self.max_runs, self.n_runs = function, max_runs, 0
         self.random = random.Random(seed)
-        self.n_points = 0  # that each part is tried at
+        self.n_tests = 0
 
     def run(self, point):
         if self.n_runs == self.max_runs:
@@ -369,11 +365,6 @@ class Search:
         if tokens.size and tokens.dtype.kind not in "biu":
             raise TypeError(f"an outcome is an int, or several; found {output!r}")
         return tuple(tokens.tolist())
-
-    def run_again(self, point):
-        """Twice, because what changes with every nth run may agree once."""
-        if {self.run(point), self.run(point)} != {point.outcome}:
-            raise NotByThresholds(STATE)
 
     def outcome(self, point):
         if point.outcome is None:
@@ -394,7 +385,8 @@ class Search:
         if key not in box:
             return noise
         race, winner = box[key]
-        return race.won_by(winner, noise)
+        noise = race.won_by(winner, noise)
+        return self.inside(box, key) if race.is_close(noise) else noise
 
     def corner(self, box, key):
         if key[0] > 0:
@@ -410,7 +402,7 @@ class Search:
 
     def points(self, box):
         """Random points and random corners, by turns."""
-        for _ in range(self.n_points // 2):
+        for _ in range(N_POINTS // 2):
             yield self.point(box)
             yield self.corner_point(box)
 
@@ -426,7 +418,7 @@ class Search:
             n_cuts += 1
             if cut is not part:
                 todo = [part for part in todo if cut not in part.above]  # they are gone
-            todo += [part for part in cut.parts if part.mass > 0]
+            todo += cut.parts
         return n_cuts
 
     def look_at(self, part):
@@ -438,23 +430,18 @@ class Search:
         for point in self.points(part.box) if part.mass > SMALL else ():
             group = others if self.differ(part.point, point) else same
             group.append(point)
-        if not others:
-            self.run_again(part.point)
         return same, others
 
     def contradicts(self, root, n_checks):
         """Try random inputs. If one contradicts its part, cut there, and return True."""
-        n_agreed = 0
-        while n_agreed < n_checks:
+        self.n_tests += 1
+        for _ in range(n_checks):
             point = self.point({})
-            self.outcome(point)  # first, for the order of its values
+            self.outcome(point)  # before leaf_of, for the order of its values
             part = root.leaf_of(point)
-            if part is None:
-                continue
-            if self.differ(part.point, point):
+            if part is not None and self.differ(part.point, point):
                 self.divide(part, [part.point], [point])
                 return True
-            n_agreed += 1
         return False
 
     # Where to cut
@@ -516,9 +503,8 @@ class Search:
             else:
                 low = y[key]
         sides = [y.but(key, number) for number in sorted((low, high))]
-        if not self.differ(*sides):
+        if not self.differ(*sides) or self.run(sides[0]) != self.outcome(sides[0]):
             raise NotByThresholds(STATE)
-        self.run_again(sides[0])
         for _ in range(N_NUDGES):  # some directions lead across another threshold
             moved_sides = self.nudged(box, key, sides)
             if self.differ(*moved_sides):
@@ -546,9 +532,9 @@ class Search:
 
     def contradiction(self, race, y):
         """Two points with one noise, where a race tells the outcome of one but not of the other."""
-        if race.key not in y or race.is_close(y[race.key]):
-            return None
         noise = y[race.key]
+        if race.is_close(noise):
+            return None
         winner = race.side(noise)
         sure = noise_of(len(noise), {winner: NEAR})
         there = y, y.but(race.key, sure)
@@ -571,32 +557,24 @@ class Search:
             return self.outcome(point)
 
         def ratio(token, other):
-            low, high = NEAR, 1 / NEAR
-            while True:
-                middle = math.sqrt(low * high) if high > 2 * low else (low + high) / 2
-                if not low < middle < high:
-                    return low if low > NEAR else 0
-                found = outcome({token: middle, other: 1})
-                if found == won[token]:
+            low, middle, high = NEAR, 1, 1 / NEAR
+            while low < middle < high:
+                if outcome({token: middle, other: 1}) == won[token]:
                     low = middle
-                elif found == won[other]:
-                    high = middle
                 else:
-                    raise NotByThresholds(NO_RACE)
+                    high = middle
+                middle = math.sqrt(low * high)
+            return low
 
         won = [outcome({token: NEAR}) for token in range(size)]
-        rivals = [token for token in range(size) if won[token] != won[0]]
-        if not rivals:
-            raise NotByThresholds(NO_RACE)
+        rival = int(np.argmax([found != won[0] for found in won]))
         # A token without weight has the outcome of another one, so one of these two has a weight.
-        first = 0 if outcome({0: NEAR, rivals[0]: 1}) == won[0] else rivals[0]
+        first = 0 if outcome({0: NEAR, rival: 1}) == won[0] else rival
         weights = np.zeros(size)
         for token in range(size):
             if won[token] != won[first]:
                 weights[token] = ratio(token, first)
         second = int(np.argmax(weights))
-        if weights[second] == 0:
-            raise NotByThresholds(NO_RACE)
         for token in range(size):
             if won[token] == won[first]:  # they can't be told apart, but each from the second
                 weights[token] = ratio(token, second) * weights[second]

@@ -24,7 +24,7 @@ Q = np.array([[0.3, 0.2, 0.5], [0.5, 0.4, 0.1], [0.3, 0.5, 0.2]])
 ONE_TOKEN = dict(enumerate(Q[0]))
 TWO_TOKENS = {(i, j): Q[0, i] * Q[i, j] for i, j in itertools.product(range(3), repeat=2)}
 COMPILER, NODE = shutil.which("cc"), shutil.which("node")
-RACE = np.array([0.1, 0.2, 0.0, 0.4, 0.3])
+RACE = np.array([0.0, 0.2, 0.1, 0.4, 0.3, 0.0])
 
 
 def token_of(row, u):
@@ -181,14 +181,26 @@ def rounds_to_float32(draw):
     return int(np.float32(draw()) < np.float32(0.3))
 
 
+@gives({1: 1 - 2**-70, 0: 2**-70})
+def is_rare_twice(draw):
+    u, v = draw(), draw()
+    return int(u < 1 - 2**-35 or v >= 2**-35)
+
+
 @gives({i: w for i, w in enumerate(RACE) if w})
 def runs_a_race(draw):
-    return winner(RACE, draw.exponential(5))
+    return winner(RACE, draw.exponential(6))
+
+
+@gives({i: w for i, w in enumerate(RACE) if w})
+def runs_a_race_in_place(draw):
+    noise = draw.exponential(6)
+    return np.argmax(np.divide(RACE, noise, out=noise))
 
 
 @gives({i: w for i, w in enumerate(RACE) if w})
 def runs_a_race_for_the_smallest(draw):
-    noise = draw.exponential(5)
+    noise = draw.exponential(6)
     possible = np.flatnonzero(RACE)
     return possible[np.argmin(noise[possible] / RACE[possible])]
 
@@ -200,7 +212,7 @@ def adds_gumbel_noise(draw):
 
 @gives(coin(0.6))
 def shows_two_winners_alike(draw):
-    return int(winner(RACE, draw.exponential(5)) in (1, 3))
+    return int(winner(RACE, draw.exponential(6)) in (1, 3))
 
 
 @gives({(i, j): P[0, i] * P[i, j] for i in range(3) for j in range(3)})
@@ -227,6 +239,21 @@ def draws_the_row_before_a_rare_coin(draw):
     return winner(P[0] if draw() < 0.01 else P[1], noise)
 
 
+@gives({0: 0.1 * 0.25 + 0.9 * 0.5, 1: 0.1 * 0.75 + 0.9 * 0.5})
+def turns_the_winner_round(draw):
+    noise = draw.exponential(2)
+    if draw() < 0.1:
+        return winner(np.array([1, 3]), noise)
+    return 1 - winner(np.array([1, 1]), noise)
+
+
+@gives({0: 0.99 * 2 / 7 + 0.01 * 3 / 5, 1: 0.99 * 5 / 7 + 0.01 * 2 / 5})
+def hides_a_rare_winner(draw):
+    tokens, other = draw.exponential(2), draw.exponential(2)
+    rare = winner(np.array([0.99, 0.01]), tokens)
+    return winner(np.array([[2, 5], [3, 2]])[rare], other)
+
+
 @gives(TWO_TOKENS)
 def shares_a_row_among_places(draw):
     """As in vLLM: one row of noise replaces a guess, whichever it is."""
@@ -247,8 +274,20 @@ def test_the_distribution_is_the_one_computed_by_hand(name):
     function, expected = RIGHT[name]
     expected = {tuple(np.ravel(outcome).tolist()): mass for outcome, mass in expected.items()}
     found = output_distribution(function, n_checks=2000)
+    assert found.keys() == expected.keys()
     assert total_variation(found, expected) < 1e-15
     assert abs(sum(found.values()) - 1) < 1e-15
+
+
+RARE = "is_rare_twice", "turns_the_winner_round", "hides_a_rare_winner"
+
+
+@pytest.mark.parametrize("name", [*RARE, "draws_the_row_before_a_rare_coin"])
+def test_the_seed_of_the_search_does_not_matter(name):
+    function, expected = RIGHT[name]
+    for seed in range(10):
+        found = output_distribution(function, n_checks=1000, seed=seed)
+        assert sorted(found.values()) == pytest.approx(sorted(expected.values()), abs=1e-15)
 
 
 def test_float32_races_are_right_up_to_float32():
@@ -261,6 +300,19 @@ def test_float32_races_are_right_up_to_float32():
     for function in race, gumbel:
         found = output_distribution(function, n_checks=2000)
         assert 0 < total_variation(found, {(i,): q for i, q in enumerate(Q[0])}) < 1e-7
+
+
+def test_a_race_that_is_close_is_no_evidence(monkeypatch):
+    def rounded(draw):
+        return np.argmax(np.round(np.log(Q[0]) + draw.gumbel(3), 1))
+
+    monkeypatch.setattr(values, "CLOSE", 0.2)
+    found = output_distribution(rounded, n_checks=5000)
+    assert total_variation(found, {(i,): q for i, q in enumerate(Q[0])}) < 0.05
+    assert found.resolution == pytest.approx(math.log(1e9) / 5000 + 0.2)
+    monkeypatch.setattr(values, "CLOSE", 0)
+    with pytest.raises(values.NotByThresholds):
+        output_distribution(rounded, n_checks=5000)
 
 
 # ---- What is refused ----
@@ -336,13 +388,15 @@ REFUSED = {
     "the winner's time": (one_row(lambda e, draw: [winner(P[0], e), int(e.min() < 0.1)]), NOISE),
     "a sum of noise": (one_row(lambda e, draw: int(e.sum() < 3)), NOISE),
     "weights by noise": (one_row(lambda e, draw: winner(P[0] if sum(e) < 3 else Q[0], e)), NOISE),
+    "one entry of three": (one_row(lambda e, draw: int(e[0] <= 1)), NOISE),
+    "one entry, rarely": (one_row(lambda e, draw: int(e[0] <= 6)), NOISE),
     "one entry": (lambda draw: int(draw.exponential(1)[0] < 1), NOISE),
     "random": (lambda draw: int(random.random() < 0.5), STATE),
     "random, rarely": (lambda draw: int(draw() < 0.5) + 2 * (random.random() < 0.01), STATE),
     "7 at first": (lambda draw: int(draw() < 0.5) if counted("first") > 1 else 7, STATE),
     "flips": (lambda draw: [int(draw() < 0.5), counted("flips") % 2], STATE),
     "flips alone": (lambda draw: counted("flips alone") % 2, STATE),
-    "every third": (lambda draw: [int(draw() < 0.5), counted("third") % 3], STATE),
+    "every fifth": (lambda draw: [int(draw() < 0.5), counted("fifth") % 5], STATE),
     "later on": (lambda draw: int(draw() < 0.5) + 2 * (counted("later") > 500), STATE),
     "the number before": (draws_again, STATE),
     "the last bit": (lambda draw: int(2**53 * draw()) % 2, "max_runs = 20,000"),
