@@ -26,7 +26,7 @@ from checkpoint.openai import FILES
 from checkpoint.read import expected_shapes, nest
 from checkpoint.read import read as read_model
 from checkpoint.write import write_vocabulary
-from enumeration import output_distribution, total_variation
+from enumeration import assert_same_distribution, output_distribution, total_variation
 from gpt2 import GPT2
 from lab.block import verify_block
 from speculative import speculative_sampling, verify
@@ -127,11 +127,15 @@ def product_of_conditionals(x, model, N, eos=None):
     return found
 
 
-def same_law(found, expected):
-    """Whether two distributions are equal: in Fractions exactly. pytest's last lines have the largest distance."""
+def assert_same(found, expected):
+    """Assert that two distributions are equal, in Fractions exactly.
+
+    pytest's last lines have the largest distance.
+    """
     distance = total_variation(found, expected)
-    DISTANCES[Fraction if isinstance(distance, Fraction) else float].append(distance)
-    return distance == 0 if isinstance(distance, Fraction) else distance < EXACT
+    kind = Fraction if isinstance(distance, Fraction) else float
+    DISTANCES[kind].append(distance)
+    assert_same_distribution(found, expected, tolerance=0 if kind is Fraction else EXACT)
 
 
 def assert_lossless(drawn, N, K, eos=None, **options):
@@ -139,7 +143,7 @@ def assert_lossless(drawn, N, K, eos=None, **options):
     draft, target, x = drawn
     decoded = output_distribution(lambda rng: speculative_sampling(x, draft, target, N, K, rng, eos=eos, **options))
     expected = product_of_conditionals(x, target, N, eos)
-    assert same_law(decoded, expected)
+    assert_same(decoded, expected)
     assert decoded.keys() <= expected.keys()  # no output that the target forbids, however improbable
     return decoded
 

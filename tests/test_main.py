@@ -281,6 +281,7 @@ def test_the_imports_of_the_hall(files):
         found = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:  # no neighbour of its own
+                names.append(node.module)
             found |= {name.split(".")[0] for name in names}
         assert found - {*sys.stdlib_module_names} <= IMPORTS[files], path

@@ -81,7 +81,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Table, assert_lossless, both_verifiers, models, pairs, product_of_conditionals, same_law
+from support import Table, assert_lossless, assert_same, both_verifiers, models, pairs, product_of_conditionals
 
 from enumeration import output_distribution
 from lab.gallery import draft_model, target_model
@@ -137,14 +137,14 @@ def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_tar
         return autoregressive_sampling(np.append(x, emitted), target, K + 1 - len(emitted), rng)
 
     outputs = output_distribution(completed_round)
-    assert same_law(outputs, product_of_conditionals(x, target, K + 1))
+    assert_same(outputs, product_of_conditionals(x, target, K + 1))
 
 
 @given(drawn=models(sizes=[1, 2, 3, 4], exact=True), N=st.integers(0, 4), eos=st.sampled_from([None, 0]))
 def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_conditionals(drawn, N, eos):
     _, target, x = drawn
     outputs = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
-    assert same_law(outputs, product_of_conditionals(x, target, N, eos))
+    assert_same(outputs, product_of_conditionals(x, target, N, eos))
 
 
 @both_verifiers

@@ -115,4 +115,7 @@ def test_the_code_of_a_page_runs(page):
             continue
         if ">>>" in block:  # doctest runs it
             continue
-        exec(block, names)
+        try:
+            exec(block, names)
+        except AssertionError as error:  # the mistake that the page is about
+            assert f"AssertionError: {error}" in read(page)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EXACT, Table, models, pairs, product_of_conditionals, same_law
+from support import EXACT, Table, assert_same, models, pairs, product_of_conditionals
 
 from enumeration import output_distribution
 from lab.block import verify_block
@@ -58,7 +58,8 @@ def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
         for tokens, mass in emitted.items():
             for ids, rest in product_of_conditionals([*x, *tokens], target, n - len(tokens)).items():
                 found[ids] = found.get(ids, 0.0) + mass * rest
-        assert same_law(found, expected) and found.keys() <= expected.keys()
+        assert_same(found, expected)
+        assert found.keys() <= expected.keys()
         means.append(sum(mass * len(tokens) for tokens, mass in emitted.items()))
     assert means[1] > means[0] - EXACT
 
@@ -71,7 +72,7 @@ def test_a_text_of_the_gallerys_pair(rule, eos, shape):
     for n in range(3):
         args = [0], draft_model, target_model, n, shape
         decoded = output_distribution(lambda rng, args=args: tree_sampling(*args, rng, rule, eos=eos))
-        assert same_law(decoded, product_of_conditionals([0], target_model, n, eos))
+        assert_same(decoded, product_of_conditionals([0], target_model, n, eos))
 
 
 @both_rules
@@ -83,7 +84,7 @@ def test_a_text_of_the_gallerys_pair(rule, eos, shape):
 def test_a_text_has_the_distribution_of_the_target(rule, drawn, shape, n, eos):
     draft, target, x = drawn
     decoded = output_distribution(lambda rng: tree_sampling(x, draft, target, n, shape, rng, rule, eos=eos))
-    assert same_law(decoded, product_of_conditionals(x, target, n, eos))
+    assert_same(decoded, product_of_conditionals(x, target, n, eos))
 
 
 @pytest.mark.parametrize(("rule", "verifier"), [(top_down, verify), (bottom_up, verify_block)])
@@ -95,7 +96,7 @@ def test_on_a_chain_the_rules_are_verify_and_verify_block(rule, verifier, drawn)
         drafted, p = propose(x, draft, 3, rng)
         return verifier(drafted, p, target(np.append(x, drafted), 4), rng)
 
-    assert same_law(rounds(drawn, balanced(1, 1, 1), rule), output_distribution(one_round))
+    assert_same(rounds(drawn, balanced(1, 1, 1), rule), output_distribution(one_round))
 
 
 def test_a_seeded_chain_is_the_text_of_speculative_sampling():
