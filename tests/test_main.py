@@ -234,6 +234,40 @@ def test_closed_streams(command, code):
     assert done.returncode == code and done.stderr.count("\n") == (code == 2 and "2>" not in command)
 
 
+SCRIPTS = {  # with what they are given, and what they say
+    "benchmarks.forward": (["nope"], "nope cannot be used: nope is missing"),
+    "benchmarks.peers": (["nope"], "nope cannot be used: nope is missing|needs torch and transformers: pip inst"),
+    "benchmarks.acceptance": (["no/such/file.json"], "No such file or directory: 'no/such/file.json'"),
+    "tools.fit_ngrams": ([os.devnull], f"{os.devnull} holds 0 tales, and at least two are needed"),
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_other_programs_say(script):
+    args, problem = SCRIPTS[script]
+    done = run(*args, script=script)
+    assert done.returncode == 2 and done.stdout == ""
+    assert re.fullmatch(rf"python -m {script}: error: .*({problem}).*\n", done.stderr)
+
+
+def test_an_engine_that_ends_says_why_in_one_line():
+    code = "from benchmarks.turns import Turns\nwith Turns('benchmarks.peers:our_pass', 'nope') as t: t.ask(1, 1, 1)"
+    done = run("-c", code, script="")
+    assert done.returncode == 2
+    assert re.fullmatch("benchmarks.peers:our_pass: error: nope cannot be used: .*\n", done.stderr)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk(unbuffered):
+    env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-c", "import terminal; terminal.report(lambda: print('x'), 'it')"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, env=env, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr.strip() == b"it: error: [Errno 28] No space left on device"
+
+
 def test_vocabularies_that_do_not_fit(tmp_path, capsys):
     args = *write_pair(tmp_path)[:2], "--target_model_size", "target"
     assert "have different vocabularies" in complaint(capsys, main, *args)
