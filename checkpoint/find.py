@@ -70,10 +70,14 @@ def find(size, models_dir=MODELS_DIR, check_tokenizer=read_tokenizer):
     elif size and os.path.isdir(size):
         return Path(size)
     else:
-        raise UserError(f"there is no model or folder {size!r}: give {SIZES}")
+        raise no_such_model(size)
     if missing(folder, names) and not is_complete(folder):
         download(folder, names, url, check_tokenizer)
     return folder
+
+
+def no_such_model(name):
+    return UserError(f"there is no model or folder {name!r}: give {SIZES}")
 
 
 def missing(folder, names):

@@ -46,9 +46,11 @@ def main(argv=None):
         open(args.trace, "a", encoding="utf-8").close()
         if not existed:
             os.remove(args.trace)
-    sizes = args.draft_model_size, args.target_model_size or "target"
+    sizes = args.draft_model_size, args.target_model_size
     if args.draft == "model":
-        sizes = pair_of(args.draft_model_size, args.target_model_size)
+        sizes = pair_of(*sizes)
+    elif args.target_model_size is None:
+        sizes = None, "target"
     pair = load_pair(
         *sizes, draft=args.draft, corpus=args.draft_corpus,
         models_dir=args.models_dir, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
