@@ -57,7 +57,7 @@ def block_probabilities(drafted, p, q):
         surplus = np.maximum(w[i] * q[i] - p[i], 0).sum()
         if surplus != surplus:
             raise ValueError("p or q contains NaN")
-        rest = surplus + 1 - w[i]
+        rest = surplus + (1 - w[i])  # a tiny surplus must not be lost
         h.append(surplus / rest if surplus > 0 else 0)  # w = 1 and p = q would be 0 / 0
         w.append(acceptance(p[i, token], w[i] * q[i, token]))
     return w, [*h, w[-1]]
