@@ -197,15 +197,11 @@ KINDS = {  # how a random operation is served, and those of its arguments whose 
 # ---- What reads a code ----
 
 
-def logarithm(x):
-    return x.log() if isinstance(x, Noise | LogNoise) else np.log(x)
-
-
 OPERATORS = {
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "add": operator.add, "sub": operator.sub, "rsub": lambda a, b: b - a,
     "mul": operator.mul, "div": operator.truediv, "reciprocal": lambda a: 1 / a,
-    "neg": operator.neg, "log": logarithm,
+    "neg": operator.neg, "log": operator.methodcaller("log"),
 }  # fmt: skip
 
 
@@ -361,7 +357,7 @@ class Draws(TorchDispatchMode):
                 return method(tensor, *args, **options)
             if name == "item" and tensor.numel() == 1:
                 thing = self.meaning(numbers_in(tensor).item())
-                if isinstance(thing, Uniform):
+                if type(thing) is Uniform:
                     return thing
             return self.refuse(f"Tensor.{name} of a random number")
 
@@ -415,7 +411,7 @@ def bound(function, args, kwargs):
 
 
 def is_random(thing):
-    return isinstance(thing, Uniform | Noise | LogNoise)
+    return type(thing) in (Uniform, Noise, LogNoise)
 
 
 def is_code(x):
