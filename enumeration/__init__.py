@@ -116,8 +116,7 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str):
     calls a token.
     """
     found, expected = (
-        given if isinstance(given, dict) else output_distribution(given)
-        for given in (sampler, reference)
+        given if isinstance(given, dict) else output_distribution(given) for given in (sampler, reference)
     )
     if total_variation(found, expected) > tolerance:
         raise AssertionError(difference(found, expected, tolerance, name))

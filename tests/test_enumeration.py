@@ -323,9 +323,7 @@ def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
     with pytest.raises(TooManyPaths, match="1,000 choices") as error:
         output_distribution(lambda rng: rng.choice(2) and draw_until(rng, below=False))
     assert error.value.covered == 0.5
-    assert output_distribution(lambda rng: rng.choice(5), max_paths=5) == {
-        (i,): 0.2 for i in range(5)
-    }
+    assert output_distribution(lambda rng: rng.choice(5), max_paths=5) == {(i,): 0.2 for i in range(5)}
 
 
 def test_an_error_on_a_path_that_rounding_opens_says_so():
@@ -394,10 +392,7 @@ DEPENDENT = {
     **{f"flips {n}": lambda rng, n_calls, n=n: [rng.choice(n), n_calls % 2] for n in range(2, 9)},
     "catches a refusal": lambda rng, n_calls: caught(rng.normal),
     "catches other probabilities": lambda rng, n_calls: caught(lambda: rng.choice(1 + n_calls)),
-    **{
-        f"uses {name}": lambda rng, n_calls, use=use: caught(lambda: use(rng.random()))
-        for name, use in USES.items()
-    },
+    **{f"uses {name}": lambda rng, n_calls, use=use: caught(lambda: use(rng.random())) for name, use in USES.items()},
 }
 
 
@@ -619,14 +614,12 @@ def test_total_variation():
         (
             {(2,): 0.5, (3,): 0.5},
             {(2,): Fraction(1, 3), (3,): Fraction(2, 3)},
-            "wrong by 0.1667; at the beginning, 2 is emitted with probability 0.5, "
-            "but should be 0.3333",
+            "wrong by 0.1667; at the beginning, 2 is emitted with probability 0.5, but should be 0.3333",
         ),
         (
             {(0,): 0.5, (1, 0): 0.1, (1, 1): 0.4},
             {(0,): 0.5, (1,): 0.5},
-            "wrong by 0.5000; after 1, 0 is emitted with probability 0.2, "
-            "but the text should end there",
+            "wrong by 0.5000; after 1, 0 is emitted with probability 0.2, but the text should end there",
         ),
         (
             {(0,): 1.0},
@@ -641,8 +634,7 @@ def test_total_variation():
         (
             {(0,): 0.5, (1,): 0.5},
             {(0,): 0.5 + 1e-9, (1,): 0.5 - 1e-9},
-            "wrong by 1e-09; at the beginning, 0 is emitted with probability 0.5, "
-            "but should be 0.500000001",
+            "wrong by 1e-09; at the beginning, 0 is emitted with probability 0.5, but should be 0.500000001",
         ),
         ({0: 0.5, 1: 0.5}, {0: 1.0}, "wrong by 0.5000; at the beginning, 0 is emitted"),
     ],
@@ -682,9 +674,7 @@ def test_real_runs_contradict_a_wrong_distribution_and_no_right_one():
             if 0 <= wrong <= 1:
                 with pytest.raises(Contradicted):
                     check_real_runs({(0,): wrong, (1,): 1 - wrong}, draw_once, 20_000)
-    with pytest.raises(
-        Contradicted, match=r"gave \(2,\) 1 times, where the distribution says 0;"
-    ):
+    with pytest.raises(Contradicted, match=r"gave \(2,\) 1 times, where the distribution says 0;"):
         check_real_runs({(0,): 1.0}, iter([(0,)] * 999 + [(2,)]).__next__, 1000)
 
 

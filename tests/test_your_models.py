@@ -47,9 +47,7 @@ def test_the_tokens_are_those_of_generate(network_of_the_page):
 @pytest.mark.parametrize("n_layer", [1, 2])  # of the draft; the target has 2
 def test_the_distribution_is_the_targets_although_a_cache_rounds(network_of_the_page, n_layer):
     """One prefix is computed in several ways, and in float32 its logits differ by 1e-7."""
-    draft, target = (
-        as_model(network_of_the_page(random_network(n, vocab_size=3))) for n in (n_layer, 2)
-    )
+    draft, target = (as_model(network_of_the_page(random_network(n, vocab_size=3))) for n in (n_layer, 2))
     assert_same_distribution(
         lambda rng: speculative_sampling([0, 1], draft, target, 3, 2, rng),
         lambda rng: autoregressive_sampling([0, 1], target, 3, rng),
