@@ -10,7 +10,7 @@ floats far outside of any data. Views, copies, gathers and in-place operations t
 names as they move any number. What reads a code is served, or refused by its own name:
 
 - Uniform numbers are compared, shifted, scaled, and looked up by torch.searchsorted.
-  Tensor.item() gives a number that can be compared in Python.
+  Tensor.item() leaves one in a tensor, where it can be compared as well.
 - With exponential numbers e, the argmax of w / e is a draw with the weights w. So are the
   argmin of e / w and the argmax of log w - log e. races.py knows what a second race on the
   same numbers does.
@@ -329,7 +329,7 @@ class Draws(TorchDispatchMode):
 
     def meanings(self, value):  # tensor or number -> array of the same shape
         if isinstance(value, torch.Tensor):
-            return np.frompyfunc(self.meaning, 1, 1)(numbers_in(value))
+            value = np.frompyfunc(self.meaning, 1, 1)(numbers_in(value))
         return np.array(value, dtype=object)
 
     def write(self, out, things):
@@ -356,9 +356,7 @@ class Draws(TorchDispatchMode):
             if not self.has_codes(tensor):
                 return method(tensor, *args, **options)
             if name == "item" and tensor.numel() == 1:
-                thing = self.meaning(numbers_in(tensor).item())
-                if type(thing) is Uniform:
-                    return thing
+                return tensor.reshape(())  # which can be compared like a number
             return self.refuse(f"Tensor.{name} of a random number")
 
         return leave
