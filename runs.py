@@ -1,16 +1,12 @@
-"""A loop with a clock: `timed` runs it, and `figures` compares two runs."""
+"""A draft and a target with a clock: `Pair.timed` runs a loop, and a `Run` has the figures."""
 
 import time
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-LEGEND = {"accepted": "guessed and accepted", "corrected": "corrected", "bonus": "bonus"}
-
-
-def beta(p, q):
-    """sum min(p, q), the probability that a draw from p is accepted. [..., n_vocab] -> [...]"""
-    return np.minimum(p, q).sum(axis=-1)
+from sampling import as_model, seeded
 
 
 class Chances(NamedTuple):
@@ -20,66 +16,102 @@ class Chances(NamedTuple):
     kept: np.ndarray  # float [m], and that it is kept as well
 
 
+def overlap(p, q):
+    """sum min(p, q), with which a draw from p is accepted. [..., n_vocab] -> [...]"""
+    return np.minimum(p, q).sum(axis=-1)
+
+
 def chances(r):
     """The `Chances` of `speculative.verify`, which looks at a guess if all before it are kept."""
-    kept = beta(r.p, r.q[:-1])[: len(r.emitted)]
+    kept = overlap(r.p, r.q[:-1])[: len(r.emitted)]
     return Chances(np.ones(len(kept)), kept)
 
 
-def expected_tokens(alpha, K):
-    """Tokens per round with 0, 1, ... K guesses, if each is accepted with probability alpha.
+class Pair:
+    """Two networks over one vocabulary, and the models that are made of them.
 
-    1 + alpha + ... + alpha^K = (1 - alpha^(K+1)) / (1 - alpha): Leviathan et al. 2023,
-    equation 1. float64 [K+1]
-    """
-    powers = np.float64(alpha) ** np.arange(K + 1)
-    return np.cumsum(powers)  # the fraction is inaccurate for alpha near 1
-
-
-class Run:
-    """What a loop decodes, and how long it takes. The clock stands still during `on_round`.
-
-    chances(r) is what the rule says of a round, see `Chances`, or None if nobody knows.
+    temperature and cuts are those of `sampling.as_model`. A seed makes both loops write
+    the same text, see `sampling.seeded`. Each thread needs its own Pair, of networks
+    copied with `copy.copy`.
     """
 
-    def __init__(self, draft, target, on_round=None, chances=chances, times=None):
-        self.n_drafted, self.n_accepted, self.n_emitted = [], [], []  # in each round
-        self.chances = []  # of each round
-        self.steps, self.passes = [], []  # seconds of each call of the draft, and of the target
-        self.lasted = []  # seconds of each round
-        self.times = times  # the same by the number of guesses, if wanted
-        self.draft = self.watched(draft, self.steps)
-        self.target = self.watched(target, self.passes)
-        self.rule, self.next = chances, on_round
-        self.ids = None
-        self.begun = time.perf_counter()
+    def __init__(self, draft, target, encoder=None, temperature=0.0, seed=None, **cuts):
+        self.encoder = encoder
+        self.networks = draft, target
+        self.sources = [as_model(network, temperature, **cuts) for network in self.networks]
+        self.draft_model, self.target_model = self.sources
+        if seed is not None:
+            self.draft_model = seeded(self.draft_model, seed)
+            self.target_model = seeded(self.target_model, seed)
+        self.n_ctx = min(draft.n_ctx, target.n_ctx)
+        self.n_vocab = target.n_vocab
 
-    @staticmethod
-    def watched(model, seconds):
-        def call(*args):
+    def timed(self, loop, x, on_round=None, draft=None, chances=chances, times=None):
+        """Run loop(draft, target, on_round) -> ids, with a clock -> `Run`.
+
+        The networks read the prompt x before the clock starts, and it stands still during
+        on_round. draft takes the place of the draft model. chances(r) is what the rule says
+        of a round, see `Chances`, or None if nobody knows. times[k] gets the seconds of each
+        round with k guesses.
+        """
+        for network in self.networks:
+            network.forget()
+            network(np.array(x))
+        run = Run()
+        draft = watched(draft or self.draft_model, run.draft_seconds)
+        target = watched(self.target_model, run.target_seconds)
+        begun = time.perf_counter()
+
+        def note(r):
+            nonlocal begun
+            seconds = time.perf_counter() - begun
+            run.add(r, seconds)
+            if chances is not None:
+                run.chances.append(chances(r))
+            if times is not None:
+                times[len(r.drafted)].append(seconds)
+            if on_round is not None:
+                on_round(r)
             begun = time.perf_counter()
-            rows = model(*args)
-            seconds.append(time.perf_counter() - begun)
-            return rows
 
-        return call
+        run.ids = loop(draft, target, note)
+        return run
 
-    def on_round(self, r):
-        self.lasted.append(time.perf_counter() - self.begun)
+
+def watched(model, seconds):
+    """The model, and `seconds` gets the time of each call."""
+
+    def call(*args):
+        begun = time.perf_counter()
+        rows = model(*args)
+        seconds.append(time.perf_counter() - begun)
+        return rows
+
+    return call
+
+
+@dataclass
+class Run:
+    """What a loop decoded, and how long it took."""
+
+    ids: np.ndarray = None
+    n_drafted: list = field(default_factory=list)  # in each round
+    n_accepted: list = field(default_factory=list)
+    n_emitted: list = field(default_factory=list)
+    chances: list = field(default_factory=list)
+    round_seconds: list = field(default_factory=list)
+    draft_seconds: list = field(default_factory=list)  # of each call of the draft
+    target_seconds: list = field(default_factory=list)
+
+    def add(self, r, seconds):
         self.n_drafted.append(len(r.drafted))
         self.n_accepted.append(r.n_accepted)
         self.n_emitted.append(len(r.emitted))
-        if self.rule is not None:
-            self.chances.append(self.rule(r))
-        if self.times is not None:
-            self.times[len(r.drafted)].append(self.lasted[-1])
-        if self.next is not None:
-            self.next(r)
-        self.begun = time.perf_counter()
+        self.round_seconds.append(seconds)
 
     @property
     def seconds(self):
-        return sum(self.lasted)
+        return sum(self.round_seconds)
 
     @property
     def n_new(self):
@@ -96,7 +128,7 @@ class Run:
 
     @property
     def tokens_per_round(self):
-        return ratio(self.n_new, len(self.lasted))
+        return ratio(self.n_new, len(self.round_seconds))
 
     @property
     def acceptance_rate(self):
@@ -107,7 +139,8 @@ class Run:
     def alpha(self):
         """The mean probability that a guess is accepted if all before it are."""
         kept = sum(found.kept.sum() for found in self.chances)
-        return ratio(kept, sum(found.reached.sum() for found in self.chances))
+        reached = sum(found.reached.sum() for found in self.chances)
+        return ratio(kept, reached)
 
     def predicted(self, tokens=None):
         """Tokens per round, by `tokens` per round with 0, 1, ... guesses, or else by alpha."""
@@ -117,9 +150,12 @@ class Run:
 
     def cost(self, plain):
         """What a round costs, in plain steps -> K c, v, r: for the guesses, the check, the rest."""
-        unit = len(self.lasted) * plain.seconds / plain.n_new
-        guesses, check = sum(self.steps) / unit, sum(self.passes) / unit
-        return guesses, check, self.seconds / unit - guesses - check
+        plain_step = plain.seconds / plain.n_new
+        n_steps = self.seconds / plain_step
+        guesses = sum(self.draft_seconds) / plain_step
+        check = sum(self.target_seconds) / plain_step
+        n_rounds = len(self.round_seconds)
+        return guesses / n_rounds, check / n_rounds, (n_steps - guesses - check) / n_rounds
 
 
 def ratio(a, b):
@@ -127,71 +163,17 @@ def ratio(a, b):
     return float(a / b) if b else None
 
 
-def timed(loop, x, draft, target, networks, on_round=None, **options):
-    """loop(draft, target, on_round) -> ids, with a clock -> Run. First the networks read x."""
-    for network in networks:
-        network.forget()
-        network(np.array(x))
-    run = Run(draft, target, on_round, **options)
-    run.ids = loop(run.draft, run.target, run.on_round)
-    return run
+def expected_tokens(alpha, K):
+    """Tokens per round with 0, 1, ... K guesses, if each is accepted with probability alpha.
+
+    1 + alpha + ... + alpha^K = (1 - alpha^(K+1)) / (1 - alpha): Leviathan et al. 2023,
+    equation 1. float64 [K+1]
+    """
+    powers = np.float64(alpha) ** np.arange(K + 1)
+    return np.cumsum(powers)  # the fraction is inaccurate for alpha near 1
 
 
 def origins(r):
-    """Where each emitted token of a round comes from, in the words of LEGEND."""
-    last = "bonus" if r.n_accepted == len(r.drafted) else "corrected"
+    """Where each emitted token of a round comes from: accepted, resampled or bonus."""
+    last = "bonus" if r.n_accepted == len(r.drafted) else "resampled"
     return ["accepted"] * r.n_accepted + [last] * (len(r.emitted) - r.n_accepted)
-
-
-def figures(plain, speculative, setting, is_sample=False, tokens=None):
-    """Compare a plain run and a speculative one -> {name: value}.
-
-    setting is what the second one was run with, such as "K = 4". is_sample tells whether
-    two texts may differ because both were drawn. tokens is for `Run.predicted`.
-    """
-    if not plain.n_new:
-        return {"tokens per second": "none: nothing was decoded, so there is nothing to compare"}
-    slow, quick = plain.tokens_per_second, speculative.tokens_per_second
-    guesses, check, rest = speculative.cost(plain)
-    parts = f"guesses K c = {guesses:.2f}, check v = {check:.2f}, rest r = {rest:.2f}"
-    found = {}
-    found["tokens per second"] = f"{slow:.1f} target alone, {quick:.1f} speculative"
-    found["speedup"] = f"{quick / slow:.2f}"
-    found |= acceptance(speculative, tokens)
-    found["tokens per round"] = f"{speculative.tokens_per_round:.2f}, with {setting}"
-    found["cost of a round"] = f"{guesses + check + rest:.2f} plain steps: {parts}"
-    found["same text"] = same_text(plain.ids, speculative.ids, is_sample)
-    if quick < slow and speculative.n_looked_at:
-        found["slower"] = why_slower(guesses, check, rest)
-    return found
-
-
-def acceptance(run, tokens):
-    if not run.n_looked_at:
-        return dict.fromkeys(["acceptance rate", "alpha"], "none: nothing was drafted")
-    of_which = f"of the {run.n_looked_at} looked at, which"
-    if tokens is not None:
-        of_which = "behind accepted guesses, which by place"
-    predicted = f"predicts {run.predicted(tokens):.2f} tokens per round"
-    return {
-        "acceptance rate": f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} drafted tokens",
-        "alpha": f"{run.alpha:.2f} {of_which} {predicted}",
-    }
-
-
-def why_slower(guesses, check, rest):
-    reasons = [
-        (guesses, "the guesses cost most: try a smaller draft, or a smaller K"),
-        (check - 1, "the check costs most: try a smaller K, or a better draft"),
-        (rest, "drawing and accepting cost most: try a smaller K"),
-    ]
-    _, reason = max(reasons)  # one plain step of the check is what a token costs anyway
-    return f"because {reason}"
-
-
-def same_text(ids, other, is_sample):
-    if np.array_equal(ids, other):
-        return "yes"
-    if is_sample:
-        return "no: two samples from one distribution, unless --same_text is given"
-    return "NO: a bug"

@@ -6,13 +6,19 @@ import math
 import os
 import sys
 
+import numpy as np
 from tqdm import tqdm
 
 from checkpoint.find import MODELS_DIR, SIZES
 from errors import UserError
-from runs import LEGEND, origins
+from runs import origins
 
-COLOURS = {"accepted": "\x1b[32m", "corrected": "\x1b[31;4m", "bonus": "\x1b[35m"}  # green, red underlined, magenta
+LEGEND = {"accepted": "guessed and accepted", "resampled": "resampled", "bonus": "bonus"}
+COLOURS = {
+    "accepted": "\x1b[32m",  # green
+    "resampled": "\x1b[31;4m",  # red, underlined
+    "bonus": "\x1b[35m",  # magenta
+}
 RESET = "\x1b[0m"
 PROMPT = "Once upon a time there was a king who had three sons,"
 
@@ -69,8 +75,11 @@ def options(description, epilog, advice="see --help"):
     return parser
 
 
-def show(title, prompt, encoder, N, decode):
-    """decode(on_round) -> runs.Run, and print its text: on a terminal as it comes, in colours, otherwise at the end."""
+def show(prompt, encoder, N, title, decode):
+    """decode(on_round) -> runs.Run, and print its text.
+
+    On a terminal it is printed as it comes, in colours, otherwise at the end.
+    """
     live, utf8 = sys.stdout.isatty(), codecs.getincrementaldecoder("utf-8")("replace")
     colour = live and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
     held_back = []
@@ -94,9 +103,77 @@ def show(title, prompt, encoder, N, decode):
     return run
 
 
-def printed(found):
+# ---- The figures of two runs ----
+
+
+def figures(plain, fast, setting, is_sample=False, tokens=None):
+    """A plain run and one with guesses, compared -> {name: text}.
+
+    setting is what the second one was run with, such as "K = 4". is_sample tells whether
+    two texts may differ because both were drawn. tokens is for `Run.predicted`.
+    """
+    if not plain.n_new:
+        return {"tokens per second": "none: nothing was decoded, so there is nothing to compare"}
+    slow = plain.tokens_per_second
+    quick = fast.tokens_per_second
+    guesses, check, rest = fast.cost(plain)
+    cost = guesses + check + rest
+    parts = f"guesses K c = {guesses:.2f}, check v = {check:.2f}, rest r = {rest:.2f}"
+    rows = {}
+    rows["tokens per second"] = f"{slow:.1f} target alone, {quick:.1f} speculative"
+    rows["speedup"] = f"{quick / slow:.2f}"
+    rows["acceptance rate"] = acceptance_rate(fast)
+    rows["alpha"] = alpha(fast, tokens)
+    rows["tokens per round"] = f"{fast.tokens_per_round:.2f}, with {setting}"
+    rows["cost of a round"] = f"{cost:.2f} plain steps: {parts}"
+    rows["same text"] = same_text(plain.ids, fast.ids, is_sample)
+    if quick < slow and fast.n_looked_at:
+        rows["slower"] = why_slower(guesses, check, rest)
+    return rows
+
+
+NOTHING = "none: nothing was drafted"
+
+
+def acceptance_rate(run):
+    if run.acceptance_rate is None:
+        return NOTHING
+    return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} drafted tokens"
+
+
+def alpha(run, tokens):
+    if run.alpha is None:
+        return NOTHING
+    of_which = f"of the {run.n_looked_at} looked at, which"
+    if tokens is not None:
+        of_which = "behind accepted guesses, which by place"
+    return f"{run.alpha:.2f} {of_which} predicts {run.predicted(tokens):.2f} tokens per round"
+
+
+def why_slower(guesses, check, rest):
+    reasons = [
+        (guesses, "the guesses cost most: try a smaller draft, or a smaller K"),
+        (check - 1, "the check costs most: try a smaller K, or a better draft"),
+        (rest, "drawing and accepting cost most: try a smaller K"),
+    ]
+    _, reason = max(reasons)  # one plain step of the check is what a token costs anyway
+    return f"because {reason}"
+
+
+def same_text(ids, other, is_sample):
+    if np.array_equal(ids, other):
+        return "yes"
+    if is_sample:
+        return "no: two samples from one distribution, unless --same_text is given"
+    return "NO: a bug"
+
+
+def printed(rows):
     """Figures, a line for each."""
-    return "\n".join(f"{name:<17} {value}" for name, value in found.items())
+    return "\n".join(f"{name:<17} {text}" for name, text in rows.items())
+
+
+# ---- A program ----
 
 
 def report(main, name):

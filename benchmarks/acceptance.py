@@ -30,10 +30,10 @@ from errors import UserError
 from fast import matrix_kernel
 from fast.threads import n_cores
 from lab.drafts import make_draft
-from lab.pair import Pair
+from lab.pair import LabPair
 from lab.theory import best_acceptance
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
-from runs import beta
+from runs import overlap
 from sampling import as_model, sample
 from speculative import acceptance, autoregressive_sampling, max_fn, residual
 from terminal import report
@@ -61,7 +61,10 @@ def measure():
 
     results = {}
     for T in TEMPERATURES:
-        pairs = {name: Pair(drafts[name], target, temperature=T, sure=float(name == "lookup")) for name in DRAFTS}
+        pairs = {}
+        for name in DRAFTS:
+            stop_below = 1.0 if name == "lookup" else 0.0
+            pairs[name] = LabPair(drafts[name], target, temperature=T, stop_below=stop_below)
         plain, runs, overlaps = [], {name: [] for name in DRAFTS}, {name: [] for name in DRAFTS}
         for pair in pairs.values():  # so that no timed run is the first to use weights and threads
             pair.decode(prompts[0], 20, K)
@@ -73,13 +76,13 @@ def measure():
             ids = plain[-1].ids
             q = as_model(target, T)(ids[:-1], N)  # [N, n_vocab]
             for name, draft in drafts.items():
-                overlaps[name].append(beta(as_model(draft, T)(ids[:-1], N), q))
+                overlaps[name].append(overlap(as_model(draft, T)(ids[:-1], N), q))
         step = np.mean([run.seconds for run in plain]) / N
         results[f"{T:g}"] = {
             name: {
                 "overlap": float(np.mean(overlaps[name])),
-                "c": float(np.mean(np.concatenate([run.steps for run in runs[name]])) / step),
-                "tokens per round": N / np.mean([len(run.lasted) for run in runs[name]]),
+                "c": float(np.mean(np.concatenate([run.draft_seconds for run in runs[name]])) / step),
+                "tokens per round": N / np.mean([len(run.round_seconds) for run in runs[name]]),
                 "speedup": step * N / np.mean([run.seconds for run in runs[name]]),
             }
             for name in DRAFTS
@@ -122,7 +125,7 @@ def sibling_acceptance(p, q, rng):
     for i, (p_i, r) in enumerate(zip(p, q)):
         refused = 1.0  # the probability that all siblings so far are refused
         for n in range(RANKS):
-            accepted[i, n:] = 1 - refused * (1 - beta(p_i, r))
+            accepted[i, n:] = 1 - refused * (1 - overlap(p_i, r))
             token = sample(p_i, rng)
             refused *= 1 - acceptance(p_i[token], r[token])
             r, left = residual(p_i, r), np.where(np.arange(len(p_i)) == token, 0, p_i)

@@ -29,96 +29,146 @@ from lab.pair import load_pair
 from lab.rounds import Recorder
 from lab.schedules import SCHEDULES
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
-from runs import figures, same_text, timed
 from sampling import as_model
 from speculative import verify
-from terminal import options, printed, report, show, such_that
+from terminal import figures, options, printed, report, same_text, show, such_that
 from utils import pair_of, prompt_ids
 
 COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess
 PILOT = 96  # tokens of the pilot run of --K auto
+TREE_RULES = {"token": top_down, "block": bottom_up}
 
 
 def main(argv=None):
     args = arguments(argv)
-    if args.trace:  # if it cannot be written, say so before anything takes time
-        existed = os.path.lexists(args.trace)
-        open(args.trace, "a", encoding="utf-8").close()
-        if not existed:
-            os.remove(args.trace)
+    if args.trace:
+        check_that_it_can_be_written(args.trace)
+    pair = load(args)
+    encoder = pair.encoder
+    N = args.n_tokens_to_generate
+    x = prompt_ids(args.prompt, N, encoder, [pair])
+    if args.eos and encoder.eos is None:
+        raise UserError("--eos: this vocabulary has no token that ends a text")
+    eos = encoder.eos if args.eos else None
+    rule = verify_block if args.verify == "block" else verify
+    estimates = {}
+    if args.K == "auto":
+        args.K, estimates = pilot_run(args, pair, x, eos=eos, verify=rule)
+    options = {"K": args.K, "schedule": args.schedule, "verify": rule}
+    decode = partial(pair.decode, x, eos=eos)
+    for each in {}, options:  # the first use of the weights is slow
+        decode(min(N, 8), rng=args.seed, **each)
+
+    recorder = Recorder(np.random.default_rng(args.seed), rule)
+
+    def recorded(on_round):
+        def both(r):
+            recorder(r)
+            on_round(r)
+
+        return decode(N, rng=recorder.rng, on_round=both, **options)
+
+    def plain(on_round):
+        return decode(N, rng=args.seed, on_round=on_round)
+
+    def speculative(on_round):
+        return decode(N, rng=args.seed, on_round=on_round, **options)
+
+    shown = partial(show, args.prompt, encoder, N)
+    slow = shown("Autoregressive Decode", plain)
+    if args.tree:
+        run = shown("Speculative Decode", partial(decode_trees, args, pair, x, eos))
+        return print_trees(args, slow, run)
+    fast = shown("Speculative Decode", recorded if args.trace else speculative)
+    rows = all_figures(args, slow, fast) | estimates
+    print(f"\n{printed(rows)}", flush=True)
+    if args.trace:
+        trace = Path(args.trace)
+        beside_play = trace.with_name("play.html").exists()
+        content = page(encoder, x, slow, fast, recorder.rounds, rows, args.command, beside_play)
+        trace.write_text(content, encoding="utf-8", errors="replace")
+        print(f"trace             written to {args.trace}")
+
+
+def check_that_it_can_be_written(path):
+    """OSError, before anything takes time."""
+    existed = os.path.lexists(path)
+    open(path, "a", encoding="utf-8").close()
+    if not existed:
+        os.remove(path)
+
+
+def load(args):
     sizes = args.draft_model_size, args.target_model_size
     if args.draft == "model":
         sizes = pair_of(*sizes)
     elif args.target_model_size is None:
         sizes = None, "target"
-    pair = load_pair(
-        *sizes, draft=args.draft, corpus=args.draft_corpus,
-        models_dir=args.models_dir, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
-        repetition_penalty=args.repetition_penalty, seed=args.seed if args.same_text else None,
-    )  # fmt: skip
-    encoder, N, is_sample = pair.encoder, args.n_tokens_to_generate, args.temperature > 0 and not args.same_text
-    x = prompt_ids(args.prompt, N, encoder, [pair])
-    if args.eos and encoder.eos is None:
-        raise UserError("--eos: this vocabulary has no token that ends a text")
-    shared = {"eos": encoder.eos if args.eos else None, "verify": verify_block if args.verify == "block" else verify}
-    found = {}
-    if args.K == "auto":
-        n, rng = min(N, PILOT), np.random.default_rng(args.seed)
-        with tqdm(total=n, desc="Pilot run", unit="token", leave=False, disable=None) as bar:
-            args.K, speedups = best_K(pair, x, n, rng=rng, on_round=lambda r: bar.update(len(r.emitted)), **shared)
-        if not speedups[1:].any():
-            args.K = min(4, N)  # the pilot run was too short to tell
-        found = {"best K": best_K_found(args.K, speedups)}
-    in_rounds = shared | {"K": args.K, "schedule": args.schedule}
-    recorder = Recorder(np.random.default_rng(args.seed), shared["verify"])
+    cuts = {name: vars(args)[name] for name in ("top_k", "top_p", "repetition_penalty")}
+    return load_pair(
+        *sizes,
+        draft=args.draft,
+        corpus=args.draft_corpus,
+        models_dir=args.models_dir,
+        temperature=args.temperature,
+        seed=args.seed if args.same_text else None,
+        **cuts,
+    )
 
-    def decode(options, on_round):
-        if args.trace and options is in_rounds:
-            return pair.decode(x, N, rng=recorder.coins, on_round=lambda r: (recorder(r), on_round(r)), **options)
-        return pair.decode(x, N, rng=np.random.default_rng(args.seed), on_round=on_round, **options)
 
-    for each in shared, in_rounds:
-        pair.decode(x, min(N, 8), rng=np.random.default_rng(args.seed), **each)  # the first use of the weights is slow
-    plain = show("Autoregressive Decode", args.prompt, encoder, N, partial(decode, shared))
-    if args.tree:
-        return decode_trees(args, pair, x, shared["eos"], plain, is_sample)
-    run = show("Speculative Decode", args.prompt, encoder, N, partial(decode, in_rounds))
-    tokens = theory.tokens_by_position(run.chances, max(run.n_drafted, default=0))
-    is_block = shared["verify"] is verify_block  # no single alpha fits it
+def pilot_run(args, pair, x, **options):
+    """The best K, and a row of figures about it."""
+    n = min(args.n_tokens_to_generate, PILOT)
+    with tqdm(total=n, desc="Pilot run", unit="token", leave=False, disable=None) as bar:
+        options["on_round"] = lambda r: bar.update(len(r.emitted))
+        K, speedups = best_K(pair, x, n, rng=args.seed, **options)
+    if not speedups[1:].any():
+        K = min(4, args.n_tokens_to_generate)  # the pilot run was too short to tell
+    return K, {"best K": best_K_found(K, speedups)}
+
+
+def is_sample(args):
+    return args.temperature > 0 and not args.same_text
+
+
+def all_figures(args, slow, fast):
+    """Those of main.py, and the alphas of the places in a round where one alpha does not fit."""
+    tokens = theory.tokens_by_position(fast.chances, max(fast.n_drafted, default=0))
+    alphas, differ = theory.alphas(fast.chances)
     setting = f"K = {args.K}, {args.schedule}"
-    found = figures(plain, run, setting, is_sample, tokens if is_block else None) | found
-    rates, differ = theory.alphas(run.chances)
+    by_place = tokens if args.verify == "block" else None  # no single alpha fits it
+    rows = figures(slow, fast, setting, is_sample(args), by_place)
     if differ:
-        rates = " ".join(f"{rate:.2f}" for rate in rates)
-        predicted = f"{run.predicted(tokens):.2f} tokens per round"
-        found["alpha by place"] = f"{rates}; these predict {predicted}, for no single alpha fits"
-    print(f"\n{printed(found)}", flush=True)
-    if args.trace:
-        trace = Path(args.trace)
-        beside_play = trace.with_name("play.html").exists()
-        content = page(encoder, x, plain, run, recorder.rounds, found, args.command, beside_play)
-        trace.write_text(content, encoding="utf-8", errors="replace")
-        print(f"trace             written to {args.trace}")
+        alphas = " ".join(f"{alpha:.2f}" for alpha in alphas)
+        predicted = f"{fast.predicted(tokens):.2f} tokens per round"
+        rows["alpha by place"] = f"{alphas}; these predict {predicted}, for no single alpha fits"
+    return rows
 
 
-def decode_trees(args, pair, x, eos, plain, is_sample):
-    """Decode with a tree of guesses in each round, and say how many tokens a round added."""
-    cuts = args.top_k, args.top_p, args.repetition_penalty
-    draft = pair.draft_model if args.temperature else as_model(pair.networks[0], COLD, *cuts)
-    rule, N = bottom_up if args.verify == "block" else top_down, args.n_tokens_to_generate
+def decode_trees(args, pair, x, eos, on_round):
+    """Decode with a tree of guesses in each round."""
+    draft = pair.draft_model
+    if args.temperature == 0:
+        draft = as_model(pair.networks[0], COLD, args.top_k, args.top_p, args.repetition_penalty)
+    N = args.n_tokens_to_generate
+    shape = balanced(*args.tree)
 
-    def loop(draft, target, on_round):
-        rng = np.random.default_rng(args.seed)
-        return tree_sampling(x, draft, target, N, balanced(*args.tree), rng, rule, eos=eos, on_round=on_round)
+    def loop(draft, target, note):
+        rule = TREE_RULES[args.verify]
+        return tree_sampling(x, draft, target, N, shape, args.seed, rule, eos=eos, on_round=note)
 
-    def decode(on_round):  # without an alpha, for a tree has several guesses at a place
-        return timed(loop, x, draft, pair.target_model, pair.networks, on_round, chances=None)
+    # There is no alpha, for a tree has several guesses at a place.
+    return pair.timed(loop, x, on_round, draft=draft, chances=None)
 
-    run = show("Speculative Decode", args.prompt, pair.encoder, N, decode)
-    if not run.n_new:
+
+def print_trees(args, slow, fast):
+    if not fast.n_new:
         return print("\nnothing was decoded")
-    print(f"\ntokens per round  {run.tokens_per_round:.2f}, with up to {n_guesses(args.tree)} guesses, {rule.__name__}")
-    print(f"same text         {same_text(plain.ids, run.ids, is_sample)}")
+    rule = TREE_RULES[args.verify].__name__
+    setting = f"with up to {n_guesses(args.tree)} guesses, {rule}"
+    rows = {"tokens per round": f"{fast.tokens_per_round:.2f}, {setting}"}
+    rows["same text"] = same_text(slow.ids, fast.ids, is_sample(args))
+    return print(f"\n{printed(rows)}")
 
 
 def arguments(argv=None):

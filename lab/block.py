@@ -17,7 +17,7 @@ Over all drafts, `verify` accepts 1.19 tokens here, and block verification 1.25.
 
 import numpy as np
 
-from runs import Chances, beta
+from runs import Chances, overlap
 from sampling import sample
 from speculative import acceptance, residual
 
@@ -75,4 +75,4 @@ def chances(r):
     w, _ = block_probabilities(r.drafted, r.p, r.q)
     reached = np.array(w[:k], float)
     wq = reached[:, None] * r.q[:k]
-    return Chances(reached, beta(r.p[:k], wq))
+    return Chances(reached, overlap(r.p[:k], wq))

@@ -10,7 +10,7 @@ from lab import theory
 
 
 def costs(times, K):
-    """What rounds with 0 ... K drafted tokens cost, from `Pair.times`, for `schedules.adaptive`.
+    """What rounds with 0 ... K drafted tokens cost, from `LabPair.times`, for `schedules.adaptive`.
 
     A k counts as timed after two rounds, because the first one with a new k is often
     slow, and costs the median of its times. Until 0 and 1 are timed, they look best, so
@@ -36,7 +36,7 @@ def best_K(pair, x, N, K_max=8, **options):
 
     N = 96 is enough for K_max = 8. Each estimate comes from the shortest of a few rounds,
     since other programs only add to their times. options are rng, verify, eos and
-    on_round of `Pair.decode`.
+    on_round of `LabPair.decode`.
 
     Returns
     -------

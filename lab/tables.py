@@ -13,7 +13,7 @@ from enumeration import output_distribution, total_variation
 from lab import gallery
 from lab.block import verify_block
 from lab.gallery import TREES, VARIANTS, Variant, changed, changed_draft, favourite, one_hot, one_round_law, tenths
-from runs import beta
+from runs import overlap
 from sampling import sample
 from speculative import acceptance, verify
 
@@ -91,7 +91,7 @@ def of_disputes():
     tokens, _, tokens_same = (float(sum(mass * len(out) for out, mass in law.items())) for law in laws)
     q = {(t,): mass for t, mass in enumerate(gallery.Q[0])}
     eagle = total_variation(output_distribution(ordered_children), q)
-    less, more = ((float(q[p.argmax()]), float(beta(p, q))) for p, q in PAIRS)
+    less, more = ((float(q[p.argmax()]), float(overlap(p, q))) for p, q in PAIRS)
     rate = {v.name: f"{float(v.tokens_per_round()):.4f}" for v in (same, token, by_block)}
     distance = {name: shown(v.distance()) for name, v in GALLERY.items()}
     rows = [

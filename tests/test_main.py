@@ -19,7 +19,7 @@ from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
 from errors import UserError
 from lab.block import verify_block
-from lab.pair import Pair
+from lab.pair import LabPair
 from terminal import report
 from utils import prompt_ids
 
@@ -82,7 +82,7 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
     """
     with (
         patch.object(lab_main, "load_pair", wraps=lab_main.load_pair) as load,
-        patch.object(Pair, "decode", side_effect=Pair.decode, autospec=True) as decode,
+        patch.object(LabPair, "decode", side_effect=LabPair.decode, autospec=True) as decode,
         patch("numpy.random.default_rng", wraps=np.random.default_rng) as default_rng,
     ):
         lab_main.main([*options.split(), "--models_dir", str(tmp_path), "--draft_corpus", __file__])
@@ -320,9 +320,9 @@ IMPORTS = {
     "gpt2.py": {"numpy", "errors", "fast"},
     "encoder.py": {"regex", "errors", "checkpoint"},
     "utils.py": {"numpy", "errors", "checkpoint", "encoder", "gpt2"},
-    "runs.py": {"numpy"},
-    "terminal.py": {"tqdm", "errors", "runs", "checkpoint"},
-    "main.py": {"fast", "sampling", "speculative", "runs", "terminal", "utils"},
+    "runs.py": {"numpy", "sampling"},
+    "terminal.py": {"numpy", "tqdm", "errors", "runs", "checkpoint"},
+    "main.py": {"fast", "speculative", "runs", "terminal", "utils"},
     "checkpoint/*.py": {"numpy", "requests", "tqdm", "errors", "checkpoint"},
 }
 

@@ -12,41 +12,41 @@ import runs
 from errors import UserError
 from lab.block import verify_block
 from lab.measure import best_K, costs
-from lab.pair import Pair, load_pair
+from lab.pair import LabPair, load_pair
 from lab.theory import tokens_by_position
 from sampling import as_model
 from speculative import verify
 
 
 def test_a_run_records_what_happened():
-    both, rounds, x = Pair(bundled("draft"), bundled("target"), temperature=1, top_k=9), [], np.array([5, 6, 7])
+    both, rounds, x = LabPair(bundled("draft"), bundled("target"), temperature=1, top_k=9), [], np.array([5, 6, 7])
     run = both.decode(x, 30, K=3, rng=np.random.default_rng(0), on_round=rounds.append)
     assert run.n_new == 30 and run.ids[:3].tolist() == x.tolist()
     assert run.n_drafted == [len(r.drafted) for r in rounds] and run.n_accepted == [r.n_accepted for r in rounds]
-    looked_at = [runs.beta(p, q) for r in rounds for p, q in zip(r.p, r.q[: len(r.emitted)])]
+    looked_at = [runs.overlap(p, q) for r in rounds for p, q in zip(r.p, r.q[: len(r.emitted)])]
     assert np.concatenate([found.kept for found in run.chances]).tolist() == looked_at
     assert run.alpha == pytest.approx(np.mean(looked_at)) and run.n_looked_at == len(looked_at)
     assert run.acceptance_rate == sum(run.n_accepted) / sum(run.n_drafted)
     assert run.tokens_per_round == 30 / len(rounds)
-    assert len(run.passes) == len(rounds) and len(run.steps) == sum(run.n_drafted)
-    assert 0 < sum(run.steps) + sum(run.passes) < run.seconds
+    assert len(run.target_seconds) == len(rounds) and len(run.draft_seconds) == sum(run.n_drafted)
+    assert 0 < sum(run.draft_seconds) + sum(run.target_seconds) < run.seconds
     assert all(np.count_nonzero(row) == 9 for r in rounds for row in (*r.p, *r.q))
     plain = both.decode(x, 30, rng=np.random.default_rng(0))
-    assert plain.n_new == 30 and plain.n_drafted == [0] * 30 and plain.steps == []
+    assert plain.n_new == 30 and plain.n_drafted == [0] * 30 and plain.draft_seconds == []
     assert plain.alpha is None and plain.acceptance_rate is None and plain.tokens_per_round == 1
     # A round costs K c + v + r plain steps, and this is what the speedup is made of.
     assert sum(run.cost(plain)) * plain.seconds / 30 == pytest.approx(run.seconds / len(rounds))
 
 
 def test_what_there_is_to_say_of_nothing():
-    both = Pair(bundled("draft"), bundled("target"))
+    both = LabPair(bundled("draft"), bundled("target"))
     for nothing in both.decode([5], 5, 0), both.decode([5], 0, 4), both.decode([5], 0):
         assert nothing.alpha is None and nothing.acceptance_rate is None
     assert nothing.tokens_per_round is None and nothing.tokens_per_second is None
 
 
 def test_block_verification_looks_at_all_guesses():
-    both, x = Pair(bundled("draft"), bundled("target"), temperature=1), [5, 6, 7]
+    both, x = LabPair(bundled("draft"), bundled("target"), temperature=1), [5, 6, 7]
     for rule, ones in (verify, True), (verify_block, False):
         run = both.decode(x, 60, 4, np.random.default_rng(0), verify=rule)
         assert (run.n_looked_at < sum(run.n_drafted)) == ones
@@ -57,7 +57,7 @@ def test_block_verification_looks_at_all_guesses():
 
 
 def test_a_rule_that_does_not_say_what_it_looks_at():
-    both = Pair(bundled("draft"), bundled("target"))
+    both = LabPair(bundled("draft"), bundled("target"))
     options = {"K": 2, "verify": lambda *args: verify(*args)}
     assert both.decode([5], 5, **options).alpha is None
     with pytest.raises(ValueError, match="adaptive needs a rule that says which guesses it looks at"):
@@ -66,18 +66,18 @@ def test_a_rule_that_does_not_say_what_it_looks_at():
 
 def test_the_clock_stops_during_on_round(monkeypatch):
     """Each look at this clock takes a second. A round has two looks for each of its k + 1 calls, and one at its end."""
-    both, now = Pair(bundled("draft"), bundled("target")), itertools.count()
+    both, now = LabPair(bundled("draft"), bundled("target")), itertools.count()
     target = both.target_model
     both.target_model = lambda ids, n_rows=1: [next(now) for _ in range(9)] and target(ids, n_rows)
     monkeypatch.setattr(runs.time, "perf_counter", lambda: next(now))
     run = both.decode([5], 9, K=2, on_round=lambda r: [next(now) for _ in range(1000)])
-    assert {*run.steps} == {1} and {*run.passes} == {10}
-    assert run.lasted == [12 + 2 * k for k in run.n_drafted]
+    assert {*run.draft_seconds} == {1} and {*run.target_seconds} == {10}
+    assert run.round_seconds == [12 + 2 * k for k in run.n_drafted]
 
 
 def test_with_given_costs_the_seed_fixes_the_text():
     def text(costs):
-        both = Pair(bundled("draft"), bundled("target"), temperature=1)
+        both = LabPair(bundled("draft"), bundled("target"), temperature=1)
         rng = np.random.default_rng(0)
         run = both.decode([5, 6], 60, K=8, rng=rng, schedule="adaptive", costs=lambda K: np.array(costs[: K + 1]))
         return run.ids.tolist(), run.n_drafted
@@ -87,7 +87,7 @@ def test_with_given_costs_the_seed_fixes_the_text():
 
 
 def test_each_run_reads_the_prompt_again(n_computed):
-    both = Pair(bundled("draft"), bundled("target"))
+    both = LabPair(bundled("draft"), bundled("target"))
     for _ in range(2):
         n_computed.clear()
         both.decode(np.arange(20), 20, K=2)
@@ -96,7 +96,7 @@ def test_each_run_reads_the_prompt_again(n_computed):
 
 @pytest.mark.parametrize("temperature", [0, 0.5])
 def test_confidence_is_the_probability_at_temperature_1(temperature):
-    both, x, rounds = Pair(bundled("draft"), bundled("target"), temperature=temperature), np.array([5, 6, 7]), []
+    both, x, rounds = LabPair(bundled("draft"), bundled("target"), temperature=temperature), np.array([5, 6, 7]), []
     draft, target = (as_model(bundled(name)) for name in ("draft", "target"))
     options = dict(K=4, rng=np.random.default_rng(0))
     run = both.decode(x, 40, schedule="target-confidence", **options)
@@ -113,7 +113,7 @@ def test_confidence_is_the_probability_at_temperature_1(temperature):
 
 def test_the_smaller_context_is_that_of_the_pair():
     large, small = (random_gpt2(0, n_vocab=3, n_ctx=n, n_embd=8, n_head=2, n_layer=1) for n in (8, 4))
-    assert Pair(large, small).n_ctx == Pair(small, large).n_ctx == 4
+    assert LabPair(large, small).n_ctx == LabPair(small, large).n_ctx == 4
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)
@@ -150,7 +150,7 @@ def test_costs_are_medians():
 
 def test_costs_are_kept_from_run_to_run(monkeypatch):
     """So that `adaptive` need not try every K in each run. A plain run in between changes nothing."""
-    both, now = Pair(bundled("draft"), bundled("target")), itertools.count()
+    both, now = LabPair(bundled("draft"), bundled("target")), itertools.count()
     monkeypatch.setattr(runs.time, "perf_counter", lambda: next(now))  # a round takes 3 + 2 k ticks
     first = both.decode([5, 6, 7], 30, K=4, schedule="adaptive")
     before = costs(both.times, 4).tolist()
@@ -161,18 +161,18 @@ def test_costs_are_kept_from_run_to_run(monkeypatch):
 
 
 def test_best_K_tries_every_K_and_takes_the_best():
-    both = Pair(bundled("draft"), bundled("target"), temperature=1)
+    both = LabPair(bundled("draft"), bundled("target"), temperature=1)
     K, speedups = best_K(both, [5, 6, 7], 80, K_max=5, rng=np.random.default_rng(0))
     assert K == np.argmax(speedups) and len(speedups) == 6 and speedups[0] == 1
     assert set(both.times) == {0, 1, 2, 3, 4, 5} and min(map(len, both.times.values())) > 1
-    K, speedups = best_K(Pair(bundled("draft"), bundled("target")), [5, 6, 7], 12, K_max=5)
+    K, speedups = best_K(LabPair(bundled("draft"), bundled("target")), [5, 6, 7], 12, K_max=5)
     assert not speedups.all()  # 12 tokens are too few to time every K
-    K, speedups = best_K(Pair(bundled("draft"), bundled("target")), [5, 6, 7], 1, K_max=5)
+    K, speedups = best_K(LabPair(bundled("draft"), bundled("target")), [5, 6, 7], 1, K_max=5)
     assert K == 0 and not speedups.any()  # one token is too short to time anything
 
 
 def test_best_K_divides_tokens_by_costs(monkeypatch):
-    both, calls = Pair(bundled("draft"), bundled("target")), []
+    both, calls = LabPair(bundled("draft"), bundled("target")), []
     half = runs.Chances(np.ones(2), np.array([0.5, 0.5]))
     pilot = SimpleNamespace(chances=[half] * 13)
     both.times |= {None: [9.0] * 2, 0: [2.0, 9], 1: [5.0, 7], 2: [8.0, 6], 3: [0.1]}

@@ -130,7 +130,7 @@ def test_the_page_computes_what_python_computes(tmp_path, monkeypatch):
             assert abs(np.abs(emitted - q).sum() / 2 - found["distance"]) < EXACT
             assert abs(accepted - found["accepted"]) < EXACT
             assert found["distance"] < EXACT or not variant.exact
-        assert abs(runs.beta(p, q) - laws[0]["accepted"]) < EXACT
+        assert abs(runs.overlap(p, q) - laws[0]["accepted"]) < EXACT
     wanted = [theory.improvement(alpha, K, c, v if K else 1, r if K else 0) for alpha, K, c, v, r in loops]
     assert np.allclose(page["speedups"], wanted, rtol=0, atol=EXACT)
 

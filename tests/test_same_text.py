@@ -10,7 +10,7 @@ from support import Table, both_verifiers, bundled, models, pairs, printed_by, t
 
 import lab.__main__ as lab_main
 import main
-from lab.pair import Pair
+from lab.pair import LabPair
 from lab.schedules import SCHEDULES
 from sampling import as_model, seeded
 from speculative import autoregressive_sampling, speculative_sampling
@@ -38,7 +38,7 @@ def test_both_loops_write_the_same_text(verifier, drawn, N, K, seed, eos):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_bundled_pair_with_every_schedule(schedule):
     settings = dict(temperature=1, top_k=50, top_p=0.95, repetition_penalty=1.2)
-    both = Pair(bundled("draft"), bundled("target"), seed=3, **settings)
+    both = LabPair(bundled("draft"), bundled("target"), seed=3, **settings)
     plain, fast = both.decode([5, 6, 7], 40), both.decode([5, 6, 7], 40, K=5, schedule=schedule)
     assert plain.ids.tolist() == fast.ids.tolist()
     if schedule in ("target-confidence", "draft-confidence"):  # it looks at the rows before the race

@@ -13,7 +13,7 @@ from lab import block, schedules, theory
 from lab.block import verify_block
 from lab.pair import RULES
 from lab.schedules import make_schedule
-from runs import Chances, Run, beta, chances, expected_tokens
+from runs import Chances, Run, chances, expected_tokens, overlap
 from speculative import Round, propose, verify
 
 
@@ -67,7 +67,7 @@ def test_betas_are_those_of_the_verified_positions():
     for k, n_accepted, n_emitted, n_verified in (3, 2, 3, 3), (0, 0, 1, 0), (2, 1, 2, 2), (2, 2, 3, 2), (3, 1, 1, 1):
         p, q = rng.dirichlet(np.ones(4), size=k), rng.dirichlet(np.ones(4), size=k + 1)
         found = chances(Round(np.zeros(k, int), p, q, np.zeros(n_emitted, int), n_accepted))
-        assert found.kept.tolist() == [beta(p[i], q[i]) for i in range(n_verified)]
+        assert found.kept.tolist() == [overlap(p[i], q[i]) for i in range(n_verified)]
         assert found.reached.tolist() == [1] * n_verified
 
 
@@ -113,9 +113,10 @@ def all_rounds(K):
 
 
 def test_block_verification_has_no_single_alpha():
-    run = Run(None, None, chances=block.chances)
+    run = Run()
     for r in all_rounds(4):
-        run.on_round(r)
+        run.add(r, seconds=1.0)
+        run.chances.append(block.chances(r))
     tokens = theory.tokens_by_position(run.chances, 4)
     assert run.predicted(tokens) == pytest.approx(247 / 81) and round(247 / 81, 3) == 3.049
     assert tokens == pytest.approx([1, 5 / 3, 20 / 9, 8 / 3, 247 / 81])

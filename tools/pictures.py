@@ -15,24 +15,24 @@ from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
 from lab.tables import PAIRS
-from runs import LEGEND, figures, origins
+from runs import origins
 from speculative import verify
-from terminal import PROMPT, printed
+from terminal import LEGEND, PROMPT, figures, printed
 
 SLOWER = 40  # times slower than in reality, so that one can watch the race
 STYLE = """<style>
 text { font: 14px system-ui, sans-serif; fill: #1c1e21 } .page { fill: #fff } .soft { fill: #5c636b }
 .bold { font-weight: 600 } line { stroke: #8a939d }
-.box { stroke: #8a939d; fill: none } .box.accepted { fill: #d3f0d9 } .box.corrected { fill: #fbd5d2 }
+.box { stroke: #8a939d; fill: none } .box.accepted { fill: #d3f0d9 } .box.resampled { fill: #fbd5d2 }
 .box.bonus { fill: #e6d8f8 } .bar { fill: #d5d9de } .keep { fill: #3f9b5b } .short { fill: #d2564c }
 .T0 { fill: #3b6fb6 } .T1 { fill: #7d8790 } .T2 { fill: #e08a1e }
 .mono { font: 14px ui-monospace, Menlo, Consolas, monospace; white-space: pre } .small { font-size: 13px }
-.accepted { fill: #1a7f37 } .corrected { fill: #cf222e; text-decoration: underline } .bonus { fill: #8250df }
+.accepted { fill: #1a7f37 } .resampled { fill: #cf222e; text-decoration: underline } .bonus { fill: #8250df }
 .wrong { fill: #cf222e } .rejected + text { text-decoration: line-through } .tick { stroke: #1c1e21; stroke-width: 2 }
 @media (prefers-color-scheme: dark) {
-.accepted { fill: #3fb950 } .corrected { fill: #ff7b72 } .bonus { fill: #bc8cff } .wrong { fill: #ff7b72 }
+.accepted { fill: #3fb950 } .resampled { fill: #ff7b72 } .bonus { fill: #bc8cff } .wrong { fill: #ff7b72 }
 text { fill: #e6e8ea } .page { fill: #16181b } .soft { fill: #a0a8b0 } .tick { stroke: #fff }
-.box.accepted { fill: #1c4a2a } .box.corrected { fill: #6a2621 } .box.bonus { fill: #47306b } .bar { fill: #3a3f45 }
+.box.accepted { fill: #1c4a2a } .box.resampled { fill: #6a2621 } .box.bonus { fill: #47306b } .bar { fill: #3a3f45 }
 }
 </style>"""
 
@@ -89,8 +89,8 @@ def a_round():
     """A round of `python main.py --temperature 1 --seed 3`: the first that accepts two tokens and rejects one."""
     pair = load_pair("draft", "target", temperature=1)
     encoder, recorder = pair.encoder, Recorder(np.random.default_rng(3), verify)
-    run, rounds = pair.decode(encoder.encode(PROMPT), 154, 4, recorder.coins, on_round=recorder), recorder.rounds
-    i = next(i for i, r in enumerate(rounds) if r.origins.count("accepted") == 2 and r.origins[-1] == "corrected")
+    run, rounds = pair.decode(encoder.encode(PROMPT), 154, 4, recorder.rng, on_round=recorder), recorder.rounds
+    i = next(i for i, r in enumerate(rounds) if r.origins.count("accepted") == 2 and r.origins[-1] == "resampled")
     r, after = rounds[i], sum(len(later.emitted) for later in rounds[i:])
     before = "… " + shown(encoder.decode(run.ids[:-after][-9:]).lstrip(), {ord("\n"): "⏎"})
 
@@ -99,14 +99,14 @@ def a_round():
 
     x, below = (10, 96, 162, 228, 318, 374), 92 + 28 * len(r.drafted)
     parts = [text(10, 24, "text so far", "soft"), text(x[1], 24, before), text(10, below, "emitted", "soft")]
-    parts += [text(*place, "soft") for place in zip(x, [58] * 5, ["drafted", "p", "q", "min(1, q/p)", "drawn"])]
+    parts += [text(*place, "soft") for place in zip(x, [58] * 5, ["drafted", "p", "q", "min(1, q/p)", "random u"])]
     for i, d in enumerate(r.drafted):
         y, kind = 86 + 28 * i, "keep" if d.kept else "short"
         parts.append(box(10, y, d.token, "accepted" if d.kept else "rejected"))
         if i < len(r.looked_at):
-            parts += [text(at, y, number(value)) for at, value in zip(x[1:], [*d.probabilities, d.keep, d.coin])]
+            parts += [text(at, y, number(value)) for at, value in zip(x[1:], [*d.probabilities, d.keep, d.u])]
             parts += [rect("bar", x[5], y - 10, 60, 10), rect(kind, x[5], y - 10, 60 * d.keep, 10)]
-            parts.append(line(x[5] + 60 * d.coin, y - 14, x[5] + 60 * d.coin, y + 4, "tick"))
+            parts.append(line(x[5] + 60 * d.u, y - 14, x[5] + 60 * d.u, y + 4, "tick"))
         else:
             parts.append(text(x[1], y, "not looked at", "soft"))
     parts += [box(x[1] + 82 * i, below, *emitted) for i, emitted in enumerate(zip(r.emitted, r.origins))]
@@ -164,9 +164,9 @@ def race(encoder, plain, fast):
 
     for title, (run, rounds) in ("Target alone", plain), ("Draft and target", fast):
         pieces, end = [(PROMPT, "soft", 0.0)], run.seconds
-        for (ids, where), seconds in zip(rounds, np.cumsum(run.lasted)):
+        for (ids, where), seconds in zip(rounds, np.cumsum(run.round_seconds)):
             for id, origin in zip(ids, where):
-                pieces.append((encoder.decode([id]).replace("\n", " "), origin if run.steps else "", seconds))
+                pieces.append((encoder.decode([id]).replace("\n", " "), origin if run.draft_seconds else "", seconds))
         parts.append(f'<text x="12" y="{y}"><tspan class="bold">{title}</tspan>')
         parts.append(f'<tspan class="soft"{at(end)}>  {1000 * end:.0f} ms</tspan></text>')
         for some in wrapped(pieces, 88):
