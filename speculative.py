@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract import check_takes_rows, checked_call, checked_rows, checked_tokens
+from checks import check_takes_rows, checked_call, checked_rows, checked_tokens
 from sampling import sample
 
 

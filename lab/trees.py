@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract import checked_call, checked_tokens
+from checks import checked_call, checked_tokens
 from sampling import sample
 from speculative import acceptance, cut_at, max_fn, residual
 
