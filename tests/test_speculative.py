@@ -312,8 +312,10 @@ def test_the_smallest_models_that_work():
     assert max(abs(row.sum() - 1) for r in rounds for row in (*r.p, *r.q)) < 1e-15  # normalised, as rng.choice does
     autoregressive_sampling([0], lambda ids: all_rows(ids), 3, on_round=rounds.append)
     assert rounds[-1].q.shape == (1, 3)  # of all rows, the one that was drawn from
-    with pytest.raises(TypeError, match=r"does not take ids and n_rows; does sampling\.last_rows"):
+    with pytest.raises(TypeError, match=r"does not take ids and n_rows; .* Does sampling\.last_rows"):
         speculative_sampling([0], draft, all_rows, N=3, K=2)
+    with pytest.raises(TypeError, match=r"does not take ids alone; a model is model\(ids, n_rows=1\)"):
+        speculative_sampling([0], lambda ids, n_rows: draft(ids, n_rows), target, N=3, K=2)
 
 
 @both_loops
