@@ -55,7 +55,7 @@ class Pair:
         round with k guesses.
         """
         for network in self.networks:
-            network.forget()
+            network.reset()
             network(np.array(x))
         run = Run()
         draft = watched(draft or self.draft_model, run.draft_seconds)

@@ -81,7 +81,7 @@ def measure(directory):
         while time.perf_counter() < settled:  # and the caches hold the other matrix
             function(*args)
         if is_prompt:
-            net.forget()
+            net.reset()
         times[name].append(seconds(function, *args))  # the last n_rows positions are always computed
     roofline = matrix.nbytes / np.median(np.concatenate(list(sgemv.values())))
     print(
@@ -109,7 +109,7 @@ def loop(target, draft, layout="tiles"):
 
     def decode(K):
         for network in networks:
-            network.forget()
+            network.reset()
             network(x)
         begun = time.perf_counter()
         ids = speculative_sampling(x, models[1], models[0], 154, K)

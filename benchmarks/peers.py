@@ -44,7 +44,7 @@ def our_pass(folder):
 
     def forward(n, n_new):
         if n_new == n:
-            net.forget()
+            net.reset()
         return net(ids[:n], 1 if n_new == n else n_new)[:, :5].tolist()
 
     return forward
@@ -60,7 +60,7 @@ def our_loop(target, draft):
 
     def decode(ids, K):
         for network in networks:
-            network.forget()
+            network.reset()
         return speculative_sampling(ids, draft, target, N, K).tolist()
 
     return decode

@@ -18,7 +18,7 @@ BLOCK = TILE  # positions in a block; it is multiplied like a tile
 LANES = 16  # numbers in a register of AVX-512
 
 
-class KeysAndValues:
+class KVCache:
     """Room for the keys and values of n_ctx positions. Usually, only blocks that are written take memory."""
 
     def __init__(self, n_ctx, n_head, d):  # d = n_embd / n_head

@@ -75,7 +75,7 @@ class Tiles:
         w, n_seq = self.tiles, len(x)
         if self.kernel == SINGLE:
             if n_seq == 1 or n_seq >= MANY:
-                return self.joined(x)
+                return self.one_gemm(x)
             w = w.swapaxes(2, 3)
         n_tiles, n_chunks, depth, width = w.shape
         x = in_groups(x)  # [n_groups, group, n_in]
@@ -97,7 +97,7 @@ class Tiles:
         in_parallel(multiply, n_tiles, w[0].nbytes * n_groups)
         return out.reshape(n_groups * group, n_tiles * width)[:n_seq, : self.n_out]  # without padding
 
-    def joined(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
+    def one_gemm(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
         """All tiles are w.T, so one row takes one gemv, with the same bits as tile by tile, and many rows one gemm."""
         n_seq, n_in = x.shape
         w = self.tiles.reshape(-1, n_in).T
@@ -148,7 +148,7 @@ def arranged(x):  # [..., group, depth] -> the same
 
 
 @np.errstate(all="ignore")  # a weight may be too large for float32; GPT2 checks the logits
-def lay_out(params):
+def tile_params(params):
     """A copy of nested parameters in float32, in which each matrix "w" is cut into `Tiles`.
 
     All matrices share one array, because on Linux, NumPy asks for huge pages if an array

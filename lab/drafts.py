@@ -48,7 +48,7 @@ class AsNetwork:
         with np.errstate(divide="ignore"):
             return np.log(rows)  # [n_rows, n_vocab]
 
-    def forget(self):
+    def reset(self):
         """These drafts keep nothing from call to call."""
 
 

@@ -19,7 +19,7 @@ from support import ROOT, random_gpt2, run
 
 import gpt2
 from errors import UserError
-from fast import KeysAndValues, attention, lay_out, product, threads
+from fast import KVCache, attention, product, threads, tile_params
 from fast.product import GROUPED, SINGLE
 from sampling import as_model
 from speculative import autoregressive_sampling
@@ -47,7 +47,7 @@ def two_threads(kernel, monkeypatch):
 def test_a_product_with_tiles_is_a_matrix_product(n, n_in, n_out):
     rng = np.random.default_rng(n)
     x, w = (rng.standard_normal(shape, np.float32) for shape in ((n, n_in), (n_in, n_out)))
-    assert np.abs(x @ lay_out({"w": w})["w"] - x.astype(float) @ w).max() < 1e-3
+    assert np.abs(x @ tile_params({"w": w})["w"] - x.astype(float) @ w).max() < 1e-3
 
 
 def test_groups_are_those_that_product_py_describes(monkeypatch):
@@ -70,8 +70,8 @@ def test_the_environment_fixes_the_kernel(monkeypatch, choice, expected):
 def test_the_masks_of_long_prompts_are_not_kept():
     """They would take up to a gigabyte, also after the model is gone."""
     attention.small_mask.cache_clear()
-    past, q = KeysAndValues(65, 1, 8), np.ones((1, 65, 8), np.float32)
-    past.attend(0, q, q, q)
+    layer, q = KVCache(65, 1, 8), np.ones((1, 65, 8), np.float32)
+    layer.attend(0, q, q, q)
     assert attention.small_mask.cache_info().currsize == 0
 
 
@@ -100,7 +100,7 @@ def test_the_small_matrix_kernel_needs_speed_and_the_same_bits(monkeypatch, size
 
 def test_all_matrices_are_views_of_one_array():
     """One array is large enough for huge pages, and most matrices alone are not."""
-    layers = lay_out([{"w": np.ones((9, 9))}, {"inner": {"w": np.ones((70, 200)), "b": np.ones(200)}}])
+    layers = tile_params([{"w": np.ones((9, 9))}, {"inner": {"w": np.ones((70, 200)), "b": np.ones(200)}}])
     w, v = layers[0]["w"].tiles, layers[1]["inner"]["w"].tiles
     assert w.base is v.base is not None and w.dtype == v.dtype == layers[1]["inner"]["b"].dtype == np.float32
 
@@ -115,11 +115,11 @@ def test_attention_is_its_definition(lengths, n_head, d, seed, scale):
     rng, n = np.random.default_rng(seed), sum(lengths)
     q, k, v = rng.standard_normal((3, n_head, n, d), dtype=np.float32)
     q *= scale  # 100 makes scores above 89, whose exp is infinite in float32
-    past = KeysAndValues(n, n_head, d)
-    past.attend(0, q, v, k)
+    layer = KVCache(n, n_head, d)
+    layer.attend(0, q, v, k)
     found, n_past = [], 0
     for length in lengths:
-        found.append(past.attend(n_past, *(x[:, n_past : n_past + length] for x in (q, k, v))))
+        found.append(layer.attend(n_past, *(x[:, n_past : n_past + length] for x in (q, k, v))))
         n_past += length
     expected = gpt2.attention(*(x.astype(float) for x in (q, k, v)))
     assert np.abs(np.concatenate(found, axis=1) - expected).max() < 1e-5 * scale
@@ -221,7 +221,7 @@ expected, stop = net([1, 2, 3]).tolist(), threading.Event()
 
 def compute():
     while not stop.is_set():
-        net.forget()
+        net.reset()
         net([*range(108)])
 
 threading.Thread(target=compute).start()

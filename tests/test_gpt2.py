@@ -71,7 +71,7 @@ def test_the_first_layers_and_copies_have_a_cache_of_their_own(micro, way, n_lay
     assert np.abs(other(IDS[:20], 20) - expected).max() < TOLERANCE
     other(IDS[30:60])
     assert np.abs(micro(IDS[:31]) - LOGITS[30]).max() < TOLERANCE
-    assert len(other.pasts) == n_layer and (other.blocks[0] is micro.blocks[0]) == (way is copy.copy)
+    assert len(other.kv_cache) == n_layer and (other.blocks[0] is micro.blocks[0]) == (way is copy.copy)
 
 
 def test_all_numbers_stay_float32(micro, monkeypatch):
@@ -94,7 +94,7 @@ def test_all_numbers_stay_float32(micro, monkeypatch):
 
 
 def test_only_new_positions_are_computed(micro, n_computed):
-    micro.forget()
+    micro.reset()
     other = np.append(IDS[:12], (IDS[12:20] + 1) % 300)
     for ids, n_rows in (IDS[:10], 1), (IDS[:15], 5), (IDS[:20], 1), (other, 3), (other, 2), (other[:4], 1):
         micro(ids, n_rows)
@@ -112,7 +112,7 @@ def test_an_interrupted_call_does_not_change_later_results(kernel, monkeypatch, 
         patch.setattr(gpt2, "ffn", ffn)
         net(IDS[:41] if len(after) > 20 else IDS[:9])
     found = net(after)
-    net.forget()
+    net.reset()
     assert np.array_equal(found, net(after))
 
 
@@ -172,22 +172,22 @@ def check_bits(net, n, seed=0):
     """
     rng = np.random.default_rng(seed)
     ids = rng.integers(net.n_vocab, size=n + 26)
-    net.forget()
+    net.reset()
     expected = np.concatenate([net(ids[:end]) for end in range(n, len(ids) + 1)])
     for n_rows in (1, 2, 3, 4, 5, 6, 7, 9, 13):
         net(np.append(ids[: max(n - 40, 0)], rng.integers(net.n_vocab, size=30)))
         if n_rows % 2:
-            net.forget()
+            net.reset()
         for end in range(n + n_rows - 1, len(ids) + 1, n_rows):
             assert np.array_equal(net(ids[:end], n_rows), expected[end - n_rows + 1 - n :][:n_rows])
             wrong = ids[:end].copy()
             wrong[-1 - rng.integers(n_rows)] = rng.integers(net.n_vocab)
             net(wrong[: end - rng.integers(n_rows)])  # so the next call has to go back
-    net.forget()
+    net.reset()
     for i in range(0, 27, 2):  # a draft that lags one position behind, as after a round without a rejection
         assert np.array_equal(net(ids[: n + i])[0], expected[i])
     if product.matrix_kernel() == GROUPED or n <= product.MANY:  # here, a prompt makes no difference
-        net.forget()
+        net.reset()
         assert np.array_equal(net(ids, len(ids))[n - 1 :], expected)
 
 
