@@ -1,6 +1,6 @@
 """Ways to get speculative sampling wrong, each with its exact distance from the target, and some that look wrong.
 
-    python -m tools.write  # writes the tables into docs/exactness.md and docs/drafts.md
+    python -m studies.making.write  # writes the tables into docs/exactness.md and docs/drafts.md
 
 Every variant decodes texts of three tokens after A, with K = 2. Most look right. The code
 shows only the idea, and is not taken from other projects. The rows are Fractions, so the

@@ -1,6 +1,6 @@
 """Tables in Markdown: the gallery, disputes that enumeration closes, and what lossy rules cost.
 
-    python -m tools.write  # writes them into the pages
+    python -m studies.making.write  # writes them into the pages
 
 Everything is computed for the pair of lab/gallery.py, except where another is named.
 """

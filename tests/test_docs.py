@@ -8,16 +8,20 @@ import pytest
 from support import ROOT, read
 
 from lab.tables import PAIRS
-from tools import write
+from studies.making import write
 
 PAGES = [
-    path for folder in ("", "docs", "models", "exercise", "audit") for path in sorted((ROOT / folder).glob("*.md"))
+    path
+    for folder in ("", "docs", "models", "exercise", "studies/audit")
+    for path in sorted((ROOT / folder).glob("*.md"))
 ]
 HTML = sorted((ROOT / "docs").glob("*.html"))
 
 
 def test_the_pages_and_the_pictures_are_what_the_code_computes():
-    assert [path for path, content in write.files().items() if read(path) != content] == []  # run python -m tools.write
+    assert [
+        path for path, content in write.files().items() if read(path) != content
+    ] == []  # run python -m studies.making.write
     shown = [name for page in write.PAGES for name in re.findall(r"<!-- (?!end)([\w ]+) -->", read(page))]
     assert sorted(shown) == sorted(write.BLOCKS)
 
@@ -41,7 +45,7 @@ def test_each_leaf_of_the_tree_is_the_product_of_its_path_and_all_add_up_to_q():
 
 
 def test_no_error_of_the_audit_shows_a_path_of_the_computer_that_ran_it():
-    assert not re.search(r'"error": "[^"]*[/\\]', read("audit/audit.json"))
+    assert not re.search(r'"error": "[^"]*[/\\]', read("studies/audit/audit.json"))
 
 
 def test_the_check_of_a_sampler_says_what_is_on_the_page():

@@ -20,7 +20,7 @@ from errors import UserError
 from gpt2 import GPT2
 from utils import load_encoder_hparams_and_params, pair_of
 
-HF = ROOT / "tests" / "fixtures" / "hf"  # written by transformers, see tools/hf_fixture.py
+HF = ROOT / "tests" / "fixtures" / "hf"  # written by transformers, see studies/making/hf_fixture.py
 GOLDEN = json.loads((HF / "golden.json").read_text(encoding="utf-8"))
 PLAIN = {path.name: path.read_bytes() for path in (HF / "plain").iterdir()}
 WEIGHTS = HF / "plain" / "model.safetensors"

@@ -254,10 +254,10 @@ def test_closed_streams(command, code):
 
 
 SCRIPTS = {  # with what they are given, and what they say
-    "benchmarks.forward": (["nope"], "nope cannot be used: nope is missing"),
-    "benchmarks.peers": (["nope"], "nope cannot be used: nope is missing|needs torch and transformers: pip inst"),
-    "benchmarks.acceptance": (["no/such/file.json"], "No such file or directory: 'no/such/file.json'"),
-    "tools.fit_ngrams": ([os.devnull], f"{os.devnull} holds 0 tales, and at least two are needed"),
+    "studies.times.forward": (["nope"], "nope cannot be used: nope is missing"),
+    "studies.times.peers": (["nope"], "nope cannot be used: nope is missing|needs torch and transformers: pip inst"),
+    "studies.times.acceptance": (["no/such/file.json"], "No such file or directory: 'no/such/file.json'"),
+    "studies.making.fit_ngrams": ([os.devnull], f"{os.devnull} holds 0 tales, and at least two are needed"),
 }
 
 
@@ -270,10 +270,12 @@ def test_what_other_programs_say(script):
 
 
 def test_an_engine_that_ends_says_why_in_one_line():
-    code = "from benchmarks.turns import Turns\nwith Turns('benchmarks.peers:our_pass', 'nope') as t: t.ask(1, 1, 1)"
+    code = (
+        "from studies.times.turns import Turns\nwith Turns('studies.times.peers:our_pass', 'nope') as t: t.ask(1, 1, 1)"
+    )
     done = run("-c", code, script="")
     assert done.returncode == 2
-    assert re.fullmatch("benchmarks.peers:our_pass: error: nope cannot be used: .*\n", done.stderr)
+    assert re.fullmatch("studies.times.peers:our_pass: error: nope cannot be used: .*\n", done.stderr)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

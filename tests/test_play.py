@@ -201,7 +201,7 @@ def test_the_page_looks_like_the_trace_and_needs_no_other_file():
 
 
 def test_each_rule_of_the_page_is_one_of_the_gallery():
-    """So tools/write.py knows who shipped it."""
+    """So studies/making/write.py knows who shipped it."""
     rules = re.search(r"const RULES = \{(.*?)\n\};", PAGE, re.DOTALL)[1]
     names = {*re.findall(r'^  "([^"]+)": \{', rules, re.MULTILINE)}
     assert len(names) > 15 and names <= {variant.name for variant in gallery.VARIANTS}

@@ -1,6 +1,6 @@
 """Count n-grams in the text that the bundled pair was trained on, and write models/ngrams.npz.
 
-python -m tools.fit_ngrams fairy-tales.txt
+python -m studies.making.fit_ngrams fairy-tales.txt
 """
 
 import argparse
@@ -40,4 +40,4 @@ def main():
 
 
 if __name__ == "__main__":
-    report(main, "python -m tools.fit_ngrams")
+    report(main, "python -m studies.making.fit_ngrams")

@@ -1,7 +1,7 @@
 """Measure how often drafts are accepted by the bundled target, and what they gain: docs/acceptance.json.
 
-    python -m benchmarks.acceptance new.json  # measures for half an hour
-    python -m tools.write                     # writes docs/acceptance.json into docs/drafts.md
+    python -m studies.times.acceptance new.json  # measures for half an hour
+    python -m studies.making.write                     # writes docs/acceptance.json into docs/drafts.md
 
 The prompts are the first 32 tokens of tales that the bundled models and n-grams have not
 seen (openings.json). All drafts take turns at each prompt, and the plain loop gets a turn
@@ -183,4 +183,4 @@ def main():
 
 
 if __name__ == "__main__":
-    report(main, "python -m benchmarks.acceptance")
+    report(main, "python -m studies.times.acceptance")

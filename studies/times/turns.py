@@ -22,7 +22,7 @@ class Turns:
 
     def __init__(self, engine, *args, own_threads=False):
         first = "import numpy; " * own_threads  # before this project can leave BLAS one thread
-        code = f"{first}from benchmarks.turns import main; main()"
+        code = f"{first}from studies.times.turns import main; main()"
         command = [sys.executable, "-c", code, engine, *map(str, args)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

@@ -1,8 +1,8 @@
 """This project beside transformers: a forward pass, and whole texts with and without the draft.
 
-    pip install -r benchmarks/requirements-peers.txt
-    python -m benchmarks.peers models/target  # passes: a few rows after 32 cached tokens, and a prompt
-    python -m benchmarks.peers                # texts, with the bundled pair
+    pip install -r studies/times/requirements-peers.txt
+    python -m studies.times.peers models/target  # passes: a few rows after 32 cached tokens, and a prompt
+    python -m studies.times.peers                # texts, with the bundled pair
 
 Both have the same weights in float32, one thread per core, and a process of their own, and
 take turns. Medians are printed. Of a prompt, both compute the last row of logits only.
@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.turns import Turns
 from checkpoint.huggingface import openai_name
 from checkpoint.read import format_of, read, read_hparams
 from encoder import get_encoder
 from errors import UserError
 from lab.tables import table
+from studies.times.turns import Turns
 from terminal import PROMPT, report
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
@@ -130,7 +130,10 @@ def compare_passes(directory):
     cases = {f"{n} row{'s' * (n > 1)}": (PASSES, CONTEXT + n, n) for n in (1, 5)}
     cases[f"prompt of {n_prompt}"] = 1, n_prompt, n_prompt
     cells = []
-    with Turns("benchmarks.peers:our_pass", directory) as us, Turns("benchmarks.peers:their_pass", directory) as them:
+    with (
+        Turns("studies.times.peers:our_pass", directory) as us,
+        Turns("studies.times.peers:their_pass", directory) as them,
+    ):
         for case in cases.values():
             turns = []
             for _ in range((3 if hparams["n_layer"] > 12 and case[0] == 1 else TURNS) + 1):
@@ -146,7 +149,7 @@ def compare_passes(directory):
 def compare_texts():
     """Tokens per second of both loops. All four texts have to be the same."""
     ids = get_encoder(PAIR[0], "").encode(PROMPT)
-    with Turns("benchmarks.peers:our_loop", *PAIR) as us, Turns("benchmarks.peers:their_loop", *PAIR) as them:
+    with Turns("studies.times.peers:our_loop", *PAIR) as us, Turns("studies.times.peers:their_loop", *PAIR) as them:
         seconds, texts = [], set()
         for _ in range(TURNS + 1):
             found = [engine.ask(1, ids, k) for engine in (us, them) for k in (0, K)]
@@ -164,7 +167,7 @@ def main():
     parser.add_argument("directories", nargs="*", metavar="DIR", help="the directory of a model, such as models/target")
     args = parser.parse_args()
     if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
-        advice = "pip install -r benchmarks/requirements-peers.txt"
+        advice = "pip install -r studies/times/requirements-peers.txt"
         raise UserError(f"this needs torch and transformers: {advice}")
     for directory in args.directories:
         print(compare_passes(directory), "\n")
@@ -173,4 +176,4 @@ def main():
 
 
 if __name__ == "__main__":
-    report(main, "python -m benchmarks.peers")
+    report(main, "python -m studies.times.peers")

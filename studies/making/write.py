@@ -1,7 +1,7 @@
 """Write every block of the pages that is computed, and every picture: run it after a change of the gallery.
 
-    python -m tools.write         # all but the two pictures of a timed run
-    python -m tools.write --race  # these as well: race.svg and terminal.svg
+    python -m studies.making.write         # all but the two pictures of a timed run
+    python -m studies.making.write --race  # these as well: race.svg and terminal.svg
 
 A block stands between <!-- name --> and <!-- end -->. What was measured comes from docs/acceptance.json.
 """
@@ -11,13 +11,13 @@ import json
 import re
 from pathlib import Path
 
-from audit.__main__ import table as audit_table
-from benchmarks.acceptance import DRAFTS, SHOWN, TEMPERATURES
 from lab import gallery, tables
-from tools import pictures
+from studies.audit.__main__ import table as audit_table
+from studies.making import pictures
+from studies.times.acceptance import DRAFTS, SHOWN, TEMPERATURES
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = "README.md", "docs/exactness.md", "docs/drafts.md", "docs/play.html", "audit/README.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = "README.md", "docs/exactness.md", "docs/drafts.md", "docs/play.html", "studies/audit/README.md"
 
 
 def measured():
@@ -67,7 +67,7 @@ BLOCKS = {
     "drafts": of_drafts,
     "siblings": of_siblings,
     "trees measured": of_trees,
-    "audit": lambda: audit_table(json.loads((ROOT / "audit" / "audit.json").read_text(encoding="utf-8"))),
+    "audit": lambda: audit_table(json.loads((ROOT / "studies" / "audit" / "audit.json").read_text(encoding="utf-8"))),
     "seen": who_shipped_what,
 }
 PICTURES = {

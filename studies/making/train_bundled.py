@@ -1,7 +1,7 @@
 """Train the bundled pair of models/: a byte-level BPE vocabulary, a target, and a draft distilled from the target.
 
-    pip install -r tools/requirements.txt
-    python -m tools.train_bundled fairy-tales.txt --out models
+    pip install -r studies/making/requirements.txt
+    python -m studies.making.train_bundled fairy-tales.txt --out models
 
 The text is UTF-8, with one paragraph per line. Steps 1 to 4 keep their results in
 --work, and a stopped run goes on at the step, or stage of step 2, where it stopped.
@@ -42,8 +42,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from checkpoint.huggingface import openai_name
 from checkpoint.openai import EOT
 from checkpoint.write import write_checkpoint
+from studies.making.fit_ngrams import split_tales
 from terminal import report
-from tools.fit_ngrams import split_tales
 
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
@@ -276,4 +276,4 @@ def main(args):
 
 
 if __name__ == "__main__":
-    report(lambda: main(args), "python -m tools.train_bundled")
+    report(lambda: main(args), "python -m studies.making.train_bundled")

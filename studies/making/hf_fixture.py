@@ -1,7 +1,7 @@
 """Write tests/fixtures/hf/: tiny random GPT-2s by transformers, ids by its tokenizers, and logits in float64.
 
-    pip install -r tools/requirements.txt && python -m tools.hf_fixture
-    pip install "transformers<5" && python -m tools.hf_fixture  # writes older/ alone
+    pip install -r studies/making/requirements.txt && python -m studies.making.hf_fixture
+    pip install "transformers<5" && python -m studies.making.hf_fixture  # writes older/ alone
 
 plain/ has vocab.json and merges.txt as the library tokenizers saves them. chat/ is as
 transformers 5 saves a model that was prepared for chats: added tokens, one of which ends
@@ -14,7 +14,7 @@ import json
 import shutil
 from pathlib import Path
 
-OUT = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "hf"
+OUT = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "hf"
 TEXT = "The cat sat on the mat. The hat that the cat has is on the cat, not on the mat; isn't that — naïve?\n"
 TEXTS = [TEXT, "", " The", "a [PAD]b<|im_end|> <|endoftext|>c", "x <mask> y", "The cat<|im_end|>\n<|im_start|> sat"]
 SIZES = dict(n_positions=48, n_embd=8, n_head=2, n_layer=2)

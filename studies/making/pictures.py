@@ -1,4 +1,4 @@
-"""The pictures in docs/, which `python -m tools.write` draws.
+"""The pictures in docs/, which `python -m studies.making.write` draws.
 
 tree.svg is about the README's p and q, round.svg is a round of the bundled pair.
 """

@@ -1,8 +1,8 @@
 """The time of a forward pass, and of the demo beside the best loop that plain NumPy offers.
 
-    python -m benchmarks.forward models/target  # passes
-    python -m benchmarks.random_checkpoint 124M && python -m benchmarks.forward models/random-124M
-    python -m benchmarks.forward                # the demo
+    python -m studies.times.forward models/target  # passes
+    python -m studies.times.random_checkpoint 124M && python -m studies.times.forward models/random-124M
+    python -m studies.times.forward                # the demo
 
 A pass over few rows takes at least the time to read the weights. So the table compares
 each pass with sgemv, which is BLAS's product of a matrix and a vector, on a matrix of
@@ -22,7 +22,6 @@ import time
 
 import numpy as np
 
-from benchmarks.turns import Turns
 from checkpoint.read import read
 from encoder import get_encoder
 from fast import matrix_kernel
@@ -30,6 +29,7 @@ from gpt2 import GPT2
 from lab.tables import table
 from sampling import as_model
 from speculative import speculative_sampling
+from studies.times.turns import Turns
 from terminal import PROMPT, report
 
 REPETITIONS, PROMPTS = 21, 7  # of passes over a few rows, and of prompts
@@ -129,7 +129,7 @@ def demo(turns=12, K=4):
     for layout, own in itertools.product(("as they are", "transposed"), (False, True)):
         ways[f"x @ w, w {layout}, " + ("BLAS's threads" if own else "one thread")] = layout, own
     with contextlib.ExitStack() as stack:
-        engines = [Turns("benchmarks.forward:loop", *pair, layout, own_threads=own) for layout, own in ways.values()]
+        engines = [Turns("studies.times.forward:loop", *pair, layout, own_threads=own) for layout, own in ways.values()]
         for engine in engines:
             stack.enter_context(engine)
         found = [[[e.ask(1, k)[1] for k in (0, K)] for e in engines] for _ in range(turns + 1)][1:]
@@ -155,4 +155,4 @@ def main():
 
 
 if __name__ == "__main__":
-    report(main, "python -m benchmarks.forward")
+    report(main, "python -m studies.times.forward")

@@ -1,6 +1,6 @@
 """Write a GPT-2 with random weights in OpenAI's checkpoint format, to measure a large model without a download.
 
-python -m benchmarks.random_checkpoint 1558M  # writes models/random-1558M
+python -m studies.times.random_checkpoint 1558M  # writes models/random-1558M
 """
 
 import argparse
@@ -41,4 +41,4 @@ def main():
 
 
 if __name__ == "__main__":
-    report(main, "python -m benchmarks.random_checkpoint")
+    report(main, "python -m studies.times.random_checkpoint")
