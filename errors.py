@@ -1,5 +1,3 @@
-"""The error that is the user's."""
+"""For the time being: see checkpoint/__init__.py."""
 
-
-class UserError(ValueError):
-    """Something that the user gave, such as an option, a file or a model, cannot be used. The message says why."""
+from checkpoint import UserError as UserError

@@ -15,8 +15,8 @@
 from collections import defaultdict, deque
 from functools import partial
 
+from checkpoint import UserError
 from checkpoint.find import MODELS_DIR
-from errors import UserError
 from gpt2 import GPT2
 from lab import block, measure
 from lab.drafts import make_draft

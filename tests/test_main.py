@@ -14,10 +14,10 @@ from support import ROOT, printed_by, read, run, texts_of
 
 import lab.__main__ as lab_main
 import main
+from checkpoint import UserError
 from checkpoint.openai import FILES
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
-from errors import UserError
 from lab.block import verify_block
 from lab.pair import Pair
 from terminal import report
@@ -316,15 +316,20 @@ IMPORTS = {
     "contract.py": {"numpy"},
     "sampling.py": {"numpy"},
     "speculative.py": {"numpy", "contract", "sampling"},
-    "fast/*.py": {"numpy", "errors", "fast"},
-    "gpt2.py": {"numpy", "errors", "fast"},
-    "encoder.py": {"regex", "errors", "checkpoint"},
-    "utils.py": {"numpy", "errors", "checkpoint", "encoder", "gpt2"},
+    "fast/*.py": {"numpy", "fast"},
+    "gpt2.py": {"numpy", "checkpoint", "fast"},
+    "encoder.py": {"regex", "checkpoint"},
+    "utils.py": {"numpy", "checkpoint", "encoder", "gpt2"},
     "runs.py": {"numpy"},
-    "terminal.py": {"tqdm", "errors", "runs", "checkpoint"},
+    "terminal.py": {"tqdm", "runs", "checkpoint"},
     "main.py": {"fast", "sampling", "speculative", "runs", "terminal", "utils"},
-    "checkpoint/*.py": {"numpy", "requests", "tqdm", "errors", "checkpoint"},
+    "checkpoint/*.py": {"numpy", "requests", "tqdm", "tokenizers", "checkpoint"},
 }
+
+
+def test_a_forward_pass_needs_no_download():
+    code = "import gpt2, sys; print({'requests', 'checkpoint.find'} & {*sys.modules})"
+    assert run("-c", code, script="").stdout == "set()\n"
 
 
 @pytest.mark.parametrize("files", IMPORTS)

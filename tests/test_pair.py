@@ -9,7 +9,7 @@ import pytest
 from support import bundled, random_gpt2
 
 import runs
-from errors import UserError
+from checkpoint import UserError
 from lab.block import verify_block
 from lab.measure import best_K, costs
 from lab.pair import Pair, load_pair
