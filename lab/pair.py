@@ -15,7 +15,6 @@
 from collections import defaultdict, deque
 from functools import partial
 
-from checkpoint import UserError
 from checkpoint.find import MODELS_DIR
 from gpt2 import GPT2
 from lab import block, measure
@@ -78,7 +77,7 @@ class Pair:
         if self.sure:
             if stop is not None:
                 advice = "choose another schedule than draft-confidence"
-                raise UserError(f"this draft has a stop of its own; {advice}")
+                raise ValueError(f"this draft has a stop of its own; {advice}")
             stop = draft_confidence(self.sure, self.sources[0].confidence)
 
         def loop(draft, target, on_round):

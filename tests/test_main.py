@@ -311,7 +311,6 @@ def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
 # What each part may import, of this project's parts and of third parties
 IMPORTS = {
     "tiny.py": {"numpy", "regex"},
-    "errors.py": set(),
     "enumeration/*.py": {"numpy", "torch", "enumeration"},
     "contract.py": {"numpy"},
     "sampling.py": {"numpy"},

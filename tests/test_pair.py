@@ -9,7 +9,6 @@ import pytest
 from support import bundled, random_gpt2
 
 import runs
-from checkpoint import UserError
 from lab.block import verify_block
 from lab.measure import best_K, costs
 from lab.pair import Pair, load_pair
@@ -127,7 +126,7 @@ def test_a_lookup_that_finds_nothing_ends_the_round(settings):
         assert all(found[:-1])  # only the last token may come from a uniform row
         text = np.append(text, r.emitted)
     assert len(rounds[0].drafted) == 1 and max(len(r.drafted) for r in rounds) == 4
-    with pytest.raises(UserError, match="a stop of its own"):
+    with pytest.raises(ValueError, match="a stop of its own"):
         both.decode(text, 4, K=4, schedule="draft-confidence")
 
 
