@@ -255,8 +255,8 @@ def test_closed_streams(command, code):
 
 SCRIPTS = {  # with what they are given, and what they say
     "benchmarks.forward": (["nope"], "nope cannot be used: nope is missing"),
-    "benchmarks.peers": (["nope"], "nope cannot be used: nope is missing|needs torch and transformers: pip inst"),
-    "benchmarks.acceptance": (["no/such/file.json"], "No such file or directory: 'no/such/file.json'"),
+    "benchmarks.peers": (["nope"], "nope is missing|needs torch and transformers: pip install"),
+    "benchmarks.acceptance": (["no/such.json"], "No such file or directory: 'no/such.json'"),
     "tools.fit_ngrams": ([os.devnull], f"{os.devnull} holds 0 tales, and at least two are needed"),
 }
 
@@ -270,7 +270,8 @@ def test_what_other_programs_say(script):
 
 
 def test_an_engine_that_ends_says_why_in_one_line():
-    code = "from benchmarks.turns import Turns\nwith Turns('benchmarks.peers:our_pass', 'nope') as t: t.ask(1, 1, 1)"
+    engine = "Turns('benchmarks.peers:our_pass', 'nope')"
+    code = f"from benchmarks.turns import Turns\nwith {engine} as turns: turns.ask(1, 1, 1)"
     done = run("-c", code, script="")
     assert done.returncode == 2
     assert re.fullmatch("benchmarks.peers:our_pass: error: nope cannot be used: .*\n", done.stderr)
