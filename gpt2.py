@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from errors import UserError
+from checkpoint import UserError
 from fast import KVCache, lock, parts, tile_params
 
 

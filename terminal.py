@@ -9,8 +9,9 @@ import sys
 import numpy as np
 from tqdm import tqdm
 
-from checkpoint.find import MODELS_DIR, SIZES
-from errors import UserError
+from checkpoint import UserError
+from checkpoint.find import MODELS_DIR
+from checkpoint.names import CHOICES
 from runs import origins
 
 LEGEND = {"accepted": "guessed and accepted", "resampled": "resampled", "bonus": "bonus"}
@@ -61,7 +62,7 @@ def options(description, epilog, advice="see --help"):
     add("--prompt", default=PROMPT, help="the text to continue (default: %(default)r)")
     add("--n_tokens_to_generate", type=count, default=154, metavar="N", help="how many tokens (default: %(default)s)")
     add("--draft_model_size", metavar="SIZE", help="the small model, which guesses; names as below")
-    add("--target_model_size", metavar="SIZE", help=f"the large model, which decides the text: {SIZES}")
+    add("--target_model_size", metavar="SIZE", help=f"the large model, which decides the text: {CHOICES}")
     add("--models_dir", default=MODELS_DIR, metavar="DIR", help="where models are, and where downloads go")
     add("--K", type=count, default=4, help="how many tokens to draft per round (default: %(default)s)")
     add("--temperature", type=temperature, default=0.0, metavar="T",

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from checkpoint import UserError
 from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
-from errors import UserError
 from lab import gallery
 from lab.gallery import EOS, PROMPT, TREES, VARIANTS, Variant, decode, plain, right_penalty, target_rows
 from lab.trees import Node, grow, paths, top_down

@@ -43,7 +43,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from errors import UserError
 from fast.threads import ONE_POOL, in_parallel
 
 TILE, NARROW = 64, 32  # columns of a tile for groups of rows, and for single rows
@@ -204,7 +203,8 @@ def matrix_kernel():
     kernels = {"groups": GROUPED, "single": SINGLE}
     if choice := os.environ.get("SPECULATIVE_KERNEL"):
         if choice not in kernels:
-            raise UserError(f"SPECULATIVE_KERNEL is {choice!r} in the environment; use groups or single, or unset it")
+            what = f"SPECULATIVE_KERNEL is {choice!r} in the environment"
+            raise OSError(f"{what}; use groups or single, or unset it")
         return kernels[choice]
     rng = np.random.default_rng(0)
     x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))

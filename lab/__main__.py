@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from errors import UserError
+from checkpoint import UserError
 from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
@@ -36,6 +36,7 @@ from utils import pair_of, prompt_ids
 
 COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess
 PILOT = 96  # tokens of the pilot run of --K auto
+RULES = {"token": verify, "block": verify_block}  # of --verify
 TREE_RULES = {"token": top_down, "block": bottom_up}
 
 
@@ -50,7 +51,7 @@ def main(argv=None):
     if args.eos and encoder.eos is None:
         raise UserError("--eos: this vocabulary has no token that ends a text")
     eos = encoder.eos if args.eos else None
-    rule = verify_block if args.verify == "block" else verify
+    rule = RULES[args.verify]
     estimates = {}
     if args.K == "auto":
         args.K, estimates = pilot_run(args, pair, x, eos=eos, verify=rule)
@@ -171,57 +172,83 @@ def print_trees(args, slow, fast):
     return print(f"\n{printed(rows)}")
 
 
+HELP = {  # of the options that main.py does not have
+    "K": "how many tokens to draft per round, at most; auto: the best of 0 to 8 by a short pilot "
+    "run, whose times the seed does not fix (default: 4)",
+    "draft": "what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts "
+    "of 1, 2 and 3 tokens in a row. online: such counts in the text so far. lookup: copies from "
+    "the text so far. early-exit:L: the target's first L layers (default: %(default)s)",
+    "draft_corpus": "the text that --draft unigram, bigram or ngram learns from; the bundled pair "
+    "has counts of its own",
+    "schedule": "how many tokens to draft in each round. fixed: always K. target-confidence: K if "
+    "the target was sure of the last token, otherwise none. draft-confidence: up to K, but stop "
+    "after a token that the draft is not sure of. heuristic: 2 more after a round that accepted "
+    "all tokens, otherwise 1 fewer. adaptive: the best by measured acceptance and times, which "
+    "the seed does not fix (default: %(default)s)",
+    "tree": "guess a tree instead of K tokens: 2,1,1 is two guesses at the next token, each with "
+    "one guess below, and one below that. It tells the tokens per round; what would make it fast, "
+    "tree attention, is left out",
+    "verify": "accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. "
+    "2024) (default: %(default)s)",
+    "repetition_penalty": "above 1, tokens of the text become less likely (default: %(default)s)",
+    "eos": "stop after the token that ends a text",
+    "trace": "write a page that shows every round of the speculative run",
+}
+
+
 def arguments(argv=None):
     """The options, checked. Those that do not fit together are a UserError."""
     parser = options(__doc__, None)
     parser.prog = "python -m lab"
-    add = parser.add_argument_group("the lab").add_argument
-    # fmt: off
-    add("--K",
-        type=such_that(str, lambda text: re.fullmatch("auto|[0-9]{1,99}", text), "a whole number from 0 up, or auto"),
-        help="how many tokens to draft per round, at most; auto: the best of 0 to 8 by a short pilot run, "
-        "whose times the seed does not fix (default: 4)")
-    add("--draft", default="model", metavar="DRAFT",
-        type=such_that(str, lambda name: name in DRAFTS or re.fullmatch("early-exit:[0-9]{1,4}", name),
-                       f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."),
-        help="what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts of 1, 2 and 3 "
-        "tokens in a row. online: such counts in the text so far. lookup: copies from the text so far. early-exit:L: "
-        "the target's first L layers (default: %(default)s)")
-    add("--draft_corpus", metavar="FILE",
-        help="the text that --draft unigram, bigram or ngram learns from; the bundled pair has counts of its own")
-    add("--schedule", choices=SCHEDULES, default="fixed",
-        help="how many tokens to draft in each round. fixed: always K. target-confidence: K if the target was sure of "
-        "the last token, otherwise none. draft-confidence: up to K, but stop after a token that the draft is not sure "
-        "of. heuristic: 2 more after a round that accepted all tokens, otherwise 1 fewer. adaptive: the best by "
-        "measured acceptance and times, which the seed does not fix (default: %(default)s)")
-    add("--tree", metavar="N,N,...",
-        type=such_that(tree_of, lambda counts: n_guesses(counts) < 100, "a tree like 2,1,1, of at most 99 guesses"),
-        help="guess a tree instead of K tokens: 2,1,1 is two guesses at the next token, each with one guess below, and "
-        "one below that. It tells the tokens per round; what would make it fast, tree attention, is left out")
-    add("--verify", choices=("token", "block"), default="token",
-        help="accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. 2024) "
-        "(default: %(default)s)")
-    add("--repetition_penalty", type=such_that(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100"),
-        default=1.0, metavar="r", help="above 1, tokens that have occurred become less likely (default: %(default)s)")
-    add("--eos", action="store_true", help="stop after the token that ends a text")
-    add("--trace", type=such_that(str, lambda path: path.endswith(".html"), "the name of a .html file"), metavar="FILE",
-        help="write a page that shows every round of the speculative run")
-    # fmt: on
+    group = parser.add_argument_group("the lab")
+
+    def add(name, **kwargs):
+        group.add_argument(f"--{name}", help=HELP[name], **kwargs)
+
+    add("K", type=such_that(str, is_K, "a whole number from 0 up, or auto"))
+    choices = f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."
+    add("draft", default="model", metavar="DRAFT", type=such_that(str, is_draft, choices))
+    add("draft_corpus", metavar="FILE")
+    add("schedule", choices=SCHEDULES, default="fixed")
+    small_tree = "a tree like 2,1,1, of at most 99 guesses"
+    add("tree", metavar="N,N,...", type=such_that(tree_of, is_small, small_tree))
+    add("verify", choices=RULES, default="token")
+    penalty = such_that(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100")
+    add("repetition_penalty", type=penalty, default=1.0, metavar="r")
+    add("eos", action="store_true")
+    html = such_that(str, lambda path: path.endswith(".html"), "the name of a .html file")
+    add("trace", type=html, metavar="FILE")
     args = parser.parse_args(argv)
-    if args.draft_corpus is not None and args.draft not in ORDERS:
-        raise UserError(f"--draft_corpus needs --draft {' or '.join(ORDERS)}, but --draft is {args.draft}")
-    if args.draft_model_size is not None and args.draft != "model":
+    check_that_they_fit(args)
+    args.command = shlex.join(["python", "-m", "lab", *(sys.argv[1:] if argv is None else argv)])
+    if args.K != "auto":  # a larger K would make no difference
+        args.K = min(int(args.K or 4), args.n_tokens_to_generate)
+    return args
+
+
+def check_that_they_fit(args):
+    corpus, size, lookup = args.draft_corpus, args.draft_model_size, args.draft == "lookup"
+    if corpus is not None and args.draft not in ORDERS:
+        needed = " or ".join(ORDERS)
+        raise UserError(f"--draft_corpus needs --draft {needed}, but --draft is {args.draft}")
+    if size is not None and args.draft != "model":
         raise UserError(f"--draft_model_size needs --draft model, but --draft is {args.draft}")
-    if args.draft == "lookup" and args.schedule == "draft-confidence":
-        raise UserError("--draft lookup stops by itself where it finds no copy; choose another --schedule")
+    if lookup and args.schedule == "draft-confidence":
+        what = "--draft lookup stops by itself where it finds no copy"
+        raise UserError(f"{what}; choose another --schedule")
     if args.tree and (args.trace or args.K or args.schedule != "fixed"):
         raise UserError("--tree does not go together with --trace, --schedule or --K")
     if args.trace and args.n_tokens_to_generate == 0:
-        raise UserError("--trace needs a round to show, so --n_tokens_to_generate must be above 0")
-    args.command = shlex.join(["python", "-m", "lab", *(sys.argv[1:] if argv is None else argv)])
-    if args.K != "auto":
-        args.K = min(int(args.K or 4), args.n_tokens_to_generate)  # a larger K would make no difference
-    return args
+        what = "--trace needs a round to show"
+        raise UserError(f"{what}, so --n_tokens_to_generate must be above 0")
+
+
+def is_K(text):
+    return re.fullmatch("auto|[0-9]{1,99}", text)
+
+
+def is_draft(name):
+    return name in DRAFTS or re.fullmatch("early-exit:[0-9]{1,4}", name)
 
 
 def tree_of(text):
@@ -229,6 +256,10 @@ def tree_of(text):
     if not re.fullmatch("[1-9][0-9]?(,[1-9][0-9]?)*", text):
         raise ValueError("it is no tree")
     return [int(count) for count in text.split(",")]
+
+
+def is_small(counts):
+    return n_guesses(counts) < 100
 
 
 def n_guesses(counts):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from checkpoint import UserError
 from checkpoint.find import MODELS_DIR
 from checkpoint.openai import EOT
-from errors import UserError
 from lab.ngrams import NGram, continuations, ngram, online
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted

@@ -6,7 +6,7 @@ counts after contexts of all lengths are blended.
 
 import numpy as np
 
-from errors import UserError
+from checkpoint import UserError
 
 DISCOUNT = 0.75
 

@@ -24,7 +24,7 @@ MEANING = {
     "speedup": "Tokens per round, divided by the cost of a round.",
     "acceptance rate": "The share of the drafted tokens that is in the text. Guesses that were never looked at count "
     "as misses.",
-    "alpha": "The mean probability that a guess is accepted, over those that were looked at.",
+    "alpha": "The mean probability that a guess is accepted if all guesses before it are.",
     "tokens per round": "Tokens added per pass of the target. The plain loop adds one.",
     "cost of a round": "A plain step is one token of the plain loop. c is a step of the draft, v the target's pass "
     "over K + 1 positions, r is drawing and accepting.",

@@ -16,7 +16,6 @@ from collections import defaultdict, deque
 from functools import partial
 
 from checkpoint.find import MODELS_DIR
-from errors import UserError
 from gpt2 import GPT2
 from lab import block, measure
 from lab.drafts import make_draft
@@ -64,7 +63,7 @@ class LabPair(Pair):
         if self.stop_below:
             if stop is not None:
                 advice = "choose another schedule than draft-confidence"
-                raise UserError(f"this draft has a stop of its own; {advice}")
+                raise ValueError(f"this draft has a stop of its own; {advice}")
             stop = draft_confidence(self.stop_below, self.sources[0].confidence)
         options = {"eos": eos, "verify": verify, "schedule": schedule, "stop": stop}
 

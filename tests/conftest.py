@@ -17,7 +17,7 @@ from hypothesis import settings
 from support import BLOCK, CONTENT, DISTANCES, Handler
 
 import gpt2
-from checkpoint import find
+from checkpoint import download, names
 from fast import product
 
 EXACT_FILES = ("test_proof", "test_gallery", "test_trees")  # and every test_lossless...
@@ -74,9 +74,10 @@ def server(monkeypatch):
     """A server of support.CONTENT on this machine. It misbehaves as a test wants it to, see support.Handler."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("GPT2_MODELS_URL", raising=False)
-    hparams = {"355M": json.loads(CONTENT["hparams.json"])}  # so the model that is served counts as this one
-    for name, value in {"BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK, "HPARAMS": hparams}.items():
-        monkeypatch.setattr(find, name, value)
+    for name, value in {"BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
+        monkeypatch.setattr(download, name, value)
+    served = {"355M": json.loads(CONTENT["hparams.json"])}  # so the model that is served is this one
+    monkeypatch.setattr(names, "KNOWN", served)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.handle_error = lambda *args: None  # some clients in these tests go away
         server.plan, server.log = {}, []

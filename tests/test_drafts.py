@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import ROOT, bundled
 
+from checkpoint import UserError
 from encoder import get_encoder
-from errors import UserError
 from lab.drafts import AsNetwork, lookup, make_draft
 from lab.ngrams import DISCOUNT, NGram, ngram, online
 from sampling import as_model

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from support import MICRO, bundled, random_gpt2, stored_gpt2
 
 import gpt2
+from checkpoint import UserError
 from checkpoint.openai import tensors
 from checkpoint.read import nest, read
-from errors import UserError
 from fast import product, threads
 from fast.product import GROUPED
 from gpt2 import GPT2

@@ -14,10 +14,10 @@ from support import ROOT, printed_by, read, run, texts_of
 
 import lab.__main__ as lab_main
 import main
+from checkpoint import UserError
 from checkpoint.openai import FILES
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
-from errors import UserError
 from lab.block import verify_block
 from lab.pair import LabPair
 from terminal import report
@@ -255,8 +255,8 @@ def test_closed_streams(command, code):
 
 SCRIPTS = {  # with what they are given, and what they say
     "studies.times.forward": (["nope"], "nope cannot be used: nope is missing"),
-    "studies.times.peers": (["nope"], "nope cannot be used: nope is missing|needs torch and transformers: pip inst"),
-    "studies.times.acceptance": (["no/such/file.json"], "No such file or directory: 'no/such/file.json'"),
+    "studies.times.peers": (["nope"], "nope is missing|needs torch and transformers: pip install"),
+    "studies.times.acceptance": (["no/such.json"], "No such file or directory: 'no/such.json'"),
     "studies.making.fit_ngrams": ([os.devnull], f"{os.devnull} holds 0 tales, and at least two are needed"),
 }
 
@@ -270,9 +270,8 @@ def test_what_other_programs_say(script):
 
 
 def test_an_engine_that_ends_says_why_in_one_line():
-    code = (
-        "from studies.times.turns import Turns\nwith Turns('studies.times.peers:our_pass', 'nope') as t: t.ask(1, 1, 1)"
-    )
+    engine = "Turns('studies.times.peers:our_pass', 'nope')"
+    code = f"from studies.times.turns import Turns\nwith {engine} as turns: turns.ask(1, 1, 1)"
     done = run("-c", code, script="")
     assert done.returncode == 2
     assert re.fullmatch("studies.times.peers:our_pass: error: nope cannot be used: .*\n", done.stderr)
@@ -313,20 +312,24 @@ def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
 # What each part may import, of this project's parts and of third parties
 IMPORTS = {
     "tiny.py": {"numpy", "regex"},
-    "errors.py": set(),
     "enumeration/*.py": {"numpy", "torch", "enumeration"},
     "checks.py": {"numpy"},
     "sampling.py": {"numpy"},
     "speculative.py": {"numpy", "checks", "sampling"},
-    "fast/*.py": {"numpy", "errors", "fast"},
-    "gpt2.py": {"numpy", "errors", "fast"},
-    "encoder.py": {"regex", "errors", "checkpoint"},
-    "utils.py": {"numpy", "errors", "checkpoint", "encoder", "gpt2"},
+    "fast/*.py": {"numpy", "fast"},
+    "gpt2.py": {"numpy", "checkpoint", "fast"},
+    "encoder.py": {"regex", "checkpoint"},
+    "utils.py": {"numpy", "checkpoint", "encoder", "gpt2"},
     "runs.py": {"numpy", "sampling"},
-    "terminal.py": {"numpy", "tqdm", "errors", "runs", "checkpoint"},
+    "terminal.py": {"numpy", "tqdm", "runs", "checkpoint"},
     "main.py": {"fast", "speculative", "runs", "terminal", "utils"},
-    "checkpoint/*.py": {"numpy", "requests", "tqdm", "errors", "checkpoint"},
+    "checkpoint/*.py": {"numpy", "requests", "tqdm", "tokenizers", "checkpoint"},
 }
+
+
+def test_a_forward_pass_needs_no_download():
+    code = "import gpt2, sys; print({'requests', 'checkpoint.find'} & {*sys.modules})"
+    assert run("-c", code, script="").stdout == "set()\n"
 
 
 @pytest.mark.parametrize("files", IMPORTS)

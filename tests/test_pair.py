@@ -9,7 +9,6 @@ import pytest
 from support import bundled, random_gpt2
 
 import runs
-from errors import UserError
 from lab.block import verify_block
 from lab.measure import best_K, costs
 from lab.pair import LabPair, load_pair
@@ -19,10 +18,12 @@ from speculative import verify
 
 
 def test_a_run_records_what_happened():
-    both, rounds, x = LabPair(bundled("draft"), bundled("target"), temperature=1, top_k=9), [], np.array([5, 6, 7])
+    both = LabPair(bundled("draft"), bundled("target"), temperature=1, top_k=9)
+    rounds, x = [], np.array([5, 6, 7])
     run = both.decode(x, 30, K=3, rng=np.random.default_rng(0), on_round=rounds.append)
     assert run.n_new == 30 and run.ids[:3].tolist() == x.tolist()
-    assert run.n_drafted == [len(r.drafted) for r in rounds] and run.n_accepted == [r.n_accepted for r in rounds]
+    assert run.n_drafted == [len(r.drafted) for r in rounds]
+    assert run.n_accepted == [r.n_accepted for r in rounds]
     looked_at = [runs.overlap(p, q) for r in rounds for p, q in zip(r.p, r.q[: len(r.emitted)])]
     assert np.concatenate([found.kept for found in run.chances]).tolist() == looked_at
     assert run.alpha == pytest.approx(np.mean(looked_at)) and run.n_looked_at == len(looked_at)
@@ -60,12 +61,13 @@ def test_a_rule_that_does_not_say_what_it_looks_at():
     both = LabPair(bundled("draft"), bundled("target"))
     options = {"K": 2, "verify": lambda *args: verify(*args)}
     assert both.decode([5], 5, **options).alpha is None
-    with pytest.raises(ValueError, match="adaptive needs a rule that says which guesses it looks at"):
+    message = "adaptive needs a rule that says which guesses it looks at"
+    with pytest.raises(ValueError, match=message):
         both.decode([5], 5, schedule="adaptive", **options)
 
 
 def test_the_clock_stops_during_on_round(monkeypatch):
-    """Each look at this clock takes a second. A round has two looks for each of its k + 1 calls, and one at its end."""
+    """Each look at this clock takes a second. A round looks twice at each call, and at its end."""
     both, now = LabPair(bundled("draft"), bundled("target")), itertools.count()
     target = both.target_model
     both.target_model = lambda ids, n_rows=1: [next(now) for _ in range(9)] and target(ids, n_rows)
@@ -79,11 +81,13 @@ def test_with_given_costs_the_seed_fixes_the_text():
     def text(costs):
         both = LabPair(bundled("draft"), bundled("target"), temperature=1)
         rng = np.random.default_rng(0)
-        run = both.decode([5, 6], 60, K=8, rng=rng, schedule="adaptive", costs=lambda K: np.array(costs[: K + 1]))
+        options = {"schedule": "adaptive", "costs": lambda K: np.array(costs[: K + 1])}
+        run = both.decode([5, 6], 60, K=8, rng=rng, **options)
         return run.ids.tolist(), run.n_drafted
 
     cheap, dear = np.linspace(1, 1.1, 9), np.linspace(1, 9, 9)
-    assert text(cheap)[0] == text(cheap)[0] and text(cheap)[1][0] == 8 and text(dear)[1][0] == 0
+    assert text(cheap)[0] == text(cheap)[0]
+    assert text(cheap)[1][0] == 8 and text(dear)[1][0] == 0
 
 
 def test_each_run_reads_the_prompt_again(n_computed):
@@ -91,18 +95,20 @@ def test_each_run_reads_the_prompt_again(n_computed):
     for _ in range(2):
         n_computed.clear()
         both.decode(np.arange(20), 20, K=2)
-        assert n_computed[:5] == [20, 20, 1, 1, 3]  # the prompt; two steps of the draft, a pass of the target
+        assert n_computed[:5] == [20, 20, 1, 1, 3]  # the prompt; two guesses, a pass of the target
 
 
 @pytest.mark.parametrize("temperature", [0, 0.5])
 def test_confidence_is_the_probability_at_temperature_1(temperature):
-    both, x, rounds = LabPair(bundled("draft"), bundled("target"), temperature=temperature), np.array([5, 6, 7]), []
+    both = LabPair(bundled("draft"), bundled("target"), temperature=temperature)
+    x, rounds = np.array([5, 6, 7]), []
     draft, target = (as_model(bundled(name)) for name in ("draft", "target"))
     options = dict(K=4, rng=np.random.default_rng(0))
     run = both.decode(x, 40, schedule="target-confidence", **options)
     ends = np.cumsum(run.n_emitted)  # the new tokens after each round
     sure = target(run.ids[:-1], 40)[np.arange(40), run.ids[3:]] >= 0.5
-    assert [k > 0 for k in run.n_drafted[1:-1]] == sure[ends[:-2] - 1].tolist() and 0 < sure.mean() < 1
+    assert [k > 0 for k in run.n_drafted[1:-1]] == sure[ends[:-2] - 1].tolist()
+    assert 0 < sure.mean() < 1
     both.decode(x, 40, schedule="draft-confidence", on_round=rounds.append, **options)
     for r in rounds[:-2]:
         k = len(r.drafted)
@@ -112,14 +118,16 @@ def test_confidence_is_the_probability_at_temperature_1(temperature):
 
 
 def test_the_smaller_context_is_that_of_the_pair():
-    large, small = (random_gpt2(0, n_vocab=3, n_ctx=n, n_embd=8, n_head=2, n_layer=1) for n in (8, 4))
+    sizes = dict(n_vocab=3, n_embd=8, n_head=2, n_layer=1)
+    large, small = random_gpt2(0, n_ctx=8, **sizes), random_gpt2(0, n_ctx=4, **sizes)
     assert LabPair(large, small).n_ctx == LabPair(small, large).n_ctx == 4
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)
 def test_a_lookup_that_finds_nothing_ends_the_round(settings):
-    """With these settings, a sampled row has a token with probability 1 even if the lookup found nothing."""
-    both, rounds, text = load_pair("(not needed)", "target", "lookup", **settings), [], np.array([5, 6, 7])
+    """A sampled row has a token with probability 1 here, even if the lookup found nothing."""
+    both = load_pair("(not needed)", "target", "lookup", **settings)
+    rounds, text = [], np.array([5, 6, 7])
     both.decode(text, 40, K=4, rng=np.random.default_rng(0), on_round=rounds.append)
     for r in rounds:
         prefixes = [np.append(text, r.drafted[:i]) for i in range(len(r.drafted))]
@@ -127,7 +135,7 @@ def test_a_lookup_that_finds_nothing_ends_the_round(settings):
         assert all(found[:-1])  # only the last token may come from a uniform row
         text = np.append(text, r.emitted)
     assert len(rounds[0].drafted) == 1 and max(len(r.drafted) for r in rounds) == 4
-    with pytest.raises(UserError, match="a stop of its own"):
+    with pytest.raises(ValueError, match="a stop of its own"):
         both.decode(text, 4, K=4, schedule="draft-confidence")
 
 
@@ -138,8 +146,9 @@ def test_costs_are_medians():
     def of(times, K):
         return costs(times, K).tolist()
 
-    times = {3: [6.0, 7.0, 8.0, 9.0, 99.0], 0: [1.0], None: [0.1, 0.1, 0.1]}  # steps of the plain loop do not count
-    assert of(times, 2) == [1, math.inf, math.inf]  # 0 was timed once, which does not count, so it is next
+    times = {3: [6.0, 7.0, 8.0, 9.0, 99.0], 0: [1.0]}
+    times[None] = [0.1, 0.1, 0.1]  # steps of the plain loop, which do not count
+    assert of(times, 2) == [1, math.inf, math.inf]  # 0 was timed once, which does not count either
     times[0] = [2.0, 9.0]
     assert of(times, 4) == [1, 1, math.inf, 4, math.inf]  # now 1 is next
     times |= {1: [2.0, 3.0, 5.0], 4: [1.0]}
@@ -149,7 +158,7 @@ def test_costs_are_medians():
 
 
 def test_costs_are_kept_from_run_to_run(monkeypatch):
-    """So that `adaptive` need not try every K in each run. A plain run in between changes nothing."""
+    """So `adaptive` need not try every K in each run. A plain run in between changes nothing."""
     both, now = LabPair(bundled("draft"), bundled("target")), itertools.count()
     monkeypatch.setattr(runs.time, "perf_counter", lambda: next(now))  # a round takes 3 + 2 k ticks
     first = both.decode([5, 6, 7], 30, K=4, schedule="adaptive")
@@ -183,5 +192,6 @@ def test_best_K_divides_tokens_by_costs(monkeypatch):
 
     monkeypatch.setattr(both, "decode", decode)
     K, speedups = best_K(both, [5], 9, K_max=3, eos=7)
-    assert K == 0 and speedups == pytest.approx([1, 1.5 * 2 / 5, 1.75 * 2 / 6, 0])  # K = 3 was timed only once
+    expected = [1, 1.5 * 2 / 5, 1.75 * 2 / 6, 0]  # K = 3 was timed only once
+    assert K == 0 and speedups == pytest.approx(expected)
     assert calls == [(3, {"eos": 7})]

@@ -14,8 +14,9 @@ import lab.__main__ as lab_main
 import main
 from lab import gallery
 
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("*/README.md")), *sorted(ROOT.glob("docs/*.md"))]
-MODULES = [path for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("*/*.py")]) if path.parent.name != "tests"]
+FOLDERS = "*", "lab/*", "exercise/*", "fast/*", "checkpoint/*", "enumeration/*", "studies/*/*"
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("[a-z]*/*.md")), *sorted(ROOT.glob("studies/*/*.md"))]
+MODULES = [path for folder in FOLDERS for path in sorted(ROOT.glob(f"{folder}.py"))]
 SCRIPTS = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in MODULES

@@ -23,7 +23,8 @@ def test_each_formula_is_its_sum(alpha, K, c, v):
     """test_speculative.py compares the same sum with the tokens that are emitted."""
     tokens = [sum(alpha**i for i in range(k + 1)) for k in range(K + 1)]
     np.testing.assert_allclose(expected_tokens(alpha, K), tokens, rtol=1e-12, strict=True)
-    assert theory.improvement(alpha, K, c, v, r=0.5) == pytest.approx(tokens[-1] / (K * c + v + 0.5), rel=1e-12)
+    speedup = tokens[-1] / (K * c + v + 0.5)
+    assert theory.improvement(alpha, K, c, v, r=0.5) == pytest.approx(speedup, rel=1e-12)
 
 
 def looked_at(betas):
@@ -54,7 +55,14 @@ def test_places_with_one_alpha_are_told_from_those_with_several():
 
 @pytest.mark.parametrize(
     ("alpha", "K", "improvement"),
-    [(0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69), (0.9, 2, 2.71), (0.9, 10, 6.86)],
+    [
+        (0.6, 2, 1.96),
+        (0.7, 3, 2.53),
+        (0.8, 2, 2.44),
+        (0.8, 5, 3.69),
+        (0.9, 2, 2.71),
+        (0.9, 10, 6.86),
+    ],
 )
 def test_table_1_of_leviathan_et_al(alpha, K, improvement):
     """The table is for a draft that costs nothing."""
@@ -63,8 +71,9 @@ def test_table_1_of_leviathan_et_al(alpha, K, improvement):
 
 def test_betas_are_those_of_the_verified_positions():
     rng = np.random.default_rng(0)
-    # the last round accepted one token, which was an eos
-    for k, n_accepted, n_emitted, n_verified in (3, 2, 3, 3), (0, 0, 1, 0), (2, 1, 2, 2), (2, 2, 3, 2), (3, 1, 1, 1):
+    rounds = [(3, 2, 3, 3), (0, 0, 1, 0), (2, 1, 2, 2), (2, 2, 3, 2)]
+    rounds.append((3, 1, 1, 1))  # it accepted one token, which was an eos
+    for k, n_accepted, n_emitted, n_verified in rounds:
         p, q = rng.dirichlet(np.ones(4), size=k), rng.dirichlet(np.ones(4), size=k + 1)
         found = chances(Round(np.zeros(k, int), p, q, np.zeros(n_emitted, int), n_accepted))
         assert found.kept.tolist() == [overlap(p[i], q[i]) for i in range(n_verified)]
@@ -105,7 +114,7 @@ def test_chances_predict_the_tokens_of_a_round(drawn, K, rule):
 
 
 def all_rounds(K):
-    """A round of block verification for each draft, where the first token is drafted twice as often."""
+    """A round of block verification for each draft. The first token is drafted twice as often."""
     rng = np.random.default_rng(0)
     p, q = np.tile(P, (K, 1)), np.tile(Q, (K + 1, 1))
     drafts = itertools.product([0, 0, 1], repeat=K)

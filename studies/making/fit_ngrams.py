@@ -8,10 +8,10 @@ import os
 
 import numpy as np
 
+from checkpoint import UserError
 from checkpoint.find import MODELS_DIR
 from checkpoint.openai import EOT
 from encoder import get_encoder
-from errors import UserError
 from lab.drafts import ORDERS, TABLES, ids_of, read_texts
 from lab.ngrams import ngram
 from terminal import report

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from errors import UserError
+from checkpoint import UserError
 from fast import matrix_kernel
 from fast.threads import n_cores
 from lab.drafts import make_draft

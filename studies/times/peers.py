@@ -11,14 +11,13 @@ take turns. Medians are printed. Of a prompt, both compute the last row of logit
 import argparse
 import importlib.util
 import os
-from pathlib import Path
 
 import numpy as np
 
+from checkpoint import UserError
 from checkpoint.huggingface import openai_name
-from checkpoint.read import format_of, read, read_hparams
+from checkpoint.read import open_model, read
 from encoder import get_encoder
-from errors import UserError
 from lab.tables import table
 from studies.times.turns import Turns
 from terminal import PROMPT, report
@@ -33,7 +32,7 @@ THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 
 
 
 def ids_for(folder):
-    hparams = read_hparams(folder)
+    hparams = open_model(folder).hparams
     return np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
 
 
@@ -70,7 +69,8 @@ def torch_gpt2(folder):
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel, logging
 
-    hparams, tensors = read_hparams(folder), format_of(folder).tensors(Path(folder))
+    files = open_model(folder)
+    hparams, tensors = files.hparams, files.tensors()
     logging.set_verbosity_error()
     torch.set_num_threads(THREADS)
     sizes = {name: hparams[name] for name in ("n_embd", "n_layer", "n_head")}
@@ -79,7 +79,7 @@ def torch_gpt2(folder):
     state = {}
     for name in model.state_dict():
         tensor = tensors[openai_name(name.replace("lm_head", "wte"))]
-        state[name] = torch.from_numpy((tensor[0] if tensor.ndim == 3 else tensor).astype(np.float32))
+        state[name] = torch.from_numpy(tensor.astype(np.float32))
     model.load_state_dict(state, assign=True)
     model.tie_weights()
     return model.eval()
@@ -125,7 +125,7 @@ def their_loop(target, draft):
 
 def compare_passes(directory):
     """A row of the table: our time divided by theirs."""
-    hparams, _ = read(directory)
+    hparams = open_model(directory).hparams
     n_prompt = min(512, hparams["n_ctx"] - 9)
     cases = {f"{n} row{'s' * (n > 1)}": (PASSES, CONTEXT + n, n) for n in (1, 5)}
     cases[f"prompt of {n_prompt}"] = 1, n_prompt, n_prompt
