@@ -115,9 +115,11 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str):
     Both are functions of rng, or {output: probability}. name(token) is what the message
     calls a token.
     """
-    found, expected = (
-        given if isinstance(given, dict) else output_distribution(given)
-        for given in (sampler, reference)
-    )
+    found = distribution_of(sampler)
+    expected = distribution_of(reference)
     if total_variation(found, expected) > tolerance:
         raise AssertionError(difference(found, expected, tolerance, name))
+
+
+def distribution_of(given):
+    return given if isinstance(given, dict) else output_distribution(given)
