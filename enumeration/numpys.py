@@ -149,21 +149,18 @@ def several(size, draw):
 # ---- Random numbers ----
 
 
-def elementwise(dtype):
-    """An operator of a random number, which also takes an array, and then returns one."""
+def elementwise(method):
+    """An operator of a random number that also takes an array, and then returns one."""
 
-    def decorate(method):
-        def operator(self, a):
-            shape = getattr(a, "shape", ())
-            if shape == ():
-                return method(self, a)
-            number = self.scaled(1, is_numpy=True)
-            results = [method(number, x) for x in np.ravel(a)]
-            return np.array(results, dtype).reshape(shape)
+    def operator(self, a):
+        shape = getattr(a, "shape", ())
+        if shape == ():
+            return method(self, a)
+        number = self.scaled(1, is_numpy=True)
+        results = [method(number, x) for x in np.ravel(a)]
+        return np.array(results, dtype=None if results else bool).reshape(shape)
 
-        return operator
-
-    return decorate
+    return operator
 
 
 class Uniform:
@@ -213,7 +210,7 @@ class Uniform:
             return float(a)
         self.refuse(f"found a {type(a).__name__}")
 
-    def is_below(self, a, yes=True):
+    def is_below(self, a):
         """Whether the number is below a. It never equals a, so <= is the same as <."""
         limit = (self.value_of(a) - self.shift) / Fraction(self.scale)
         if limit != limit:
@@ -237,33 +234,33 @@ class Uniform:
             self.interval[:] = (lower, limit) if u_is_below else (limit, upper)
         return u_is_below
 
-    __le__ = elementwise(bool)(is_below)
+    __le__ = elementwise(is_below)
 
-    @elementwise(bool)
+    @elementwise
     def __ge__(self, a):
         return self.is_below(a) ^ True  # not, of the same type
 
-    @elementwise(bool)
+    @elementwise
     def __lt__(self, a):
         return a is not self and self.is_below(a)  # np.searchsorted asks whether u < u
 
-    @elementwise(bool)
+    @elementwise
     def __gt__(self, a):
         return a is not self and self.is_below(a) ^ True
 
-    @elementwise(object)
+    @elementwise
     def __add__(self, a):
         return self.scaled(1, self.value_of(a), hasattr(a, "dtype"))
 
-    @elementwise(object)
+    @elementwise
     def __sub__(self, a):
         return self.scaled(1, -self.value_of(a), hasattr(a, "dtype"))
 
-    @elementwise(object)
+    @elementwise
     def __mul__(self, a):
         return self.scaled(self.value_of(a), is_numpy=hasattr(a, "dtype"))
 
-    @elementwise(object)
+    @elementwise
     def __truediv__(self, a):
         divisor = self.value_of(a)
         scale = Fraction(1) / divisor if divisor else math.inf
