@@ -135,5 +135,5 @@ def place_of(thing):
         for attribute, value in attributes.items():
             if value is thing:
                 owner = attributes.get("__name__") or attributes.get("__module__")
-                return f", {attribute} in {owner or type(holder).__name__}"
+                return f" that is {attribute} in {owner or type(holder).__name__}"
     return ""
