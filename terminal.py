@@ -108,12 +108,22 @@ def report(main, name):
         sys.stdout.reconfigure(errors="replace")  # a text may have characters that a terminal or a file cannot show
     try:
         main()
+        print(end="", flush=True)
     except BrokenPipeError:  # nobody reads the output any more, as with "| head"
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         sys.exit(1)
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         sys.exit(130)
     except (UserError, OSError, MemoryError) as error:
+        drop_output()
         print(f"{name}: error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def drop_output():
+    """What cannot be written would be an error once more, when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

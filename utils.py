@@ -7,7 +7,15 @@ from functools import partial
 import numpy as np
 
 from checkpoint import openai
-from checkpoint.find import BUNDLED, MODELS, MODELS_DIR, RELEASED, another_model, find
+from checkpoint.find import (
+    BUNDLED,
+    MODELS,
+    MODELS_DIR,
+    RELEASED,
+    another_model,
+    find,
+    no_such_model,
+)
 from checkpoint.read import format_of, read
 from encoder import get_encoder
 from errors import UserError
@@ -48,24 +56,44 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
 
 
 def pair_of(draft_size, target_size):
-    """Both names of a pair of which one or none was given: beside it a smaller draft, or the largest target."""
-    if draft_size and target_size:
-        return draft_size, target_size
-    if not (draft_size or target_size):
+    """Both names, where one or none was given: a smaller draft, or the largest target."""
+    if draft_size is None and target_size is None:
         return BUNDLED
-    given = draft_size or target_size
-    family = next((names for names in ([*BUNDLED], [*RELEASED], [*MODELS]) if given in names), [given])  # by size
-    if family == [given] and not os.path.isdir(given):
-        return given, given  # `find` says that there is no such model
-    smaller, larger = family[: family.index(given)], family[family.index(given) + 1 :]
-    if target_size and smaller:
-        return ("gpt2" if "gpt2" in smaller else smaller[0]), given
-    if draft_size and larger:
-        return given, larger[-1]
-    if draft_size:
-        raise UserError(f"{given} has no larger partner, so give --target_model_size too")
-    alone = f"python -m lab --draft lookup --target_model_size {shlex.quote(given)}"
-    raise UserError(f"{given} has no smaller partner, so give --draft_model_size too, or try {alone}")
+    if draft_size is None:
+        return draft_for(target_size), target_size
+    if target_size is None:
+        return draft_size, target_for(draft_size)
+    return draft_size, target_size
+
+
+def draft_for(target_size):
+    smaller, _ = partners(target_size)
+    if "gpt2" in smaller:
+        return "gpt2"
+    if smaller:
+        return smaller[0]
+    alone = f"python -m lab --draft lookup --target_model_size {shlex.quote(target_size)}"
+    advice = f"give --draft_model_size too, or try {alone}"
+    raise UserError(f"{target_size} has no smaller partner, so {advice}")
+
+
+def target_for(draft_size):
+    _, larger = partners(draft_size)
+    if larger:
+        return larger[-1]
+    raise UserError(f"{draft_size} has no larger partner, so give --target_model_size too")
+
+
+def partners(name):
+    """The smaller and the larger models of the same family. A folder has none."""
+    for family in BUNDLED, RELEASED, MODELS:
+        if name in family:
+            names = list(family)
+            i = names.index(name)
+            return names[:i], names[i + 1 :]
+    if not os.path.isdir(name):
+        raise no_such_model(name)
+    return [], []
 
 
 def load_models(draft_size, target_size, models_dir=MODELS_DIR):

@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from errors import UserError
 from fast import matrix_kernel
 from fast.threads import n_cores
 from lab.drafts import make_draft
@@ -35,6 +36,7 @@ from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from runs import beta
 from sampling import as_model, sample
 from speculative import acceptance, autoregressive_sampling, max_fn, residual
+from terminal import report
 from utils import load_models
 
 TEMPERATURES = 0.0, 0.5, 1.0
@@ -165,7 +167,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="the results; what is in there already is not measured again")
     args = parser.parse_args()
-    found = json.loads(args.file.read_text()) if args.file.exists() else {}
+    args.file.open("a").close()  # if it cannot be written, that is said before anything takes time
+    try:
+        found = json.loads(args.file.read_text() or "{}")
+    except ValueError as error:
+        raise UserError(f"{args.file} holds no results: {error}") from None
     found = found or measure()
     args.file.write_text(json.dumps(found, indent=1) + "\n")
     if "trees" not in found:
@@ -174,4 +180,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m benchmarks.acceptance")

@@ -30,7 +30,7 @@ from gpt2 import GPT2
 from lab.tables import table
 from sampling import as_model
 from speculative import speculative_sampling
-from terminal import PROMPT
+from terminal import PROMPT, report
 
 REPETITIONS, PROMPTS = 21, 7  # of passes over a few rows, and of prompts
 CONTEXT = 32  # tokens in the cache before passes over a few rows
@@ -155,4 +155,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m benchmarks.forward")

@@ -9,6 +9,7 @@ take turns. Medians are printed. Of a prompt, both compute the last row of logit
 """
 
 import argparse
+import importlib.util
 import os
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from benchmarks.turns import Turns
 from checkpoint.huggingface import openai_name
 from checkpoint.read import format_of, read, read_hparams
 from encoder import get_encoder
+from errors import UserError
 from lab.tables import table
-from terminal import PROMPT
+from terminal import PROMPT, report
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
 N, K = 100, 4  # of the texts
@@ -123,7 +125,7 @@ def their_loop(target, draft):
 
 def compare_passes(directory):
     """A row of the table: our time divided by theirs."""
-    hparams = read_hparams(directory)
+    hparams, _ = read(directory)
     n_prompt = min(512, hparams["n_ctx"] - 9)
     cases = {f"{n} row{'s' * (n > 1)}": (PASSES, CONTEXT + n, n) for n in (1, 5)}
     cases[f"prompt of {n_prompt}"] = 1, n_prompt, n_prompt
@@ -161,6 +163,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directories", nargs="*", metavar="DIR", help="the directory of a model, such as models/target")
     args = parser.parse_args()
+    if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
+        advice = "pip install -r benchmarks/requirements-peers.txt"
+        raise UserError(f"this needs torch and transformers: {advice}")
     for directory in args.directories:
         print(compare_passes(directory), "\n")
     if not args.directories:
@@ -168,4 +173,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m benchmarks.peers")

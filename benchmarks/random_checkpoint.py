@@ -13,6 +13,7 @@ from checkpoint.find import MODELS_DIR, RELEASED
 from checkpoint.openai import DATA
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
+from terminal import report
 
 
 def random_tensors(hparams):
@@ -40,4 +41,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m benchmarks.random_checkpoint")

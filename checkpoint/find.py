@@ -70,10 +70,14 @@ def find(size, models_dir=MODELS_DIR, check_tokenizer=read_tokenizer):
     elif size and os.path.isdir(size):
         return Path(size)
     else:
-        raise UserError(f"there is no model or folder {size!r}: give {SIZES}")
+        raise no_such_model(size)
     if missing(folder, names) and not is_complete(folder):
         download(folder, names, url, check_tokenizer)
     return folder
+
+
+def no_such_model(name):
+    return UserError(f"there is no model or folder {name!r}: give {SIZES}")
 
 
 def missing(folder, names):
@@ -95,7 +99,7 @@ def checked_sums(folder):
     """A bundled model, if its files match SHA256SUMS. It takes 20 ms for 25 MB."""
     sums = (folder.parent / "SHA256SUMS").read_text(encoding="utf-8", errors="replace").splitlines()
     for path in (folder / name for name in openai.FILES):
-        if not path.is_file() or f"{sha256(path)}  {folder.name}/{path.name}" not in sums:
+        if not path.is_file() or f"{digest(path, hashlib.sha256())}  {folder.name}/{path.name}" not in sums:
             raise UserError(f"{path} is missing or damaged, or SHA256SUMS is; restore them from the project")
     return folder
 
@@ -199,7 +203,7 @@ def fetch(session, url, path):
         with tqdm(desc=path.name.removesuffix(".part"), unit="B", unit_scale=True, leave=False, disable=None) as bar:
             if not any(transfer(session, url, path, bar, seen) for _ in range(BREAKS)):
                 raise OSError("the connection breaks off every time; run it again to go on")
-        if seen["checksum"] and seen["checksum"] != {64: sha256, 40: git_hash}[len(seen["checksum"])](path):
+        if seen["checksum"] and not matches(path, seen["checksum"]):
             path.unlink()
             raise OSError("what arrived does not match the checksum that the server names, and is removed; try again")
     except FileNotFoundError:  # another process has finished and renamed it
@@ -266,7 +270,7 @@ def transfer(session, url, path, bar, seen):
 
 
 def checksum(answer):
-    """The SHA-256 of a large file or the Git hash of a small one, which Hugging Face's servers name; "" if not."""
+    """What the ETag may be: 64 digits of SHA-256, or 40 of SHA-1 or Git's hash; "" otherwise."""
     for each in (*answer.history, answer):
         tag = each.headers.get("X-Linked-Etag") or each.headers.get("ETag", "")
         if found := re.fullmatch(r'(?:W/)?"?([0-9a-f]{64}|[0-9a-f]{40})"?', tag):
@@ -274,13 +278,16 @@ def checksum(answer):
     return ""
 
 
-def sha256(path, digest=None):
-    digest = digest or hashlib.sha256()
+def matches(path, checksum):
+    """Whether a file has this checksum. Hugging Face names Git's hash of small files, mirrors may name SHA-1."""
+    if len(checksum) == 64:
+        return digest(path, hashlib.sha256()) == checksum
+    git = hashlib.sha1(b"blob %d\0" % size_of(path))
+    return checksum in (digest(path, git), digest(path, hashlib.sha1()))
+
+
+def digest(path, found):
     with open(path, "rb") as f:
         while piece := f.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
-def git_hash(path):
-    return sha256(path, hashlib.sha1(b"blob %d\0" % size_of(path)))
+            found.update(piece)
+    return found.hexdigest()

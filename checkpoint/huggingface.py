@@ -18,6 +18,12 @@ from checkpoint.openai import EOT, Entry, read_json, views
 FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?", "U8": "u1", "I64": "<i8"}
 HPARAMS = dict(n_vocab="vocab_size", n_ctx="n_positions", n_embd="n_embd", n_head="n_head", n_layer="n_layer")
+ALIASES = dict(  # what transformers calls them, too
+    n_positions="max_position_embeddings",
+    n_embd="hidden_size",
+    n_head="num_attention_heads",
+    n_layer="num_hidden_layers",
+)
 COMPUTED = dict(  # what config.json may say; the first value is what it means if it says nothing
     model_type=["gpt2"], activation_function=["gelu_new", "gelu_pytorch_tanh", "gelu_fast"],
     layer_norm_epsilon=[1e-5], add_cross_attention=[False], scale_attn_weights=[True],
@@ -40,6 +46,13 @@ def hparams(folder):
     """The five numbers of config.json. ValueError if it asks for something that is not computed here."""
     config = read_json(folder / "config.json")
     only("config.json", config, COMPUTED)
+    for name, alias in ALIASES.items():
+        if alias not in config:
+            continue
+        value = config.setdefault(name, config[alias])
+        if value != config[alias]:
+            both = f"{name} is {value!r:.80}, and {alias} is {config[alias]!r:.80}"
+            raise ValueError(f"config.json: {both}, but these are two names of one number")
     if missing := [name for name in HPARAMS.values() if name not in config]:
         raise ValueError(f"config.json has no {', '.join(missing)}")
     return {ours: config.get(theirs) for ours, theirs in HPARAMS.items()}

@@ -46,9 +46,11 @@ def main(argv=None):
         open(args.trace, "a", encoding="utf-8").close()
         if not existed:
             os.remove(args.trace)
-    sizes = args.draft_model_size, args.target_model_size or "target"
+    sizes = args.draft_model_size, args.target_model_size
     if args.draft == "model":
-        sizes = pair_of(args.draft_model_size, args.target_model_size)
+        sizes = pair_of(*sizes)
+    elif args.target_model_size is None:
+        sizes = None, "target"
     pair = load_pair(
         *sizes, draft=args.draft, corpus=args.draft_corpus,
         models_dir=args.models_dir, temperature=args.temperature, top_k=args.top_k, top_p=args.top_p,
@@ -81,12 +83,15 @@ def main(argv=None):
     if args.tree:
         return decode_trees(args, pair, x, shared["eos"], plain, is_sample)
     run = show("Speculative Decode", args.prompt, encoder, N, partial(decode, in_rounds))
-    found = figures(plain, run, f"K = {args.K}, {args.schedule}", is_sample) | found
-    rates, differ = theory.alphas(run.betas)
+    tokens = theory.tokens_by_position(run.chances, max(run.n_drafted, default=0))
+    is_block = shared["verify"] is verify_block  # no single alpha fits it
+    setting = f"K = {args.K}, {args.schedule}"
+    found = figures(plain, run, setting, is_sample, tokens if is_block else None) | found
+    rates, differ = theory.alphas(run.chances)
     if differ:
-        measured = theory.tokens_by_position(run.betas, len(rates))[-1]
         rates = " ".join(f"{rate:.2f}" for rate in rates)
-        found["alpha by place"] = f"{rates}; these predict {measured:.2f} tokens per round, for no single alpha fits"
+        predicted = f"{run.predicted(tokens):.2f} tokens per round"
+        found["alpha by place"] = f"{rates}; these predict {predicted}, for no single alpha fits"
     print(f"\n{printed(found)}", flush=True)
     if args.trace:
         trace = Path(args.trace)
@@ -106,8 +111,8 @@ def decode_trees(args, pair, x, eos, plain, is_sample):
         rng = np.random.default_rng(args.seed)
         return tree_sampling(x, draft, target, N, balanced(*args.tree), rng, rule, eos=eos, on_round=on_round)
 
-    def decode(on_round):  # without betas, for a tree has several guesses at a place
-        return timed(loop, x, draft, pair.target_model, pair.networks, on_round, betas=lambda r: ())
+    def decode(on_round):  # without an alpha, for a tree has several guesses at a place
+        return timed(loop, x, draft, pair.target_model, pair.networks, on_round, chances=None)
 
     run = show("Speculative Decode", args.prompt, pair.encoder, N, decode)
     if not run.n_new:

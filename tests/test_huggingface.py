@@ -30,6 +30,12 @@ EOT, PAD = "<|endoftext|>", {"id": 272, "content": "[PAD]"}
 MERGES = [line.split(" ") for line in PLAIN["merges.txt"].decode().split("\n")[1:-1]]
 WORDS = {token: id for token, id in json.loads(PLAIN["vocab.json"]).items() if token != EOT}
 SPECIALS_FIRST = {"<s>": 0, "</s>": 1} | {token: id + 2 for token, id in WORDS.items()}
+ATTRIBUTE_MAP = {  # of transformers' GPT2Config
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 START = {"type": "TemplateProcessing", "special_tokens": {EOT: {"ids": [271]}},
          "single": [{"SpecialToken": {"id": EOT}}, {"Sequence": {"id": "A"}}]}  # fmt: skip
@@ -75,6 +81,13 @@ def tokenizer_json(model=(), added=(), **parts):
 
 def config(**changes):
     return {"config.json": json.loads(PLAIN["config.json"]) | changes}
+
+
+def aliased():
+    """The same sizes by the other names that transformers has for them."""
+    names = {theirs: alias for alias, theirs in ATTRIBUTE_MAP.items()}
+    plain = json.loads(PLAIN["config.json"])
+    return {"config.json": {names.get(name, name): value for name, value in plain.items()}}
 
 
 def tokenizer_config(**settings):
@@ -130,6 +143,8 @@ SAME = {  # folders that mean the same as plain/
     "n_inner": stored(wider()) | config(n_inner=40),
     "gelu_pytorch_tanh": config(activation_function="gelu_pytorch_tanh"),
     "gelu_fast": config(activation_function="gelu_fast"),
+    "aliases alone": aliased(),
+    "aliases beside the names": config(**aliased()["config.json"]),
 }
 
 
@@ -207,6 +222,12 @@ REFUSED = {  # changes, and what is said of them
     "too many layers": (config(n_layer=3), "12 tensors differ"),
     "no size": (config(vocab_size=None), "n_vocab is None"),
     "sizes left out": ({"config.json": {"n_layer": 2, "n_head": 2}}, "has no vocab_size, n_positions, n_embd"),
+    "two numbers of heads": (
+        config(num_attention_heads=4), "n_head is 2, and num_attention_heads is 4, but these are two names of one",
+    ),
+    "two numbers of layers": (config(num_hidden_layers=1), "n_layer is 2, and num_hidden_layers is 1"),
+    "two widths": (config(hidden_size=16), "n_embd is 8, and hidden_size is 16"),
+    "two contexts": (config(max_position_embeddings=4), "n_positions is 48, and max_position_embeddings is 4"),
     "quantized": (config(quantization_config={"bits": 8}), "quantization_config is"),
     "an adapter": ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
     "a head of its own that is missing": (config(tie_word_embeddings=False), "lm_head.weight is missing"),
@@ -358,6 +379,11 @@ def test_headers_that_lie(tmp_path, lie):
             huggingface.safetensors(path)
 
 
+def test_the_aliases_are_those_of_transformers():
+    transformers = pytest.importorskip("transformers")
+    assert transformers.GPT2Config.attribute_map == ATTRIBUTE_MAP
+
+
 # ---- Where a model can be ----
 
 
@@ -396,11 +422,22 @@ def hub(server, tmp_path, monkeypatch):
     return lambda: load_encoder_hparams_and_params("gpt2", str(tmp_path))
 
 
-def tagged(name, content=None):
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha1(data):
+    return hashlib.sha1(data).hexdigest()
+
+
+def git_hash(data):
+    return sha1(b"blob %d\0" % len(data) + data)
+
+
+def tagged(name, content=None, checksum=None):
     """The server sends this content, or what is in plain/, and names the checksum of the latter."""
-    sha1 = hashlib.sha1(b"blob %d\0" % len(PLAIN[name]) + PLAIN[name]).hexdigest()
-    tag = f'"{hashlib.sha256(PLAIN[name]).hexdigest() if name == "model.safetensors" else sha1}"'
-    return {"content": content or PLAIN[name], "headers": {"ETag": tag}}
+    checksum = checksum or (sha256 if name == "model.safetensors" else git_hash)
+    return {"content": content or PLAIN[name], "headers": {"ETag": f'"{checksum(PLAIN[name])}"'}}
 
 
 def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypatch, capsys):
@@ -425,19 +462,15 @@ def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypa
 
 FLIPPED = bytearray(PLAIN["model.safetensors"])
 FLIPPED[-1] ^= 1
+OTHER_CONFIG = PLAIN["config.json"].replace(b'"n_head": 2', b'"n_head": 4')
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("model.safetensors", bytes(FLIPPED)),
-        ("config.json", PLAIN["config.json"].replace(b'"n_head": 2', b'"n_head": 4')),
-    ],
-    ids=["SHA-256", "Git's hash"],
-)
-def test_data_that_does_not_match_the_servers_checksum_is_not_kept(server, hub, tmp_path, capsys, name, content):
+@pytest.mark.parametrize("checksum", [sha256, sha1, git_hash])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_data_that_does_not_match_the_servers_checksum_is_not_kept(server, hub, tmp_path, capsys, name, checksum):
+    wrong = {"model.safetensors": bytes(FLIPPED), "config.json": OTHER_CONFIG}
     server.plan = {each: [tagged(each)] for each in PLAIN}
-    server.plan[name] = [tagged(name, content), tagged(name)]
+    server.plan[name] = [tagged(name, wrong[name], checksum), tagged(name, checksum=checksum)]
     with pytest.raises(OSError, match=f"cannot download .*{name}: what arrived does not match the checksum"):
         hub()
     assert hub()[1]["n_head"] == 2 and capsys.readouterr().err == ""

@@ -109,6 +109,18 @@ def test_trees():
     assert "nothing was decoded" in printed_by(lab_main, "--tree", "2,1", "--n_tokens_to_generate", 0)
 
 
+def test_block_verification_predicts_by_place():
+    """A single alpha said 3.71 of a run like this, and 4.05 were measured."""
+    options = "--temperature", 1, "--K", 8, "--n_tokens_to_generate", 300, "--seed", 2
+    output = printed_by(lab_main, *options, "--verify", "block")
+    predicts = r"^alpha +0\.\d\d behind accepted guesses, which by place predicts (\S+)"
+    predicted = float(re.search(predicts, output, re.MULTILINE)[1])
+    measured = float(re.search(r"^tokens per round +(\S+),", output, re.MULTILINE)[1])
+    assert predicted == pytest.approx(measured, rel=0.05)
+    output = printed_by(lab_main, "--verify", "block", "--K", 0, "--n_tokens_to_generate", 3)
+    assert "\nalpha             none: nothing was drafted\n" in output
+
+
 def test_K_auto_takes_the_best_K_and_says_so():
     output = printed_by(lab_main, "--K", "auto")
     found = re.search(r"best K +(\d); rough .*: 1\.00 \(K = 0\)(, \d+\.\d\d \(K = \d\)){8}\n", output)
@@ -168,6 +180,10 @@ def complaint(capsys, program, *args):
         (["--top_p", 0], "--top_p: '0' is not a number above 0 and at most 1"),
         (["--n_tokens_to_generate", 9, "--prompt", " the" * 504], "the prompt has 504 tokens and 9 more are wanted"),
         (["--target_model_size", "gpt3"], "there is no model or folder 'gpt3': give one of draft, target, 124M"),
+        (["--draft_model_size", ""], "there is no model or folder '': give one of draft, target, 124M"),
+        (["--target_model_size", ""], "there is no model or folder '': give one of"),
+        (["--draft_model_size", "draft", "--target_model_size", ""], "no model or folder '': give one of"),
+        (["--draft_model_size", "", "--target_model_size", ""], "there is no model or folder '': give one of"),
         (["--prompt", "half \udcd8"], "the text contains the byte D8, which is not UTF-8"),
         (["--prompt", "a\ud83d\ude00"], "the text contains U+D83D, half of a pair, which is not UTF-8"),
     ],
@@ -193,6 +209,9 @@ def test_bad_arguments(args, problem, capsys):
         (["--draft", "lookup", "--draft_corpus", os.devnull], "corpus needs --draft unigram or bigram or ngram, but"),
         (["--draft", "lookup", "--schedule", "draft-confidence"], "--draft lookup stops by itself"),
         (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size needs --draft model, but"),
+        (["--draft", "online", "--draft_model_size", ""], "--draft_model_size needs --draft model, but"),
+        (["--draft", "online", "--target_model_size", ""], "there is no model or folder '': give one of"),
+        (["--draft_model_size", ""], "there is no model or folder '': give one of"),
         (["--tree", "2,x"], "'2,x' is not a tree like 2,1,1"),
         (["--tree", "99,99,99"], "'99,99,99' is not a tree like 2,1,1, of at most 99 guesses"),
         (["--tree", "2,1", "--K", 8], "--tree does not go together with --trace, --schedule or --K"),
@@ -232,6 +251,40 @@ def test_closed_streams(command, code):
     command = f"exec '{sys.executable}' main.py {command}"
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == code and done.stderr.count("\n") == (code == 2 and "2>" not in command)
+
+
+SCRIPTS = {  # with what they are given, and what they say
+    "benchmarks.forward": (["nope"], "nope cannot be used: nope is missing"),
+    "benchmarks.peers": (["nope"], "nope cannot be used: nope is missing|needs torch and transformers: pip inst"),
+    "benchmarks.acceptance": (["no/such/file.json"], "No such file or directory: 'no/such/file.json'"),
+    "tools.fit_ngrams": ([os.devnull], f"{os.devnull} holds 0 tales, and at least two are needed"),
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_other_programs_say(script):
+    args, problem = SCRIPTS[script]
+    done = run(*args, script=script)
+    assert done.returncode == 2 and done.stdout == ""
+    assert re.fullmatch(rf"python -m {script}: error: .*({problem}).*\n", done.stderr)
+
+
+def test_an_engine_that_ends_says_why_in_one_line():
+    code = "from benchmarks.turns import Turns\nwith Turns('benchmarks.peers:our_pass', 'nope') as t: t.ask(1, 1, 1)"
+    done = run("-c", code, script="")
+    assert done.returncode == 2
+    assert re.fullmatch("benchmarks.peers:our_pass: error: nope cannot be used: .*\n", done.stderr)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk(unbuffered):
+    env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-c", "import terminal; terminal.report(lambda: print('x'), 'it')"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, env=env, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr.strip() == b"it: error: [Errno 28] No space left on device"
 
 
 def test_vocabularies_that_do_not_fit(tmp_path, capsys):

@@ -10,9 +10,12 @@ from support import bundled, random_gpt2
 
 import runs
 from errors import UserError
+from lab.block import verify_block
 from lab.measure import best_K, costs
 from lab.pair import Pair, load_pair
+from lab.theory import tokens_by_position
 from sampling import as_model
+from speculative import verify
 
 
 def test_a_run_records_what_happened():
@@ -21,16 +24,44 @@ def test_a_run_records_what_happened():
     assert run.n_new == 30 and run.ids[:3].tolist() == x.tolist()
     assert run.n_drafted == [len(r.drafted) for r in rounds] and run.n_accepted == [r.n_accepted for r in rounds]
     looked_at = [runs.beta(p, q) for r in rounds for p, q in zip(r.p, r.q[: len(r.emitted)])]
-    assert np.concatenate(run.betas).tolist() == looked_at and run.alpha == pytest.approx(np.mean(looked_at))
+    assert np.concatenate([found.kept for found in run.chances]).tolist() == looked_at
+    assert run.alpha == pytest.approx(np.mean(looked_at)) and run.n_looked_at == len(looked_at)
     assert run.acceptance_rate == sum(run.n_accepted) / sum(run.n_drafted)
     assert run.tokens_per_round == 30 / len(rounds)
     assert len(run.passes) == len(rounds) and len(run.steps) == sum(run.n_drafted)
     assert 0 < sum(run.steps) + sum(run.passes) < run.seconds
     assert all(np.count_nonzero(row) == 9 for r in rounds for row in (*r.p, *r.q))
     plain = both.decode(x, 30, rng=np.random.default_rng(0))
-    assert plain.n_new == 30 and plain.n_drafted == [0] * 30 and len(plain.steps) == plain.acceptance_rate == 0
+    assert plain.n_new == 30 and plain.n_drafted == [0] * 30 and plain.steps == []
+    assert plain.alpha is None and plain.acceptance_rate is None and plain.tokens_per_round == 1
     # A round costs K c + v + r plain steps, and this is what the speedup is made of.
     assert sum(run.cost(plain)) * plain.seconds / 30 == pytest.approx(run.seconds / len(rounds))
+
+
+def test_what_there_is_to_say_of_nothing():
+    both = Pair(bundled("draft"), bundled("target"))
+    for nothing in both.decode([5], 5, 0), both.decode([5], 0, 4), both.decode([5], 0):
+        assert nothing.alpha is None and nothing.acceptance_rate is None
+    assert nothing.tokens_per_round is None and nothing.tokens_per_second is None
+
+
+def test_block_verification_looks_at_all_guesses():
+    both, x = Pair(bundled("draft"), bundled("target"), temperature=1), [5, 6, 7]
+    for rule, ones in (verify, True), (verify_block, False):
+        run = both.decode(x, 60, 4, np.random.default_rng(0), verify=rule)
+        assert (run.n_looked_at < sum(run.n_drafted)) == ones
+        assert all((found.reached == 1).all() for found in run.chances) == ones
+        tokens = tokens_by_position(run.chances, 4)
+        assert run.predicted(tokens) == pytest.approx(run.tokens_per_round, rel=0.2)
+    assert run.n_looked_at == sum(run.n_drafted)
+
+
+def test_a_rule_that_does_not_say_what_it_looks_at():
+    both = Pair(bundled("draft"), bundled("target"))
+    options = {"K": 2, "verify": lambda *args: verify(*args)}
+    assert both.decode([5], 5, **options).alpha is None
+    with pytest.raises(ValueError, match="adaptive needs a rule that says which guesses it looks at"):
+        both.decode([5], 5, schedule="adaptive", **options)
 
 
 def test_the_clock_stops_during_on_round(monkeypatch):
@@ -142,9 +173,15 @@ def test_best_K_tries_every_K_and_takes_the_best():
 
 def test_best_K_divides_tokens_by_costs(monkeypatch):
     both, calls = Pair(bundled("draft"), bundled("target")), []
-    pilot = SimpleNamespace(betas=[[0.5, 0.5]] * 13)
+    half = runs.Chances(np.ones(2), np.array([0.5, 0.5]))
+    pilot = SimpleNamespace(chances=[half] * 13)
     both.times |= {None: [9.0] * 2, 0: [2.0, 9], 1: [5.0, 7], 2: [8.0, 6], 3: [0.1]}
-    monkeypatch.setattr(both, "decode", lambda x, N, K=None, schedule=None, **rest: calls.append((K, rest)) or pilot)
+
+    def decode(x, N, K=None, schedule=None, **rest):
+        calls.append((K, rest))
+        return pilot
+
+    monkeypatch.setattr(both, "decode", decode)
     K, speedups = best_K(both, [5], 9, K_max=3, eos=7)
     assert K == 0 and speedups == pytest.approx([1, 1.5 * 2 / 5, 1.75 * 2 / 6, 0])  # K = 3 was timed only once
     assert calls == [(3, {"eos": 7})]

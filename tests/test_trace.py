@@ -146,12 +146,19 @@ def test_the_same_text_is_a_claim_about_ids(shift, is_sample, verdict):
     ],
 )
 def test_the_part_that_makes_a_round_slow_is_named(cost, cause):
-    """A check cannot cost less than a plain step, so only what it costs beyond that is a cause."""
+    """A plain step costs 1 in any case, so only what a check costs beyond that is a cause."""
     plain = SimpleNamespace(n_new=9, tokens_per_second=2.0, ids=[1])
     fast = SimpleNamespace(
-        betas=[[1.0]], cost=lambda plain: cost, alpha=1.0, n_drafted=[1], acceptance_rate=1.0, tokens_per_second=1.0,
-        tokens_per_round=2.0, ids=[1],
-    )  # fmt: skip
+        n_looked_at=1,
+        cost=lambda plain: cost,
+        alpha=1.0,
+        predicted=lambda tokens: 2.0,
+        n_drafted=[1],
+        acceptance_rate=1.0,
+        tokens_per_second=1.0,
+        tokens_per_round=2.0,
+        ids=[1],
+    )
     assert figures(plain, fast, "K = 1")["slower"].startswith(f"because {cause}")
 
 
@@ -178,7 +185,7 @@ class Terminal(io.StringIO):
 
 
 def replay(rounds, on_round):
-    run = Run(None, None, on_round, betas=lambda r: ())
+    run = Run(None, None, on_round, chances=None)
     for r in rounds:
         run.on_round(r)
     return run

@@ -9,14 +9,19 @@ import os
 import numpy as np
 
 from checkpoint.find import MODELS_DIR
+from checkpoint.openai import EOT
 from encoder import get_encoder
+from errors import UserError
 from lab.drafts import ORDERS, TABLES, ids_of, read_texts
 from lab.ngrams import ngram
+from terminal import report
 
 
 def split_tales(path):
     """Read a text file -> training tales, held-out tales. The held-out tales are the last tenth of the text."""
     tales = read_texts(path)
+    if len(tales) < 2:
+        raise UserError(f"{path} holds {len(tales)} tales, and at least two are needed, with {EOT} between them")
     ends = np.cumsum([len(tale) for tale in tales])
     n_train = int(np.searchsorted(ends, 0.9 * ends[-1]))
     return tales[:n_train], tales[n_train:]
@@ -35,4 +40,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m tools.fit_ngrams")

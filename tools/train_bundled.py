@@ -42,6 +42,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from checkpoint.huggingface import openai_name
 from checkpoint.openai import EOT
 from checkpoint.write import write_checkpoint
+from terminal import report
 from tools.fit_ngrams import split_tales
 
 N_VOCAB, N_CTX = 2048, 512
@@ -275,4 +276,4 @@ def main(args):
 
 
 if __name__ == "__main__":
-    main(args)
+    report(lambda: main(args), "python -m tools.train_bundled")
