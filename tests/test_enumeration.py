@@ -670,6 +670,11 @@ def test_total_variation():
             "at the beginning, 0 is emitted with probability 0.5, but should be 0.500000001",
         ),
         ({0: 0.5, 1: 0.5}, {0: 1.0}, "wrong by 0.5000; at the beginning, 0 is emitted"),
+        (
+            {(i,): 0.1 + 8e-13 * (-1) ** i for i in range(10)},
+            {(i,): 0.1 for i in range(10)},
+            "wrong by 4e-12; no token alone by more than 1e-12",
+        ),
     ],
 )
 def test_a_difference_is_said_in_words(found, expected, words):
