@@ -51,7 +51,7 @@ import math
 
 import numpy as np
 
-from .compare import Contradicted, check_real_runs, difference, total_variation
+from .compare import Contradicted, check_real_runs, first_difference, total_variation
 from .forks import REPEATS, Forks, NotByRng, TooManyPaths, as_output
 from .numpys import EveryBranch
 from .others import nothing_else_draws
@@ -64,6 +64,7 @@ __all__ = [
     "TooManyPaths",
     "assert_same_distribution",
     "check_real_runs",
+    "first_difference",
     "output_distribution",
     "total_variation",
 ]
@@ -115,8 +116,15 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str):
     Both are functions of rng, or {output: probability}. name(token) is what the message
     calls a token.
     """
-    found, expected = (
-        given if isinstance(given, dict) else output_distribution(given) for given in (sampler, reference)
-    )
-    if total_variation(found, expected) > tolerance:
-        raise AssertionError(difference(found, expected, tolerance, name))
+    found = distribution_of(sampler)
+    expected = distribution_of(reference)
+    distance = total_variation(found, expected)
+    if distance > tolerance:
+        distance = float(distance)
+        shown = f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
+        where = first_difference(found, expected, tolerance, name)
+        raise AssertionError(f"wrong by {shown}; {where}")
+
+
+def distribution_of(given):
+    return given if isinstance(given, dict) else output_distribution(given)

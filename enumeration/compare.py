@@ -42,14 +42,11 @@ def either(numbers):
 # ---- In words ----
 
 
-def difference(found, expected, tolerance, name=str):
-    """What is wrong, as in "wrong by 0.0600; after 0, 2 is emitted with probability 0.4, ...".
+def first_difference(found, expected, tolerance=1e-12, name=str):
+    """The first beginning of a text after which a token has a wrong probability, in words.
 
-    The place is the first beginning of a text after which a token has a wrong
-    probability. name(token) says how a token is called.
+    name(token) says what a token is called.
     """
-    distance = float(total_variation(found, expected))
-    shown = f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
     found, expected = beginnings(found), beginnings(expected)
     for ids in sorted({*found, *expected}, key=lambda ids: (len(ids), str(ids))):
         before = ids[:-1]
@@ -58,8 +55,8 @@ def difference(found, expected, tolerance, name=str):
             other = expected.get(ids, 0) / expected[before]
             if abs(one - other) > tolerance:
                 ends = expected.get((*before, END)) == expected[before]
-                return f"wrong by {shown}; {sentence(ids, one, other, ends, name)}"
-    return f"wrong by {shown}"
+                return sentence(ids, one, other, ends, name)
+    return f"no token alone by more than {tolerance:.0e}"
 
 
 def beginnings(outputs):

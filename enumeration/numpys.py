@@ -149,21 +149,18 @@ def several(size, draw):
 # ---- Random numbers ----
 
 
-def elementwise(dtype):
-    """An operator of a random number, which also takes an array, and then returns one."""
+def elementwise(method):
+    """An operator of a random number that also takes an array, and then returns one."""
 
-    def decorate(method):
-        def operator(self, a):
-            shape = getattr(a, "shape", ())
-            if shape == ():
-                return method(self, a)
-            number = self.scaled(1, is_numpy=True)
-            results = [method(number, x) for x in np.ravel(a)]
-            return np.array(results, dtype).reshape(shape)
+    def operator(self, a):
+        shape = getattr(a, "shape", ())
+        if shape == ():
+            return method(self, a)
+        number = self.scaled(1, is_numpy=True)
+        results = [method(number, x) for x in np.ravel(a)]
+        return np.array(results, dtype=None if results else bool).reshape(shape)
 
-        return operator
-
-    return decorate
+    return operator
 
 
 class Uniform:
@@ -199,9 +196,9 @@ class Uniform:
     def value_of(self, a):
         """A plain number that a stands for. Whole numbers and Fractions stay exact."""
         if type(a) is Uniform:
-            self.refuse("a random number was combined with another one")
+            self.refuse("was combined with another one")
         if "float16" in str(getattr(a, "dtype", "")):
-            self.refuse("float16 would round it; compare it with float(a)")
+            self.refuse("was combined with a float16 a, not with float(a)")
         if hasattr(a, "item"):
             a = a.item()
         if isinstance(a, Fraction):
@@ -211,9 +208,9 @@ class Uniform:
             return int(a)
         if isinstance(a, float | np.longdouble):
             return float(a)
-        self.refuse(f"found a {type(a).__name__}")
+        self.refuse(f"was combined with a {type(a).__name__}")
 
-    def is_below(self, a, yes=True):
+    def is_below(self, a):
         """Whether the number is below a. It never equals a, so <= is the same as <."""
         limit = (self.value_of(a) - self.shift) / Fraction(self.scale)
         if limit != limit:
@@ -237,33 +234,33 @@ class Uniform:
             self.interval[:] = (lower, limit) if u_is_below else (limit, upper)
         return u_is_below
 
-    __le__ = elementwise(bool)(is_below)
+    __le__ = elementwise(is_below)
 
-    @elementwise(bool)
+    @elementwise
     def __ge__(self, a):
         return self.is_below(a) ^ True  # not, of the same type
 
-    @elementwise(bool)
+    @elementwise
     def __lt__(self, a):
         return a is not self and self.is_below(a)  # np.searchsorted asks whether u < u
 
-    @elementwise(bool)
+    @elementwise
     def __gt__(self, a):
         return a is not self and self.is_below(a) ^ True
 
-    @elementwise(object)
+    @elementwise
     def __add__(self, a):
         return self.scaled(1, self.value_of(a), hasattr(a, "dtype"))
 
-    @elementwise(object)
+    @elementwise
     def __sub__(self, a):
         return self.scaled(1, -self.value_of(a), hasattr(a, "dtype"))
 
-    @elementwise(object)
+    @elementwise
     def __mul__(self, a):
         return self.scaled(self.value_of(a), is_numpy=hasattr(a, "dtype"))
 
-    @elementwise(object)
+    @elementwise
     def __truediv__(self, a):
         divisor = self.value_of(a)
         scale = Fraction(1) / divisor if divisor else math.inf
@@ -284,7 +281,7 @@ class Uniform:
         """np.log of the number, which is below a where the number is below exp(a)."""
         ends = [self.shift + self.scale * end for end in self.interval]
         if self.inside is not None or min(ends) < 0:
-            self.refuse("np.log was called")
+            self.refuse("was given to np.log")
         number = Uniform(self.rng, is_numpy=True)
         number.inside = self
         return number
@@ -299,7 +296,7 @@ class Uniform:
         """NumPy's arithmetic and comparisons, which a NumPy number on the left calls, too."""
         names = UFUNCS.get(ufunc.__name__)
         if method != "__call__" or names is None or options:
-            self.refuse(f"np.{ufunc.__name__} was called")
+            self.refuse(f"was given to np.{ufunc.__name__}")
         number = self.scaled(1, is_numpy=True)
         if inputs[0] is self:
             return getattr(number, names[0])(*inputs[1:])
@@ -308,17 +305,16 @@ class Uniform:
     def __getattr__(self, name):
         if name.startswith("__"):  # what Python and NumPy ask for
             raise AttributeError(name)
-        self.refuse(f".{name} was asked for")
+        self.refuse(f"was asked for .{name}")
 
     @property
     def __class__(self):
-        self.refuse("its type was asked for")
+        self.refuse("was asked for its type")
 
-    def refuse(self, problem="it was used as a value"):
-        rule = "a random number stands for all its values here"
-        way_out = "compare it with plain numbers, one at a time"
-        values = "enumeration/values.py runs code that needs values"
-        self.rng.refuse(TypeError(f"{rule}, so {way_out}; {problem}; {values}"))
+    def refuse(self, problem="was used as a value"):
+        rule = "it stands for all its values here, so compare it with plain numbers, one by one"
+        way_out = "enumeration/values.py runs code that needs values"
+        self.rng.refuse(TypeError(f"a random number {problem}; {rule}; {way_out}"))
 
 
 def has_no_value(self, *_):

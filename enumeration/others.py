@@ -36,10 +36,8 @@ def nothing_else_draws(rng):
     python_seed = random.Random.seed
     watch = Watch()
     watch.look()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(np.random.bit_generator, "randbits", refuse))
-        stack.enter_context(replaced(random, "_urandom", refuse))
-        stack.enter_context(replaced(random.Random, "seed", seed))
+    # NumPy, too, takes a seed from random._urandom
+    with replaced(random, "_urandom", refuse), replaced(random.Random, "seed", seed):
         try:
             yield watch
         except NotByRng:
@@ -104,8 +102,7 @@ def generators_among(objects):
 
 def state_of(generator):
     if isinstance(generator, random.Random):
-        state = super(random.Random, generator).getstate()
-        return state, vars(generator).get("gauss_next")
+        return super(random.Random, generator).getstate()  # a subclass may have no other
     return pickle.dumps(generator.state)
 
 
@@ -138,5 +135,5 @@ def place_of(thing):
         for attribute, value in attributes.items():
             if value is thing:
                 owner = attributes.get("__name__") or attributes.get("__module__")
-                return f", {attribute} in {owner or type(holder).__name__}"
+                return f" that is {attribute} in {owner or type(holder).__name__}"
     return ""

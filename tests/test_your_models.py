@@ -17,7 +17,8 @@ N, K, PROMPT = 200, 4, [5, 17, 3]
 
 @pytest.fixture
 def network_of_the_page():
-    block = re.search(r"```python\n([^`]*class Network.*?)```", read("docs/your_models.md"), re.DOTALL)
+    page = read("docs/your_models.md")
+    block = re.search(r"```python\n([^`]*class Network.*?)```", page, re.DOTALL)
     exec(block[1], names := {})
     return names["Network"]
 
@@ -44,12 +45,13 @@ def test_the_tokens_are_those_of_generate(network_of_the_page):
     assert n_rounds[0] == N // (K + 1) < n_rounds[1]  # the target, as its own draft, guesses right
 
 
-@pytest.mark.parametrize("n_layer", [1, 2])  # of the draft; the target has 2
-def test_the_distribution_is_the_targets_although_a_cache_rounds(network_of_the_page, n_layer):
+@pytest.mark.parametrize(("n_layer", "N", "K"), [(1, 3, 2), (2, 2, 1)])  # the target has 2 layers
+def test_a_cache_that_rounds_leaves_the_distribution_alone(network_of_the_page, n_layer, N, K):
     """One prefix is computed in several ways, and in float32 its logits differ by 1e-7."""
-    draft, target = (as_model(network_of_the_page(random_network(n, vocab_size=3))) for n in (n_layer, 2))
+    networks = [random_network(n, vocab_size=3) for n in (n_layer, 2)]
+    draft, target = (as_model(network_of_the_page(net)) for net in networks)
     assert_same_distribution(
-        lambda rng: speculative_sampling([0, 1], draft, target, 3, 2, rng),
-        lambda rng: autoregressive_sampling([0, 1], target, 3, rng),
+        lambda rng: speculative_sampling([0, 1], draft, target, N, K, rng),
+        lambda rng: autoregressive_sampling([0, 1], target, N, rng),
         tolerance=1e-6,
     )
