@@ -34,29 +34,43 @@ def linear(x, w, b):  # [n_seq, n_in], [n_in, n_out], [n_out] -> [n_seq, n_out]
 
 
 def ffn(x, c_fc, c_proj):  # [n_seq, n_embd] -> [n_seq, n_embd]
-    return linear(gelu(linear(x, **c_fc)), **c_proj)  # [n_seq, n_embd] -> [n_seq, 4*n_embd] -> [n_seq, n_embd]
+    return linear(
+        gelu(linear(x, **c_fc)), **c_proj
+    )  # [n_seq, n_embd] -> [n_seq, 4*n_embd] -> [n_seq, n_embd]
 
 
 def attention(q, k, v):  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
-    mask = (1 - np.tri(q.shape[1], dtype=q.dtype)) * -1e10  # [n_seq, n_seq]: no position sees a later one
+    mask = (
+        1 - np.tri(q.shape[1], dtype=q.dtype)
+    ) * -1e10  # [n_seq, n_seq]: no position sees a later one
     return softmax(q @ k.swapaxes(1, 2) / math.sqrt(q.shape[2]) + mask) @ v
 
 
 def mha(x, c_attn, c_proj, n_head, attend):  # [n_seq, n_embd] -> [n_seq, n_embd]
-    qkv = linear(x, **c_attn).reshape(len(x), 3, n_head, -1)  # [n_seq, n_embd] -> [n_seq, 3, n_head, d]
+    qkv = linear(x, **c_attn).reshape(
+        len(x), 3, n_head, -1
+    )  # [n_seq, n_embd] -> [n_seq, 3, n_head, d]
     heads = attend(*qkv.transpose(1, 2, 0, 3))  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
-    return linear(heads.swapaxes(0, 1).reshape(x.shape), **c_proj)  # [n_seq, n_embd] -> [n_seq, n_embd]
+    return linear(
+        heads.swapaxes(0, 1).reshape(x.shape), **c_proj
+    )  # [n_seq, n_embd] -> [n_seq, n_embd]
 
 
-def transformer_block(x, ln_1, attn, ln_2, mlp, n_head, attend):  # [n_seq, n_embd] -> [n_seq, n_embd]
+def transformer_block(
+    x, ln_1, attn, ln_2, mlp, n_head, attend
+):  # [n_seq, n_embd] -> [n_seq, n_embd]
     x = x + mha(layer_norm(x, **ln_1), **attn, n_head=n_head, attend=attend)
     return x + ffn(layer_norm(x, **ln_2), **mlp)
 
 
 def layers(ids, wte, wpe, blocks, n_head, n_past=0, attends=None):  # [n_seq] -> [n_seq, n_embd]
-    x = np.add(wte[ids], wpe[n_past : n_past + len(ids)], dtype=np.float32)  # [n_seq] -> [n_seq, n_embd]
+    x = np.add(
+        wte[ids], wpe[n_past : n_past + len(ids)], dtype=np.float32
+    )  # [n_seq] -> [n_seq, n_embd]
     for block, attend in zip(blocks, attends or [attention] * len(blocks)):
-        x = transformer_block(x, **block, n_head=n_head, attend=attend)  # [n_seq, n_embd] -> [n_seq, n_embd]
+        x = transformer_block(
+            x, **block, n_head=n_head, attend=attend
+        )  # [n_seq, n_embd] -> [n_seq, n_embd]
     return x
 
 
@@ -171,7 +185,9 @@ class GPT2:
             logits = x @ self.head if n_rows else np.zeros((0, self.n_vocab), np.float32)
         if not np.isfinite(logits).all():
             self.allocate()  # a stored NaN would reach later calls even if masked: 0 * NaN is NaN
-            raise UserError("the logits are not finite: a weight of this model is NaN, infinite or far too large")
+            raise UserError(
+                "the logits are not finite: a weight of this model is NaN, infinite or far too large"
+            )
         return logits
 
 

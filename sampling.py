@@ -112,7 +112,11 @@ class as_model:
     """
 
     def __init__(self, network, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0):
-        self.network, self.cuts, self.penalty = network, (temperature, top_k, top_p), repetition_penalty
+        self.network, self.cuts, self.penalty = (
+            network,
+            (temperature, top_k, top_p),
+            repetition_penalty,
+        )
 
     def __call__(self, ids, n_rows=1):
         logits = self.logits = self.network(ids, n_rows)  # [n] -> [n_rows, n_vocab]

@@ -113,7 +113,9 @@ def verify(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
-def one_round(x, draft_model, target_model, k_max, rng, verify=verify, propose=propose, stop=None, ends=()):
+def one_round(
+    x, draft_model, target_model, k_max, rng, verify=verify, propose=propose, stop=None, ends=()
+):
     """What happens in a round after the text x -> Round. ends are the tokens that end a text."""
     # Step 1: the draft proposes k tokens, one after the other.
     drafted, p = propose(x, draft_model, k_max, rng, stop)  # [k], [k, n_vocab]

@@ -60,19 +60,50 @@ def options(description, epilog, advice="see --help"):
     temperature = such_that(float, lambda T: 0 <= T < math.inf, "a number from 0 up")
     share = such_that(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1")
     add("--prompt", default=PROMPT, help="the text to continue (default: %(default)r)")
-    add("--n_tokens_to_generate", type=count, default=154, metavar="N", help="how many tokens (default: %(default)s)")
+    add(
+        "--n_tokens_to_generate",
+        type=count,
+        default=154,
+        metavar="N",
+        help="how many tokens (default: %(default)s)",
+    )
     add("--draft_model_size", metavar="SIZE", help="the small model, which guesses; names as below")
-    add("--target_model_size", metavar="SIZE", help=f"the large model, which decides the text: {CHOICES}")
-    add("--models_dir", default=MODELS_DIR, metavar="DIR", help="where models are, and where downloads go")
-    add("--K", type=count, default=4, help="how many tokens to draft per round (default: %(default)s)")
+    add(
+        "--target_model_size",
+        metavar="SIZE",
+        help=f"the large model, which decides the text: {CHOICES}",
+    )
+    add(
+        "--models_dir",
+        default=MODELS_DIR,
+        metavar="DIR",
+        help="where models are, and where downloads go",
+    )
+    add(
+        "--K",
+        type=count,
+        default=4,
+        help="how many tokens to draft per round (default: %(default)s)",
+    )
     add("--temperature", type=temperature, default=0.0, metavar="T",
         help="0: the most probable token; 1: sample as the model says (default: %(default)s)")  # fmt: skip
-    add("--top_k", type=count, default=0, metavar="k", help="sample among the k most probable tokens; 0: among all")
+    add(
+        "--top_k",
+        type=count,
+        default=0,
+        metavar="k",
+        help="sample among the k most probable tokens; 0: among all",
+    )
     add("--top_p", type=share, default=1.0, metavar="p",
         help="sample among the most probable tokens, up to probability p together; 1: all")  # fmt: skip
     add("--same_text", action="store_true",
         help="draw both texts with the same noise, so that they are the same at any temperature")  # fmt: skip
-    add("--seed", type=count, default=123, help="for the random numbers of both loops (default: %(default)s)")
+    add(
+        "--seed",
+        type=count,
+        default=123,
+        help="for the random numbers of both loops (default: %(default)s)",
+    )
     return parser
 
 
@@ -100,7 +131,10 @@ def show(prompt, encoder, N, title, decode):
     took = f"Time = {run.seconds:.2f}s"
     print(f"\n{took}" if live else f"{took}\n{''.join(held_back)}", flush=True)
     if colour and any(run.n_drafted):
-        print("Colours:", ", ".join(COLOURS[origin] + words + RESET for origin, words in LEGEND.items()))
+        print(
+            "Colours:",
+            ", ".join(COLOURS[origin] + words + RESET for origin, words in LEGEND.items()),
+        )
     return run
 
 
@@ -183,7 +217,9 @@ def report(main, name):
         if getattr(sys, stream) is None:  # it was closed, as by >&-
             setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))
     if hasattr(sys.stdout, "reconfigure"):  # not in a notebook
-        sys.stdout.reconfigure(errors="replace")  # a text may have characters that a terminal or a file cannot show
+        sys.stdout.reconfigure(
+            errors="replace"
+        )  # a text may have characters that a terminal or a file cannot show
     try:
         main()
         print(end="", flush=True)

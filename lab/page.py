@@ -44,9 +44,12 @@ def page(encoder, prompt, plain, fast, rounds, figures, command, beside_play=Fal
     beside_play says that play.html is in the same folder.
     """
     rows = "".join(
-        f"<dt>{name}</dt><dd><b>{escape(value)}</b> {MEANING.get(name, '')}</dd>\n" for name, value in figures.items()
+        f"<dt>{name}</dt><dd><b>{escape(value)}</b> {MEANING.get(name, '')}</dd>\n"
+        for name, value in figures.items()
     )
-    legend = " ".join(f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items())
+    legend = " ".join(
+        f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items()
+    )
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -125,7 +128,14 @@ def card(encoder, i, r):
     head = f"{n_accepted} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
     parts = [f'<article id="round-{i}" data-round="{i}" tabindex="0"><h3>Round {i}: {head}</h3>\n']
     if looked_at := r.looked_at:
-        names = ["drafted", "p", "q", *(["w", "h"] if r.is_block else ["min(1, q/p)"]), "random u", ""]
+        names = [
+            "drafted",
+            "p",
+            "q",
+            *(["w", "h"] if r.is_block else ["min(1, q/p)"]),
+            "random u",
+            "",
+        ]
         parts.append(f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>\n")
         parts += [drafted_row(encoder, d, place < n_accepted) for place, d in enumerate(looked_at)]
         parts.append("</table>\n")
@@ -139,7 +149,10 @@ def card(encoder, i, r):
         parts.append("<p>The text ends with this token.</p>\n")
     if r.top:
         marks = {r.drafted[n_accepted].token: "rejected", r.emitted[-1]: "resampled"}
-        bars = "".join(f"<div><h4>{name}</h4>{tops(encoder, top, marks)}</div>\n" for name, top in r.top.items())
+        bars = "".join(
+            f"<div><h4>{name}</h4>{tops(encoder, top, marks)}</div>\n"
+            for name, top in r.top.items()
+        )
         parts.append(f'<div class="top">{bars}</div>\n')
     return "".join([*parts, "</article>\n"])
 

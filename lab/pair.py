@@ -52,7 +52,9 @@ class LabPair(Pair):
 
         return self.timed(plain, x, on_round)
 
-    def decode_rounds(self, x, N, K, rng, eos, on_round, schedule="fixed", costs=None, verify=verify):
+    def decode_rounds(
+        self, x, N, K, rng, eos, on_round, schedule="fixed", costs=None, verify=verify
+    ):
         """schedule and costs are those of `schedules.make_schedule`.
 
         costs are measured unless they are given.

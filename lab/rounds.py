@@ -13,7 +13,9 @@ class Drafted(NamedTuple):
     """A guess, and what became of it."""
 
     token: int
-    probabilities: list  # p and q of the token, and w of block verification, see block.block_probabilities
+    probabilities: (
+        list  # p and q of the token, and w of block verification, see block.block_probabilities
+    )
     u: float | None  # the random number that decided, or None if the token was not looked at
     keep: float | None  # what it was compared with: min(1, q/p), or h of block verification
     kept: bool  # also if an eos before it ended the text

@@ -39,7 +39,9 @@ class TreeRound(NamedTuple):
         node, found = self.root, []
         for token in [*self.emitted[: self.n_accepted], None]:
             if node.children:
-                node = next((child for child in node.children if child.token == token), node.children[0])
+                node = next(
+                    (child for child in node.children if child.token == token), node.children[0]
+                )
                 found.append(node.token)
         return found
 
@@ -84,7 +86,9 @@ def grade(x, target_model, root):
         q = target_model(ids, len(path))
         widths = {len(row) for row in [*q, *(node.p for node in path[1:])]}
         if len(q) != len(path) or len(widths) > 1:
-            raise ValueError(f"found rows of lengths {widths} and {len(q)} rows of q, not {len(path)} of equal length")
+            raise ValueError(
+                f"found rows of lengths {widths} and {len(q)} rows of q, not {len(path)} of equal length"
+            )
         for node, row in zip(path, q):
             node.q = row
 
@@ -116,7 +120,9 @@ def bottom_up(node, rng, w=1):
     return [sample(r, rng)] if rng.random() < w else None
 
 
-def tree_sampling(x, draft_model, target_model, N, shape, rng=None, rule=bottom_up, eos=None, on_round=None):
+def tree_sampling(
+    x, draft_model, target_model, N, shape, rng=None, rule=bottom_up, eos=None, on_round=None
+):
     """`speculative_sampling` with a tree of this shape in each round, see `grow`.
 
     rule is `bottom_up` or `top_down`. on_round gets a `TreeRound`.

@@ -65,7 +65,9 @@ def kernel(request, monkeypatch):
 def n_computed(monkeypatch):
     """A list to which each forward pass adds the number of its positions."""
     numbers, original = [], gpt2.layers
-    monkeypatch.setattr(gpt2, "layers", lambda ids, *args: numbers.append(len(ids)) or original(ids, *args))
+    monkeypatch.setattr(
+        gpt2, "layers", lambda ids, *args: numbers.append(len(ids)) or original(ids, *args)
+    )
     return numbers
 
 
@@ -76,7 +78,9 @@ def server(monkeypatch):
     monkeypatch.delenv("GPT2_MODELS_URL", raising=False)
     for name, value in {"BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
         monkeypatch.setattr(download, name, value)
-    served = {"355M": json.loads(CONTENT["hparams.json"])}  # so the model that is served is this one
+    served = {
+        "355M": json.loads(CONTENT["hparams.json"])
+    }  # so the model that is served is this one
     monkeypatch.setattr(names, "KNOWN", served)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.handle_error = lambda *args: None  # some clients in these tests go away

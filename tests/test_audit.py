@@ -31,6 +31,10 @@ def test_a_new_result_replaces_only_its_own_setting():
 
 
 def test_the_results_are_of_these_projects_and_commits():
-    found = {(row["package"], row["version"]) for row in json.loads(read("studies/audit/audit.json"))}
+    found = {
+        (row["package"], row["version"]) for row in json.loads(read("studies/audit/audit.json"))
+    }
     assert {name for name, _ in found} == {*PACKAGES, *CLONES}
-    assert {pair for pair in found if pair[0] in CLONES} == {(name, commit) for name, (commit, _) in CLONES.items()}
+    assert {pair for pair in found if pair[0] in CLONES} == {
+        (name, commit) for name, (commit, _) in CLONES.items()
+    }

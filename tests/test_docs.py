@@ -22,13 +22,17 @@ def test_the_pages_and_the_pictures_are_what_the_code_computes():
     assert [
         path for path, content in write.files().items() if read(path) != content
     ] == []  # run python -m studies.making.write
-    shown = [name for page in write.PAGES for name in re.findall(r"<!-- (?!end)([\w ]+) -->", read(page))]
+    shown = [
+        name for page in write.PAGES for name in re.findall(r"<!-- (?!end)([\w ]+) -->", read(page))
+    ]
     assert sorted(shown) == sorted(write.BLOCKS)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *HTML], ids=lambda page: page.name)
 def test_the_links_lead_somewhere(page):
-    links = re.findall(r'href="([^"#]+)"' if page in HTML else r"\]\((?!https?:)([^)#]+)", read(page))
+    links = re.findall(
+        r'href="([^"#]+)"' if page in HTML else r"\]\((?!https?:)([^)#]+)", read(page)
+    )
     assert all((page.parent / link).exists() for link in links), links
     if page in HTML:
         assert {"play.html", "trace.html"} - {page.name} <= {*links}
@@ -37,7 +41,9 @@ def test_the_links_lead_somewhere(page):
 def test_each_leaf_of_the_tree_is_the_product_of_its_path_and_all_add_up_to_q():
     picture, sums = read("docs/tree.svg"), [0, 0, 0]
     for token, factors, mass in re.findall(r">([ABC]): ([^<=]* × [^<]*) = ([.\d]+)<", picture):
-        assert np.isclose(np.prod([float(Fraction(factor)) for factor in factors.split(" × ")]), float(mass))
+        assert np.isclose(
+            np.prod([float(Fraction(factor)) for factor in factors.split(" × ")]), float(mass)
+        )
         sums["ABC".index(token)] += float(mass)
     assert np.allclose(sums, PAIRS[0][1].astype(float))
     for label in "A .2", "B .5", "C .3", "accepted .4", "rejected .6", "A 1/3", "C 2/3":

@@ -81,7 +81,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Table, assert_lossless, assert_same, both_verifiers, models, pairs, product_of_conditionals
+from support import (
+    Table,
+    assert_lossless,
+    assert_same,
+    both_verifiers,
+    models,
+    pairs,
+    product_of_conditionals,
+)
 
 from enumeration import output_distribution
 from lab.gallery import draft_model, target_model
@@ -106,7 +114,11 @@ def one_draft(p, q):
 
 def test_the_example_worked_by_hand():
     mass = one_draft(*BY_HAND) * 10
-    accepted = [[2, 0, 0], [0, 2, 0], [0, 0, 3]]  # each token is drafted with p and accepted with min(1, q/p)
+    accepted = [
+        [2, 0, 0],
+        [0, 2, 0],
+        [0, 0, 3],
+    ]  # each token is drafted with p and accepted with min(1, q/p)
     rejected = [[0, 0, 0], [1, 0, 2], [0, 0, 0]]  # B with .5 * .6; then A is added, or C
     assert (mass[:, 1] == accepted).all() and (mass[:, 0] == rejected).all()
 
@@ -117,30 +129,46 @@ def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
     mass = one_draft(p, q)
     rejected, accepted = mass[:, 0], mass[:, 1]
     assert (mass.sum(axis=(1, 2)) == p).all()  # step 1: a token is drafted with probability p
-    assert (accepted == np.diag(np.minimum(p, q))).all()  # step 2: drafted and accepted with probability min(p, q)
-    assert rejected.sum() == np.maximum(q - p, 0).sum()  # step 3: it is rejected with this probability
-    assert (rejected.sum(axis=0) == np.maximum(q - p, 0)).all()  # step 4: a rejection, and then this token
-    assert (mass.sum(axis=(0, 1)) == q).all()  # step 5: accepted and added tokens together have the distribution q
+    assert (
+        accepted == np.diag(np.minimum(p, q))
+    ).all()  # step 2: drafted and accepted with probability min(p, q)
+    assert (
+        rejected.sum() == np.maximum(q - p, 0).sum()
+    )  # step 3: it is rejected with this probability
+    assert (
+        rejected.sum(axis=0) == np.maximum(q - p, 0)
+    ).all()  # step 4: a rejection, and then this token
+    assert (
+        mass.sum(axis=(0, 1)) == q
+    ).all()  # step 5: accepted and added tokens together have the distribution q
 
 
 @both_verifiers
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
 @given(drawn=models(exact=True))
-def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(verifier, drawn, K):
+def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(
+    verifier, drawn, K
+):
     draft, target, x = drawn
 
     def completed_round(rng):
         drafted, p = propose(x, draft, K, rng)
         emitted = verifier(drafted, p, target(np.append(x, drafted), K + 1), rng)
         assert 1 <= len(emitted) <= K + 1
-        assert emitted[:-1].tolist() == drafted[: len(emitted) - 1].tolist()  # accepted tokens, and one more
+        assert (
+            emitted[:-1].tolist() == drafted[: len(emitted) - 1].tolist()
+        )  # accepted tokens, and one more
         return autoregressive_sampling(np.append(x, emitted), target, K + 1 - len(emitted), rng)
 
     outputs = output_distribution(completed_round)
     assert_same(outputs, product_of_conditionals(x, target, K + 1))
 
 
-@given(drawn=models(sizes=[1, 2, 3, 4], exact=True), N=st.integers(0, 4), eos=st.sampled_from([None, 0]))
+@given(
+    drawn=models(sizes=[1, 2, 3, 4], exact=True),
+    N=st.integers(0, 4),
+    eos=st.sampled_from([None, 0]),
+)
 def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_conditionals(drawn, N, eos):
     _, target, x = drawn
     outputs = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
@@ -149,7 +177,8 @@ def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_condition
 
 @both_verifiers
 @pytest.mark.parametrize(
-    ("N", "K", "eos"), [*((N, K, eos) for N in (1, 2, 3) for K in range(N) for eos in (None, 2)), (4, 3, 2)]
+    ("N", "K", "eos"),
+    [*((N, K, eos) for N in (1, 2, 3) for K in range(N) for eos in (None, 2)), (4, 3, 2)],
 )
 def test_step_7b_speculative_sampling_has_the_same_distribution(verifier, N, K, eos):
     """For the pair of the gallery, which was chosen so that each mistake there shows."""

@@ -81,19 +81,33 @@ RUNS = [
 def test_the_page_shows_every_token_and_every_round_once(options):
     plain, fast, rounds, seen = decoded(**options)
     html = page_of(plain, fast, seen)
-    assert not re.search(r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html)  # from elsewhere
+    assert not re.search(
+        r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html
+    )  # from elsewhere
     assert html.count("The text ends with this token.") == ("eos" in options)
-    assert html.count(", after the end") == sum(d.kept for r in seen for d in r.drafted) - sum(fast.n_accepted)
+    assert html.count(", after the end") == sum(d.kept for r in seen for d in r.drafted) - sum(
+        fast.n_accepted
+    )
     tree = parsed(html)
-    assert ("Block verification" in text_of(tree.find(".//header"))) == (options.get("rule") is verify_block)
+    assert ("Block verification" in text_of(tree.find(".//header"))) == (
+        options.get("rule") is verify_block
+    )
     links = tree.findall(".//a[@data-round]")
     assert "".join(map(text_of, links)) == ENCODER.decode(fast.ids[len(PROMPT) :])
     assert [a.get("class") for a in links] == [origin for r in rounds for origin in origins(r)]
-    assert [a.get("data-round") for a in links] == [str(i) for i, r in enumerate(rounds, 1) for _ in r.emitted]
+    assert [a.get("data-round") for a in links] == [
+        str(i) for i, r in enumerate(rounds, 1) for _ in r.emitted
+    ]
     assert len(tree.findall(".//rect[@class='draft']")) == sum(fast.n_drafted)
-    assert len(tree.findall(".//rect[@class='target']")) == len(plain.round_seconds) + len(fast.round_seconds)
+    assert len(tree.findall(".//rect[@class='target']")) == len(plain.round_seconds) + len(
+        fast.round_seconds
+    )
     for article, r in zip(tree.findall(".//article"), seen, strict=True):
-        head = f"{r.origins.count('accepted')} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
+        head = (
+            f"{r.origins.count('accepted')} of {len(r.drafted)} accepted"
+            if r.drafted
+            else "nothing drafted"
+        )
         assert text_of(article.find("h3")).endswith(f": {head}")
         for tr, d in zip(article.findall(".//table/tr")[1:], r.looked_at, strict=True):
             coin = "–" if d.u is None else f"{number(d.u)} {'<' if d.kept else '≥'}"
@@ -130,7 +144,8 @@ def test_the_most_probable_tokens():
 
 
 @pytest.mark.parametrize(
-    ("shift", "is_sample", "verdict"), [(0, False, "yes"), (1, False, "NO: "), (0, True, "yes"), (1, True, "no: ")]
+    ("shift", "is_sample", "verdict"),
+    [(0, False, "yes"), (1, False, "NO: "), (0, True, "yes"), (1, True, "no: ")],
 )
 def test_the_same_text_is_a_claim_about_ids(shift, is_sample, verdict):
     """Because two sequences of ids may have the same text."""
@@ -209,12 +224,18 @@ def test_coloured_text_without_its_colours_is_the_text(text, half, n_accepted):
 
 def test_trace_on_the_command_line(tmp_path):
     options = ("--n_tokens_to_generate", 12, "--temperature", 1)
-    odd = "\udcff" if sys.platform == "linux" else ""  # a byte that is not UTF-8; not every system has such file names
+    odd = (
+        "\udcff" if sys.platform == "linux" else ""
+    )  # a byte that is not UTF-8; not every system has such file names
     trace = tmp_path / f"{odd}t.html"
     (tmp_path / "play.html").touch()
     output = run(*options, "--trace", trace, script="lab").stdout
     html = trace.read_text(encoding="utf-8")
-    assert html.startswith("<!DOCTYPE html>") and '<a href="play.html">' in html and "written to" in output
+    assert (
+        html.startswith("<!DOCTYPE html>")
+        and '<a href="play.html">' in html
+        and "written to" in output
+    )
     assert texts_of(output) == texts_of(printed_by(lab_main, *options)) and "\x1b" not in output
 
 
@@ -233,7 +254,9 @@ def test_a_terminal_shows_the_text_while_it_is_decoded(monkeypatch, capsys):
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("NO_COLOR", no_colour)
         main.main("--prompt Once --n_tokens_to_generate 6".split())
-        assert printed[0].startswith("\nAutoregressive Decode\n---------------------\nText = Once") and all(printed)
+        assert printed[0].startswith(
+            "\nAutoregressive Decode\n---------------------\nText = Once"
+        ) and all(printed)
         assert ("\x1b[3" in "".join(printed)) == (not no_colour)
         printed.clear()
         capsys.readouterr()

@@ -56,7 +56,9 @@ def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
     for rule in top_down, bottom_up:
         found, emitted = {}, rounds(drawn, shape, rule)
         for tokens, mass in emitted.items():
-            for ids, rest in product_of_conditionals([*x, *tokens], target, n - len(tokens)).items():
+            for ids, rest in product_of_conditionals(
+                [*x, *tokens], target, n - len(tokens)
+            ).items():
                 found[ids] = found.get(ids, 0.0) + mass * rest
         assert_same(found, expected)
         assert found.keys() <= expected.keys()
@@ -66,12 +68,15 @@ def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
 
 @both_rules
 @pytest.mark.parametrize(
-    ("eos", "shape"), [(2, balanced(2)), (None, balanced(3)), (2, balanced(2, 1)), (None, ((), balanced(1)))]
+    ("eos", "shape"),
+    [(2, balanced(2)), (None, balanced(3)), (2, balanced(2, 1)), (None, ((), balanced(1)))],
 )
 def test_a_text_of_the_gallerys_pair(rule, eos, shape):
     for n in range(3):
         args = [0], draft_model, target_model, n, shape
-        decoded = output_distribution(lambda rng, args=args: tree_sampling(*args, rng, rule, eos=eos))
+        decoded = output_distribution(
+            lambda rng, args=args: tree_sampling(*args, rng, rule, eos=eos)
+        )
         assert_same(decoded, product_of_conditionals([0], target_model, n, eos))
 
 
@@ -83,7 +88,9 @@ def test_a_text_of_the_gallerys_pair(rule, eos, shape):
 )  # fmt: skip
 def test_a_text_has_the_distribution_of_the_target(rule, drawn, shape, n, eos):
     draft, target, x = drawn
-    decoded = output_distribution(lambda rng: tree_sampling(x, draft, target, n, shape, rng, rule, eos=eos))
+    decoded = output_distribution(
+        lambda rng: tree_sampling(x, draft, target, n, shape, rng, rule, eos=eos)
+    )
     assert_same(decoded, product_of_conditionals(x, target, n, eos))
 
 
@@ -107,7 +114,10 @@ def test_a_seeded_chain_is_the_text_of_speculative_sampling():
         on_round=lambda r: emitted.extend(r.emitted),
     )  # fmt: skip
     assert text.tolist() == [3, *emitted]
-    assert text.tolist() == speculative_sampling([3], draft, target, 50, 4, np.random.default_rng(1)).tolist()
+    assert (
+        text.tolist()
+        == speculative_sampling([3], draft, target, 50, 4, np.random.default_rng(1)).tolist()
+    )
 
 
 def test_a_target_may_reuse_its_array():
@@ -118,7 +128,10 @@ def test_a_target_may_reuse_its_array():
         array[:n_rows] = target(ids, n_rows)
         return array[:n_rows]
 
-    one, other = (tree_sampling([3], draft, q, 50, balanced(3, 2), np.random.default_rng(1)) for q in (target, reusing))
+    one, other = (
+        tree_sampling([3], draft, q, 50, balanced(3, 2), np.random.default_rng(1))
+        for q in (target, reusing)
+    )
     assert one.tolist() == other.tolist()
 
 
@@ -175,5 +188,9 @@ def test_the_bound_is_the_least_over_all_sets_and_no_rule_beats_it(drawn):
             return len(top_down(root, rng)) - 1
 
         accepted = output_distribution(n_accepted).get((1,), 0)
-        assert accepted < least + EXACT and (n > 1 or accepted == pytest.approx(overlap(p, q), abs=EXACT))
-    np.testing.assert_array_equal(best_acceptance(np.array([p, q]), np.array([q, q]), 2)[0], best_acceptance(p, q, 2))
+        assert accepted < least + EXACT and (
+            n > 1 or accepted == pytest.approx(overlap(p, q), abs=EXACT)
+        )
+    np.testing.assert_array_equal(
+        best_acceptance(np.array([p, q]), np.array([q, q]), 2)[0], best_acceptance(p, q, 2)
+    )

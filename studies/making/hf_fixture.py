@@ -16,7 +16,14 @@ from pathlib import Path
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "hf"
 TEXT = "The cat sat on the mat. The hat that the cat has is on the cat, not on the mat; isn't that — naïve?\n"
-TEXTS = [TEXT, "", " The", "a [PAD]b<|im_end|> <|endoftext|>c", "x <mask> y", "The cat<|im_end|>\n<|im_start|> sat"]
+TEXTS = [
+    TEXT,
+    "",
+    " The",
+    "a [PAD]b<|im_end|> <|endoftext|>c",
+    "x <mask> y",
+    "The cat<|im_end|>\n<|im_start|> sat",
+]
 SIZES = dict(n_positions=48, n_embd=8, n_head=2, n_layer=2)
 
 
@@ -35,7 +42,9 @@ def main():
         model = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **ends, **SIZES)).eval()
         with torch.no_grad():
             for key, parameter in model.named_parameters():
-                parameter.normal_(mean=float(".ln_" in key and key.endswith("weight")), std=0.4)  # biases too
+                parameter.normal_(
+                    mean=float(".ln_" in key and key.endswith("weight")), std=0.4
+                )  # biases too
         if n_rows:
             model.resize_token_embeddings(n_rows, mean_resizing=False)
         model.save_pretrained(OUT / name, **options)
@@ -43,8 +52,15 @@ def main():
         tokenizer = AutoTokenizer.from_pretrained(OUT / name)
         ids = [tokenizer(text)["input_ids"] for text in TEXTS]
         with torch.no_grad():
-            logits = model.double()(torch.tensor([ids[0][: SIZES["n_positions"]]])).logits[0, -1, : len(tokenizer)]
-        found[name] = {"ids": ids, "n_vocab": len(tokenizer), "eos": tokenizer.eos_token_id, "logits": logits.tolist()}
+            logits = model.double()(torch.tensor([ids[0][: SIZES["n_positions"]]])).logits[
+                0, -1, : len(tokenizer)
+            ]
+        found[name] = {
+            "ids": ids,
+            "n_vocab": len(tokenizer),
+            "eos": tokenizer.eos_token_id,
+            "logits": logits.tolist(),
+        }
 
     if int(transformers.__version__.split(".")[0]) < 5:
         older = GPT2TokenizerFast.from_pretrained(OUT / "plain", add_prefix_space=True)
@@ -60,20 +76,28 @@ def main():
         bpe.save_model(str(OUT / "plain"))
         vocabulary = json.loads((OUT / "plain" / "vocab.json").read_text(encoding="utf-8"))
         vocabulary["<|endoftext|>"] = len(vocabulary)
-        (OUT / "plain" / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
+        (OUT / "plain" / "vocab.json").write_text(
+            json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8"
+        )
         plain = GPT2TokenizerFast.from_pretrained(OUT / "plain")
         write("plain", plain)
         plain.save_pretrained(OUT / "shards")
         write("shards", plain, max_shard_size="8KB")
         chat = GPT2TokenizerFast.from_pretrained(OUT / "plain")
-        chat.add_special_tokens({"eos_token": "<|im_end|>", "bos_token": "<|im_start|>", "pad_token": "[PAD]"})
+        chat.add_special_tokens(
+            {"eos_token": "<|im_end|>", "bos_token": "<|im_start|>", "pad_token": "[PAD]"}
+        )
         before = [("<|im_start|>", chat.bos_token_id)]
-        chat._tokenizer.post_processor = processors.TemplateProcessing("<|im_start|> $A", special_tokens=before)
+        chat._tokenizer.post_processor = processors.TemplateProcessing(
+            "<|im_start|> $A", special_tokens=before
+        )
         chat.save_pretrained(OUT / "chat")
         write("chat", chat, n_rows=320)
     golden.write_text(json.dumps({"texts": TEXTS} | found), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     main()

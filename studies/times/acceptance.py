@@ -40,23 +40,40 @@ from terminal import report
 from utils import load_models
 
 TEMPERATURES = 0.0, 0.5, 1.0
-DRAFTS = "unigram", "bigram", "ngram", "online", "lookup", "early-exit:1", "early-exit:2", "early-exit:3", "model"
+DRAFTS = (
+    "unigram",
+    "bigram",
+    "ngram",
+    "online",
+    "lookup",
+    "early-exit:1",
+    "early-exit:2",
+    "early-exit:3",
+    "model",
+)
 PROMPTS, N, SEEDS, K, EVERY = 20, 100, 2, 4, 3
-SIZE, TREE_SEEDS = 8, {0.0: 1, 1.0: 2}  # guesses in a tree; how often each prompt is continued at each temperature
+SIZE, TREE_SEEDS = (
+    8,
+    {0.0: 1, 1.0: 2},
+)  # guesses in a tree; how often each prompt is continued at each temperature
 TREE_N = 64  # by so many tokens
 RANKS, SHOWN = 8, (1, 2, 3, 4, 8)  # siblings that are measured, and those that are shown
 COLD = 0.02  # the draft's temperature where the target's is 0: one-hot rows have no second guess
 
 
 def openings(encoder):
-    texts = json.loads((Path(__file__).parent / "openings.json").read_text(encoding="utf-8"))[:PROMPTS]
+    texts = json.loads((Path(__file__).parent / "openings.json").read_text(encoding="utf-8"))[
+        :PROMPTS
+    ]
     return [np.array(encoder.encode(text)) for text in texts]
 
 
 def measure():
     """Continue all prompts with all drafts -> the content of acceptance.json."""
     encoder, network, target = load_models("draft", "target")
-    drafts = {name: network if name == "model" else make_draft(name, target, encoder) for name in DRAFTS}
+    drafts = {
+        name: network if name == "model" else make_draft(name, target, encoder) for name in DRAFTS
+    }
     prompts = openings(encoder) * SEEDS
 
     results = {}
@@ -81,7 +98,9 @@ def measure():
         results[f"{T:g}"] = {
             name: {
                 "overlap": float(np.mean(overlaps[name])),
-                "c": float(np.mean(np.concatenate([run.draft_seconds for run in runs[name]])) / step),
+                "c": float(
+                    np.mean(np.concatenate([run.draft_seconds for run in runs[name]])) / step
+                ),
                 "tokens per round": N / np.mean([len(run.round_seconds) for run in runs[name]]),
                 "speedup": step * N / np.mean([run.seconds for run in runs[name]]),
             }
@@ -101,14 +120,21 @@ def measure_trees():
     for T, (name, draft) in product(TREE_SEEDS, drafts.items()):
         draft_model, target_model = as_model(draft, T or COLD), as_model(target, T)
         prompts = openings(encoder) * TREE_SEEDS[T]
-        texts = [autoregressive_sampling(x, target_model, TREE_N, seed) for seed, x in enumerate(prompts)]
-        p, q = (np.concatenate([model(text[:-1], TREE_N) for text in texts]) for model in (draft_model, target_model))
+        texts = [
+            autoregressive_sampling(x, target_model, TREE_N, seed) for seed, x in enumerate(prompts)
+        ]
+        p, q = (
+            np.concatenate([model(text[:-1], TREE_N) for text in texts])
+            for model in (draft_model, target_model)
+        )
         accepted = sibling_acceptance(p, q, np.random.default_rng(0))
         best, means = best_shape(np.maximum(np.diff(accepted, prepend=0), 1e-9), SIZE), []
         trees = balanced(*[1] * SIZE), balanced(2, *[1] * (SIZE // 2 - 1)), best
         for shape, rule in [*((shape, bottom_up) for shape in trees), (best, top_down)]:
             emitted = []
-            for seed, x in enumerate(tqdm(prompts, desc=f"{name}, T = {T:g}, a tree", unit="prompt")):
+            for seed, x in enumerate(
+                tqdm(prompts, desc=f"{name}, T = {T:g}, a tree", unit="prompt")
+            ):
                 options = dict(rule=rule, on_round=lambda r: emitted.append(len(r.emitted)))  # noqa: B023
                 tree_sampling(x, draft_model, target_model, TREE_N, shape, seed, **options)
             means.append(float(np.mean(emitted)))
@@ -148,7 +174,9 @@ def best_shape(gains, size):
             heapq.heappush(heap, (reach / gains[rank] * gains[rank + 1], (*path[:-1], rank + 1)))
 
     def nested(path):
-        return tuple(nested((*path, i)) for i in takewhile(lambda i: (*path, i) in chosen, range(len(gains))))
+        return tuple(
+            nested((*path, i)) for i in takewhile(lambda i: (*path, i) in chosen, range(len(gains)))
+        )
 
     return nested(())
 
@@ -167,8 +195,12 @@ def cpu():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", type=Path, help="the results; what is in there already is not measured again")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "file", type=Path, help="the results; what is in there already is not measured again"
+    )
     args = parser.parse_args()
     args.file.open("a").close()  # if it cannot be written, that is said before anything takes time
     try:

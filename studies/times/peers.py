@@ -75,7 +75,9 @@ def torch_gpt2(folder):
     torch.set_num_threads(THREADS)
     sizes = {name: hparams[name] for name in ("n_embd", "n_layer", "n_head")}
     with torch.device("meta"):
-        model = GPT2LMHeadModel(GPT2Config(vocab_size=hparams["n_vocab"], n_positions=hparams["n_ctx"], **sizes))
+        model = GPT2LMHeadModel(
+            GPT2Config(vocab_size=hparams["n_vocab"], n_positions=hparams["n_ctx"], **sizes)
+        )
     state = {}
     for name in model.state_dict():
         tensor = tensors[openai_name(name.replace("lm_head", "wte"))]
@@ -96,7 +98,11 @@ def their_pass(folder):
         if (n_surplus := cache.get_seq_length() - (n - n_new)) > 0:
             cache.crop(-n_surplus)
         new = torch.from_numpy(ids[cache.get_seq_length() : n])[None]
-        return model(new, cache=cache, logits_to_keep=1 if n_new == n else n_new).logits[0, :, :5].tolist()
+        return (
+            model(new, cache=cache, logits_to_keep=1 if n_new == n else n_new)
+            .logits[0, :, :5]
+            .tolist()
+        )
 
     return forward
 
@@ -138,7 +144,9 @@ def compare_passes(directory):
             turns = []
             for _ in range((3 if hparams["n_layer"] > 12 and case[0] == 1 else TURNS) + 1):
                 (ours, logits), (theirs, others) = us.ask(*case), them.ask(*case)
-                assert np.abs(np.subtract(logits, others)).max() < 1e-2, "the engines' logits differ"
+                assert np.abs(np.subtract(logits, others)).max() < 1e-2, (
+                    "the engines' logits differ"
+                )
                 turns.append([ours, theirs])
             t = np.array(turns[1:])  # the first turn is slower
             ours, theirs = np.median(t * 1e3, axis=0)
@@ -149,7 +157,10 @@ def compare_passes(directory):
 def compare_texts():
     """Tokens per second of both loops. All four texts have to be the same."""
     ids = get_encoder(PAIR[0], "").encode(PROMPT)
-    with Turns("studies.times.peers:our_loop", *PAIR) as us, Turns("studies.times.peers:their_loop", *PAIR) as them:
+    with (
+        Turns("studies.times.peers:our_loop", *PAIR) as us,
+        Turns("studies.times.peers:their_loop", *PAIR) as them,
+    ):
         seconds, texts = [], set()
         for _ in range(TURNS + 1):
             found = [engine.ask(1, ids, k) for engine in (us, them) for k in (0, K)]
@@ -157,14 +168,27 @@ def compare_texts():
             texts |= {tuple(text) for _, text in found}
     assert len(texts) == 1, "the texts differ"
     seconds = np.array(seconds[1:]).reshape(TURNS, 2, 2)
-    speed, gain = np.median(N / seconds, axis=0), np.median(seconds[..., 0] / seconds[..., 1], axis=0)
-    rows = [[name, *map(round, speed[i].tolist()), float(gain[i])] for i, name in enumerate(("ours", "transformers"))]
+    speed, gain = (
+        np.median(N / seconds, axis=0),
+        np.median(seconds[..., 0] / seconds[..., 1], axis=0),
+    )
+    rows = [
+        [name, *map(round, speed[i].tolist()), float(gain[i])]
+        for i, name in enumerate(("ours", "transformers"))
+    ]
     return table(["tokens per second", "plain", f"K = {K}", "speedup"], rows)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directories", nargs="*", metavar="DIR", help="the directory of a model, such as models/target")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "directories",
+        nargs="*",
+        metavar="DIR",
+        help="the directory of a model, such as models/target",
+    )
     args = parser.parse_args()
     if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
         advice = "pip install -r studies/times/requirements-peers.txt"

@@ -19,7 +19,9 @@ from terminal import report
 def random_tensors(hparams):
     """Initialise like OpenAI's model.py: gains are 1, biases are 0, weights are normal with deviation 0.02 or 0.01."""
     rng = np.random.default_rng(0)
-    for name, shape in tqdm(sorted(expected_shapes(**hparams).items()), desc="Writing", unit="tensor"):
+    for name, shape in tqdm(
+        sorted(expected_shapes(**hparams).items()), desc="Writing", unit="tensor"
+    ):
         if name.endswith("/g"):
             yield name, np.ones(shape, dtype=np.float32)
         elif name.endswith("/b"):
@@ -30,7 +32,9 @@ def random_tensors(hparams):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("size", choices=RELEASED, help="the size of the model")
     size = parser.parse_args().size
     folder, hparams = Path(MODELS_DIR, f"random-{size}"), RELEASED[size]

@@ -24,7 +24,9 @@ class Turns:
         first = "import numpy; " * own_threads  # before this project can leave BLAS one thread
         code = f"{first}from studies.times.turns import main; main()"
         command = [sys.executable, "-c", code, engine, *map(str, args)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def __enter__(self):
         return self
