@@ -20,7 +20,7 @@ import gpt2
 from checkpoint import download, names
 from fast import product
 
-EXACT_FILES = ("test_proof", "test_gallery", "test_trees")  # and every test_lossless...
+EXACT_FILES = ("test_proof", "test_block", "test_gallery", "test_trees")  # and every test_lossless...
 
 settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
