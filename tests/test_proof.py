@@ -44,9 +44,9 @@ is filled up by plain samples. By step 6 the distribution of the text stays the 
 follows the round's own tokens is plain again, so the next round can begin right there. With
 K = 2, and rounds that happen to emit two tokens, one, and two:
 
-    P P P P P       five plain samples, each marked P
-    R R|P|P P       a round, up to the second |. It emitted two tokens, marked R, and one P fills it up
-    R R R|P P|      the next round begins at once. It emitted one token, and two P fill it up
+    P P P P P       five plain samples
+    R R|P|P P       a round emitted two tokens, R R, and one P fills it up to the second bar
+    R R R|P P|      the next round begins at once; it emitted one R, and two P fill it up
     R R R R R       the last round is shorter, because only two tokens were wanted
 
 Each round emits at least one token, so after N rounds at most there is no P left. If there
@@ -85,7 +85,7 @@ def pairs(n_vocab):  # p and q: independent, or equal
 
 
 def by_sum(table):
-    """A model that looks up its row by the sum of all tokens before, so that each of them counts."""
+    """A model whose row is chosen by the sum of all tokens before, so that each of them counts."""
     return lambda ids, n_rows=1: table[np.cumsum(ids)[-n_rows:] % len(table)]
 
 
@@ -113,7 +113,7 @@ def product_of_conditionals(x, target, N, eos=None):
 
 
 def one_draft(p, q):
-    """mass[d, n, e]: the probability that a round with K = 1 drafts d, accepts n tokens, and emits e first."""
+    """mass[d, n, e]: how likely a round with K = 1 drafts d, accepts n tokens and emits e first."""
 
     def one_round(rng):
         drafted, p_rows = propose(np.array([0]), by_sum(np.array([p])), 1, rng)
