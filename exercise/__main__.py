@@ -13,8 +13,6 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -24,11 +22,11 @@ import numpy as np
 from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
 from errors import UserError
 from lab import gallery
-from lab.gallery import EOS, PROMPT, TREES, VARIANTS, Variant, decode, plain, right_penalty, target_rows
+from lab.gallery import EOS, TREES, VARIANTS, Setting, Variant, decode, plain, right_penalty, target_rows
 from lab.trees import Node, grow, paths, top_down
 from lab.trees import grade as grade_tree
 from sampling import sample
-from speculative import acceptance, autoregressive_sampling, speculative_sampling, verify
+from speculative import acceptance, speculative_sampling, verify
 from speculative import residual as right_residual
 from terminal import Parser, report
 
@@ -39,16 +37,6 @@ ROUNDING = 1e-12  # distances below are rounding
 NAMES = "ABCD"
 
 
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """Rows of the draft and of the target after each token, how many tokens a text has, and how many are guessed."""
-
-    P: np.ndarray
-    Q: np.ndarray
-    N: int = 3
-    K: int = 2
-
-
 def rows(*numbers):
     return np.array(numbers) / sum(numbers[0])
 
@@ -56,17 +44,27 @@ def rows(*numbers):
 # The README's pair after A; one with zeros; and one in which a round has three guesses. A
 # mistake may hide in any of them.
 CHAINS = (
-    Tables(rows([2, 5, 3], [1, 2, 7], [2, 3, 5]), rows([3, 2, 5], [5, 4, 1], [3, 5, 2])),
-    Tables(rows([2, 1, 1], [0, 4, 0], [1, 0, 3]), rows([1, 3, 0], [0, 2, 2], [2, 1, 1])),
-    Tables(rows([3, 2], [1, 4]), rows([1, 4], [2, 3]), N=4, K=3),
+    Setting(rows([2, 5, 3], [1, 2, 7], [2, 3, 5]), rows([3, 2, 5], [5, 4, 1], [3, 5, 2])),
+    Setting(rows([2, 1, 1], [0, 4, 0], [1, 0, 3]), rows([1, 3, 0], [0, 2, 2], [2, 1, 1])),
+    Setting(rows([3, 2], [1, 4]), rows([1, 4], [2, 3]), N=4, K=3),
 )
 PAIRS = (  # for siblings: with three tokens, two that are refused leave only one to draw
-    Tables(gallery.P.astype(float), gallery.Q.astype(float)),
-    Tables(
+    Setting(gallery.P.astype(float), gallery.Q.astype(float)),
+    Setting(
         rows([1, 2, 1, 0], [0, 4, 0, 0], [1, 0, 1, 2], [1, 1, 1, 1]),
         rows([2, 1, 0, 1], [1, 1, 2, 0], [0, 2, 1, 1], [3, 0, 1, 0]),
     ),
 )
+
+
+class OfWholeText(Setting):
+    """Rows depend on all of the text."""
+
+    def index(self, ids):
+        return np.cumsum(ids) % len(self.P)
+
+
+WHOLE_TEXTS = [OfWholeText(pair.P, pair.Q, prompt=(0, 1, 0)) for pair in CHAINS[:2]]
 
 
 class Wrong(Exception):
@@ -75,10 +73,10 @@ class Wrong(Exception):
 
 class Step(NamedTuple):
     function: str
-    decode: callable  # decode(function) -> a function of rng that returns ids
+    decode: callable  # decode(function) -> a function of rng and a setting that returns ids
     own: callable = plain  # what it should be
     rivals: list = ()  # variants of the gallery that may have the same law
-    tables: tuple = CHAINS
+    settings: tuple = CHAINS
     readme: bool = False  # whether the table of the README fits
 
 
@@ -108,7 +106,7 @@ def with_residual(function):
 
 def with_verify(function):
     def rule(drafted, p, q, rng):
-        emitted, most = tokens(function(drafted, p, q, rng), "the round"), len(drafted) + 1
+        emitted, most = tokens(function(drafted, p, q, rng), "the round", q.shape[1]), len(drafted) + 1
         if not 1 <= len(emitted) <= most:
             raise Wrong(f"a round of {most - 1} guesses emits 1 to {most} tokens; found {emitted!r:.60}")
         return emitted
@@ -116,25 +114,23 @@ def with_verify(function):
     return partial(decode, verify=rule)
 
 
-def with_loop(function, eos=None, prompt=PROMPT, row_after=lambda ids: ids, calls=None):
-    """The loop with new models for each table; row_after(ids) says which row follows each of the ids.
+def with_loop(function, eos=None, calls=None):
+    """calls collects how many ids the draft got, and None for each call of the target."""
 
-    calls collects how many ids the draft got, and None for each call of the target.
-    """
-    P, Q, N, K = gallery.P, gallery.Q, gallery.N, gallery.K
+    def text(rng, setting):
+        def draft(ids, n_rows=1):
+            if calls is not None:
+                calls.append(len(ids))
+            return setting.draft_model(ids, n_rows)
 
-    def draft(ids, n_rows=1):
-        if calls is not None:
-            calls.append(len(ids))
-        return P[row_after(ids)[-n_rows:]]
+        def target(ids, n_rows=1):
+            if calls is not None:
+                calls.append(None)
+            return setting.target_model(ids, n_rows)
 
-    def target(ids, n_rows=1):
-        if calls is not None:
-            calls.append(None)
-        return Q[row_after(ids)[-n_rows:]]
-
-    def text(rng):
-        found = tokens(function(np.array(prompt), draft, target, N, K, rng, eos=eos), "the text")
+        prompt, N = setting.prompt, setting.N
+        found = function(np.array(prompt), draft, target, N, setting.K, rng, eos=eos)
+        found = tokens(found, "the text", len(setting.P))
         ends = eos is not None and eos in found[len(prompt) :].tolist()
         n = len(prompt) + N
         if len(found) > n or (len(found) < n and not ends) or (*found[: len(prompt)],) != prompt:
@@ -150,11 +146,11 @@ def with_loop(function, eos=None, prompt=PROMPT, row_after=lambda ids: ids, call
 def with_propose(function):
     def draft(x, draft_model, k, rng, stop=None):
         if k == 0:
-            return x[:0], np.zeros((0, len(gallery.P)))
-        found = function(x, draft_model, k, rng)
+            return x[:0], ()
+        n, found = draft_model(x).shape[1], function(x, draft_model, k, rng)
         if not isinstance(found, tuple) or len(found) != 2:
             raise Wrong(f"a draft returns the guesses and their rows; found {found!r:.60}")
-        drafted, p = tokens(found[0], "the guesses"), array(found[1], "p", (k, len(gallery.P)))
+        drafted, p = tokens(found[0], "the guesses", n), array(found[1], "p", (k, n))
         favourites = [int(draft_model(np.append(x, drafted[:i]))[-1].argmax()) for i in range(k)]
         if drafted.tolist() != favourites:
             raise Wrong(f"a greedy draft guesses its favourites, {favourites} here; found {drafted.tolist()}")
@@ -164,8 +160,8 @@ def with_propose(function):
 
 
 def with_penalty(function):
-    def rows(x, drafted, memory):
-        q = target_rows(x, drafted, memory)
+    def rows(setting, x, drafted, memory):
+        q = target_rows(setting, x, drafted, memory)
         return rows_of(function(q.copy(), np.append(x, drafted)), "the rows", q.shape)
 
     return partial(decode, rows=rows)
@@ -174,7 +170,7 @@ def with_penalty(function):
 def with_siblings(function):
     def rule(node, rng):
         emitted, most = function(node, rng), max(map(len, paths(node)))
-        if not isinstance(emitted, list) or not 1 <= len(tokens(emitted, "the list")) <= most:
+        if not isinstance(emitted, list) or not 1 <= len(tokens(emitted, "the list", len(node.q))) <= most:
             raise Wrong(f"a list of 1 to {most} tokens is needed; found {emitted!r:.60}")
         return emitted
 
@@ -193,8 +189,8 @@ def array(found, what, shape=None):
     return found_array
 
 
-def tokens(found, what):
-    ids, n = array(found, what), len(gallery.P)
+def tokens(found, what, n):
+    ids = array(found, what)
     ids = ids if ids.size else ids.astype(int)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(n)}:
         raise Wrong(f"{what} must be tokens from 0 to {n - 1}; found {found!r:.60}")
@@ -236,19 +232,14 @@ STEPS = [
     Step("speculative_sampling", with_loop, rivals=rules("verify", "propose")),
     Step("propose", with_propose, rivals=rules("propose")),
     Step("penalised", with_penalty, own=partial(plain, rows=right_penalty), rivals=about("penalty")),
-    Step("siblings", with_siblings, own=gallery.plain_tree, rivals=TREES, tables=PAIRS),
+    Step("siblings", with_siblings, own=gallery.plain_tree, rivals=TREES, settings=PAIRS),
 ]
 LOOPS = {  # the fourth step is graded on these, too; an eos of the prompt ends nothing
     f"{NAMES[EOS]} is the eos": Step(
         "speculative_sampling", partial(with_loop, eos=EOS), partial(plain, eos=EOS), about("eos"), CHAINS[:2]
     ),
     "A is the eos, the prompt is A B A, and rows depend on all of the text": Step(
-        "speculative_sampling",
-        lambda function: with_loop(function, 0, (0, 1, 0), lambda ids: np.cumsum(ids) % len(gallery.P)),
-        lambda rng: autoregressive_sampling(
-            (0, 1, 0), lambda ids: gallery.Q[np.cumsum(ids)[-1:] % len(gallery.Q)], gallery.N, rng, eos=0
-        ),
-        tables=CHAINS[:2],
+        "speculative_sampling", partial(with_loop, eos=0), partial(plain, eos=0), settings=WHOLE_TEXTS
     ),
 }
 
@@ -256,31 +247,24 @@ LOOPS = {  # the fourth step is graded on these, too; an eos of the prompt ends 
 # ---- Grading ----
 
 
-@contextmanager
-def put_into_gallery(tables):
-    """Within the `with` statement, the gallery has these rows and sizes."""
-    usual = {name: getattr(gallery, name) for name in vars(tables)}
-    try:
-        vars(gallery).update(vars(tables))
-        yield
-    finally:
-        vars(gallery).update(usual)
-
-
 def grade(step, function):
     """What is wrong with a function, in lines; [] if nothing is."""
-    for tables in step.tables:
-        with put_into_gallery(tables), np.errstate(all="ignore"):
-            text = step.decode(function)
-            found, own = output_distribution(text), output_distribution(step.own)
-            if (distance := total_variation(found, own)) > ROUNDING:
-                n_prompt = max(map(len, own)) - tables.N
-                first = total_variation(*(sums(law, n_prompt + 1) for law in (found, own)))
-                where = f"{shown(first)} in the first token, " if first > ROUNDING else ""
-                lines = [f"wrong by {where}{shown(distance)} in the text{name_of(step, function)}"]
-                lines += first_difference(found, own, n_prompt)
-                return lines + (readme_table(text.keywords["verify"]) if step.readme and tables is CHAINS[0] else [])
+    for setting in step.settings:
+        text = step.decode(function)
+        found, own = distribution(text, setting), distribution(step.own, setting)
+        if (distance := total_variation(found, own)) > ROUNDING:
+            n_prompt = len(setting.prompt)
+            first = total_variation(*(sums(law, n_prompt + 1) for law in (found, own)))
+            where = f"{shown(first)} in the first token, " if first > ROUNDING else ""
+            lines = [f"wrong by {where}{shown(distance)} in the text{name_of(step, function)}"]
+            lines += first_difference(found, own, setting)
+            return lines + (readme_table(text.keywords["verify"]) if step.readme and setting is CHAINS[0] else [])
     return []
+
+
+def distribution(text, setting):
+    with np.errstate(all="ignore"):
+        return output_distribution(lambda rng: text(rng, setting))
 
 
 def shown(distance):
@@ -289,33 +273,33 @@ def shown(distance):
 
 def name_of(step, function):
     """The bug of the gallery with the same law on all tables, if there is one."""
-    laws = [law(lambda: step.decode(function), tables) for tables in step.tables]
+    laws = [law(step.decode(function), setting) for setting in step.settings]
     for rival in step.rivals:
-        others = [law_of_rival(rival, tables) for tables in step.tables]
+        others = [law_of_rival(rival, setting) for setting in step.settings]
         same = [total_variation(*both) < ROUNDING for both in zip(laws, others) if None not in both]
         if not rival.exact and same and all(same):
             return f': the law of "{rival.name}"' + f" ({rival.seen})" * bool(rival.seen)
     return ""
 
 
-def law(make, tables):
-    """The distribution of the text that make() makes with these tables, or None if it cannot cope with their zeros."""
-    with put_into_gallery(tables), np.errstate(all="ignore"):
-        try:
-            return output_distribution(make())
-        except (ValueError, IndexError, Wrong):
-            return None
+def law(text, setting):
+    """The distribution of text(rng, setting), or None if it cannot cope with the zeros of the tables."""
+    try:
+        return distribution(text, setting)
+    except (ValueError, IndexError, Wrong):
+        return None
 
 
 @cache
-def law_of_rival(rival, tables):
-    return law(lambda: rival.text, tables)
+def law_of_rival(rival, setting):
+    return law(rival.text, setting)
 
 
-def first_difference(found, own, n_prompt):
+def first_difference(found, own, setting):
     """The first prefix after which a token has a wrong probability."""
     ended = [{(*ids, None): mass for ids, mass in law.items()} for law in (found, own)]
-    for n in range(n_prompt, n_prompt + gallery.N + 1):
+    n_prompt = len(setting.prompt)
+    for n in range(n_prompt, n_prompt + setting.N + 1):
         before, after = ([sums(law, m) for law in ended] for m in (n, n + 1))
         for ids in sorted({*after[0], *after[1]}, key=str):
             if not all(then.get(ids[:-1]) for then in before):
@@ -340,17 +324,18 @@ def sums(law, n):
 
 def readme_table(rule):
     """How the first token after A comes about, as in the README."""
+    P, Q = CHAINS[0].P, CHAINS[0].Q
 
     def first(rng):
-        token = rng.choice(3, p=gallery.P[0])
-        emitted = rule(np.array([token]), gallery.P[[0]], gallery.Q[[0, token]], rng)
+        token = rng.choice(3, p=P[0])
+        emitted = rule(np.array([token]), P[[0]], Q[[0, token]], rng)
         return [len(emitted) == 2, emitted[0]]
 
     found = np.zeros((2, 3))
     for (accepted, token), mass in output_distribution(first).items():
         found[1 - accepted, token] += mass
     rows = {"guessed and accepted": found[0], "rejected, then": found[1]}
-    rows |= {"emitted": found.sum(axis=0), "q": gallery.Q[0]}
+    rows |= {"emitted": found.sum(axis=0), "q": Q[0]}
     if np.allclose(rows["emitted"], rows["q"]):
         return []  # the mistake is somewhere else
     header = f"{'after A':22}" + "".join(f"{name:>7}" for name in NAMES[:3])
@@ -366,52 +351,53 @@ def praise(step, function):
     if step.function not in measure:
         return "exact"
     papers = {"verify": verify, "siblings": top_down, "speculative_sampling": papers_loop}
-    with put_into_gallery(step.tables[0]):
-        own, usual = (measure[step.function](f) for f in (function, papers[step.function]))
-        unit = "pass of the target" if step.function == "speculative_sampling" else "round"
-        said = f"{own:.2f} tokens per {unit}"
-        if own < 1 + ROUNDING:
-            return f"exact, but it never uses its guesses: {said}; the papers' rule has {usual:.2f}"
-        if step.function == "speculative_sampling" and drafts_too_much(function):
-            return f"exact, with {said}, but it makes guesses for which the text has no room"
-        return f"exact, with {said}" + (f"; the papers' rule has {usual:.2f}" if abs(own - usual) > 1e-9 else "")
+    setting = step.settings[0]
+    own, usual = (measure[step.function](f, setting) for f in (function, papers[step.function]))
+    unit = "pass of the target" if step.function == "speculative_sampling" else "round"
+    said = f"{own:.2f} tokens per {unit}"
+    if own < 1 + ROUNDING:
+        return f"exact, but it never uses its guesses: {said}; the papers' rule has {usual:.2f}"
+    if step.function == "speculative_sampling" and drafts_too_much(function, setting):
+        return f"exact, with {said}, but it makes guesses for which the text has no room"
+    return f"exact, with {said}" + (f"; the papers' rule has {usual:.2f}" if abs(own - usual) > 1e-9 else "")
 
 
 def mean(function, count):
     return sum(mass * count(found) for found, mass in output_distribution(function).items())
 
 
-def tokens_per_round(rule):
-    return Variant("", "", verify=rule).tokens_per_round()
+def tokens_per_round(rule, setting):
+    return Variant("", "", verify=rule).tokens_per_round(setting)
 
 
-def tokens_per_tree(rule):
+def tokens_per_tree(rule, setting):
     def first_round(rng):
-        root = Node(children=grow(np.array(PROMPT), gallery.draft_model, gallery.SHAPE, rng))
-        grade_tree(PROMPT, gallery.target_model, root)
+        root = Node(children=grow(np.array(setting.prompt), setting.draft_model, setting.shape, rng))
+        grade_tree(setting.prompt, setting.target_model, root)
         return rule(root, rng)
 
     return mean(first_round, len)
 
 
-def calls_of(function):
+def calls_of(function, setting):
     """A function of rng that says, for each call of a model, how many ids the draft got, or -1 for the target."""
 
     def run(rng):
         calls = []
-        with_loop(function, calls=calls)(rng)
+        with_loop(function, calls=calls)(rng, setting)
         return [-1 if n is None else n for n in calls]
 
     return run
 
 
-def tokens_per_pass(function):
-    return gallery.N / mean(calls_of(function), lambda calls: calls.count(-1))
+def tokens_per_pass(function, setting):
+    return setting.N / mean(calls_of(function, setting), lambda calls: calls.count(-1))
 
 
-def drafts_too_much(function):
+def drafts_too_much(function, setting):
     """Whether it guesses the last token, or one behind it: the target gives that anyway."""
-    return mean(calls_of(function), lambda calls: max(calls) >= len(PROMPT) + gallery.N - 1) > 0
+    last = len(setting.prompt) + setting.N - 1
+    return mean(calls_of(function, setting), lambda calls: max(calls) >= last) > 0
 
 
 def papers_loop(x, draft_model, target_model, N, K, rng, eos=None):
