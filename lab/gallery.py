@@ -122,12 +122,15 @@ class Variant(NamedTuple):
     propose: Callable = propose
     rows: Callable = target_rows
     decode: Callable | None = None  # decode(rng, setting) -> ids, if the three above do not say it
+    tree_rule: Callable | None = None  # rule(node, rng) -> a list of tokens, for trees
     own: Callable = plain  # own(rng, setting) -> ids: what it should do
     about: str = ""  # "penalty" or "eos", if it is about one of these
 
     def text(self, rng, setting=SETTING):
         if self.decode is not None:
             return self.decode(rng, setting)
+        if self.tree_rule is not None:
+            return tree(self.tree_rule, rng, setting)
         return decode(rng, setting, self.verify, self.propose, self.rows)
 
     @cache  # noqa: B019  # there are only some dozens of them
@@ -550,7 +553,7 @@ def walks(
             r = left(child, node, r)
         return [last(node, r, rng)]
 
-    return partial(tree, rule)
+    return rule
 
 
 def refused_tokens(node):
@@ -804,27 +807,29 @@ VARIANTS = [
 
 TREES = [V(*args, own=plain_tree, **options) for args, options in [
     (("all siblings judged by the first p", "the second was drawn from p without the first"),
-     dict(decode=walks(row_of=lambda child, node, r: node.children[0].p))),
+     dict(tree_rule=walks(row_of=lambda child, node, r: node.children[0].p))),
     (("the best of the siblings judged", "the guess with the largest q / p, as if it were the only one"),
-     dict(decode=partial(tree, judges_the_best_of_its_siblings))),
+     dict(tree_rule=judges_the_best_of_its_siblings)),
     (("q left as it is between siblings", "each child has its turn against q"),
-     dict(decode=walks(against=lambda child, node, r: node.q, left=lambda child, node, r: residual(child.p, node.q)))),
+     dict(tree_rule=walks(
+         against=lambda child, node, r: node.q, left=lambda child, node, r: residual(child.p, node.q)))),
     (("the favourite of what is left", "in place of a draw, after the last refusal"),
-     dict(decode=walks(last=lambda node, r, rng: favourite(r)))),
+     dict(tree_rule=walks(last=lambda node, r, rng: favourite(r)))),
     (("q without the refused ones", "in place of what is left"),
-     dict(decode=walks(last=lambda node, r, rng: sample(without(node.q, *refused_tokens(node)), rng)))),
+     dict(tree_rule=walks(last=lambda node, r, rng: sample(without(node.q, *refused_tokens(node)), rng)))),
     (("uniform over what is left", "in place of what is left"),
-     dict(decode=walks(last=lambda node, r, rng: sample(max_fn(np.where(r > 0, 1, 0) * Fraction(1)), rng)))),
+     dict(tree_rule=walks(
+         last=lambda node, r, rng: sample(max_fn(np.where(r > 0, 1, 0) * Fraction(1)), rng)))),
     (("each branch draws for itself", "its own token of the target; the first match counts",
       "warned of in fms-extras #12"),
-     dict(decode=partial(tree, draws_for_each_branch))),
+     dict(tree_rule=draws_for_each_branch)),
     (("w from the ratio of two norms", "bottom-up, but w becomes S / (1 - p(x)) and not S / (S + 1 - w)",
-      "brian030128/subspec_v2"), dict(decode=partial(tree, divides_the_norms_to_get_w))),
+      "brian030128/subspec_v2"), dict(tree_rule=divides_the_norms_to_get_w)),
     (("one coin for all siblings, and a threshold", "accepts where u < the q so far / .8", "in sglang #35798"),
      dict(decode=partial(one_coin, threshold=Fraction(8, 10)))),
     (("one coin for all siblings", "accepts where u < the q so far", "sglang #35798"),
      dict(exact=True, decode=one_coin)),
     (("`top_down`", "each child against what the ones before it left", "SpecInfer"),
-     dict(exact=True, decode=partial(tree, top_down))),
-    (("`bottom_up`", "leaves first", "traversal verification"), dict(exact=True, decode=partial(tree, bottom_up))),
+     dict(exact=True, tree_rule=top_down)),
+    (("`bottom_up`", "leaves first", "traversal verification"), dict(exact=True, tree_rule=bottom_up)),
 ]]  # fmt: skip
