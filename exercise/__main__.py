@@ -148,15 +148,16 @@ def table_line(name, cells):
 
 @contextmanager
 def in_time():
-    """Raise Endless after LIMIT seconds. Where that cannot be, Python ends, and shows where it was."""
-    faulthandler.dump_traceback_later(3 * LIMIT, exit=True)
-    if hasattr(signal, "setitimer"):  # not on Windows
+    """Raise Endless after LIMIT seconds of computing. Where that cannot be, Python ends and shows where it was."""
+    has_timer = hasattr(signal, "setitimer")  # not on Windows
+    faulthandler.dump_traceback_later((10 if has_timer else 3) * LIMIT, exit=True)
+    if has_timer:
         signal.signal(signal.SIGVTALRM, end)
         signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
     try:
         yield
     finally:
-        if hasattr(signal, "setitimer"):
+        if has_timer:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         faulthandler.cancel_dump_traceback_later()
 

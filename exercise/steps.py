@@ -94,8 +94,7 @@ ZEROS = setting_of("zeros")
 LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")
 SPARSE_TREE = setting_of("sparse", shape=balanced(2, 2))
-CHAINS = (README, ZEROS, LONG, RARE)
-EOS_IN_PROMPT = [replace(pair, prompt=(1, 1, 0)) for pair in (README, ZEROS)]
+CHAINS = (README, ZEROS, LONG)
 SIZES = [replace(LONG, N=N, K=K) for N, K in ((2, 3), (1, 2), (0, 2))]
 SHAPES = (
     SPARSE_TREE,
@@ -318,7 +317,7 @@ def rule_step(name, as_rule):
 
 
 LOOPS = [
-    Check(with_loop, (README, ZEROS, LONG, replace(RARE, N=2, K=1)), rules("verify", "propose")),
+    Check(with_loop, (*CHAINS, replace(RARE, N=2, K=1)), rules("verify", "propose")),
     Check(
         partial(with_loop, eos=EOS),
         (README, ZEROS),
@@ -328,9 +327,9 @@ LOOPS = [
     ),
     Check(
         partial(with_loop, eos=0),
-        EOS_IN_PROMPT,
+        (README, ZEROS),
         reference=partial(plain, eos=0),
-        where="A is the eos, and the prompt is B B A",
+        where="A is the eos, and the prompt",
     ),
     *(Check(with_loop, (size,), where=f"N = {size.N} and K = {size.K}") for size in SIZES),
 ]

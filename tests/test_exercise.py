@@ -53,6 +53,11 @@ def residual_in_fractions(p, q):
     return np.array(surplus) / sum(surplus)
 
 
+def residual_in_fractions_of_floats(p, q):
+    """Their sum is hardly ever 1 exactly."""
+    return [Fraction(x) for x in residual(p, q)]
+
+
 def verify_with_all_residuals_first(drafted, p, q, rng):
     rng, rows = np.random.default_rng(rng), np.maximum(q[:-1] - p, 0)
     for i, token in enumerate(drafted):
@@ -104,8 +109,8 @@ def speculative_sampling(x, draft_model, target_model, N, K, rng, eos=None):
 """
 
 
-def loop_with(*changes):
-    """LOOP as a function, with other code in some places."""
+def loop_with(*changes, verify=verify):
+    """LOOP as a function, with other code in some places, or with another rule."""
     source = LOOP
     for old, new in changes:
         assert old in source
@@ -167,6 +172,7 @@ ONE_TOKEN = "exact, but each round adds one token, as if nothing had been guesse
         ("accept", accept_that_changes_its_rows, "exact"),
         ("residual", residual, "exact"),
         ("residual", residual_in_fractions, "exact"),
+        ("residual", residual_in_fractions_of_floats, "exact"),
         ("verify", verify, "exact, with 2.13 tokens per round"),
         ("verify", verify_with_all_residuals_first, "exact, with 2.13 tokens per round"),
         ("verify", lambda drafted, p, q, rng: verify(drafted[:1], p[:1], q[:2], rng),
@@ -278,9 +284,9 @@ def test_the_table_and_the_first_wrong_number():
 
 def test_a_text_that_should_have_ended():
     no_cut = loop_with(("if eos in x[n:]", "if False"))
-    assert found_in("speculative_sampling", no_cut)[1] == (
-        "after A C, the text should have ended, but A follows with probability 0.18"
-    )
+    headline, first = found_in("speculative_sampling", no_cut)
+    assert first == "after A C, the text should have ended, but A follows with probability 0.18"
+    assert headline.endswith(", where C is the eos")
 
 
 def right_in_one_pair(p, q):
@@ -289,12 +295,22 @@ def right_in_one_pair(p, q):
 
 
 right_for_two_guesses = changed(lambda p, q, i, t: acceptance(p[i][t], q[i][t]) if i < 2 else 1)
-bonus_of_two_guesses = changed(bonus=lambda p, q: q[-1] if len(p) < 3 else q[0])
+bonus_for_two_guesses = changed(bonus=lambda p, q: q[-1] if len(p) < 3 else q[0])
+
+
+def replacement_for_two_guesses(p, q, i, t):
+    row = residual(p[i], q[i])
+    return row if i < 2 else one_hot(row)
 
 
 @pytest.mark.parametrize(
     ("step", "function"),
-    [("residual", right_in_one_pair), ("verify", right_for_two_guesses), ("verify", bonus_of_two_guesses)],
+    [
+        ("residual", right_in_one_pair),
+        ("verify", right_for_two_guesses),
+        ("verify", bonus_for_two_guesses),
+        ("verify", changed(replacement=replacement_for_two_guesses)),
+    ],
 )
 def test_a_mistake_that_only_one_table_shows(step, function):
     assert found_in(step, function)[0].startswith("wrong by 0.")
@@ -332,6 +348,8 @@ def test_a_mistake_with_small_numbers(least):
             return bool(rng.random() < chance(p[token], q[token]))
 
         assert is_seen("accept", accept)
+        lenient = changed(lambda p, q, i, t, chance=chance: chance(p[i][t], q[i][t]))
+        assert is_seen("speculative_sampling", loop_with(verify=lenient))
     assert is_seen("residual", lambda p, q: cut(residual(p, q), least))
     assert is_seen("residual", lambda p, q: q if np.maximum(q - p, 0).sum() < least else residual(p, q))
     assert is_seen("verify", changed(bonus=lambda p, q: cut(q[-1], least)))
@@ -368,6 +386,14 @@ def test_a_mistake_that_needs_another_prompt_or_other_sizes(change):
     found_in("speculative_sampling", loop_with(change))
 
 
+def test_where_a_mistake_was_found_is_said():
+    one_token_at_least = loop_with(("len(x) < n + N", "len(x) < n + max(1, N)"))
+    assert found_in("speculative_sampling", one_token_at_least)[0].endswith(", where N = 0 and K = 2")
+    crash = loop_with(("n = len(x)", "n, _ = len(x), 1 / (N - 1)"))
+    assert "ZeroDivisionError" in found_in("speculative_sampling", crash)[0]
+    assert found_in("speculative_sampling", crash)[0].endswith(", where N = 1 and K = 2")
+
+
 BELOW = {
     "accepts each guess": walks(against=lambda child, node, r: np.ones(4)),
     "judges the second against q": walks(against=lambda child, node, r: node.q),
@@ -376,13 +402,15 @@ BELOW = {
     "leaves q as it is": walks(left=lambda child, node, r: residual(child.p, node.q)),
     "leaves p": walks(left=lambda child, node, r: child.p),
     "takes the favourite of what is left": walks(last=lambda node, r, rng: favourite(r)),
+    "draws the bonus from p": walks(last=lambda node, r, rng: sample(r if node.children else node.p, rng)),
     "accepts what is rare": walks(against=lambda child, node, r: np.where(child.p < 0.02, 1, r)),
 }
 
 
 @pytest.mark.parametrize("below", BELOW.values(), ids=BELOW)
 def test_a_mistake_below_an_accepted_guess(below):
-    found_in("siblings", judged(lambda child, node, rng: below(child, rng)))
+    lines = found_in("siblings", judged(lambda child, node, rng: below(child, rng)))
+    assert lines[0].startswith("wrong by 0.") and lines[1].startswith("after A ")
 
 
 def last_first(child, node, rng):
@@ -406,7 +434,7 @@ def below_the_first_of_both(child, node, rng):
 
 @pytest.mark.parametrize("below", [last_first, bonus_from_the_row_before, with_its_parents_q, below_the_first_of_both])
 def test_a_wrong_way_down(below):
-    found_in("siblings", judged(below))
+    assert found_in("siblings", judged(below))[0].startswith("wrong by 0.")
 
 
 def test_a_mistake_of_a_billionth_is_shown_with_its_digits():
@@ -471,8 +499,9 @@ def graded_in_a_process(tmp_path, body, step, before=""):
     stub = re.search(rf"def {step}\(.*", read("exercise/stubs.py"))[0]
     (tmp_path / "mine.py").write_text(f"import numpy as np\n{stub}\n    {body}\n{VERIFY}")
     args = [str(tmp_path / "mine.py"), step]
-    main = f"import exercise.__main__ as grader; grader.LIMIT = 0.3; grader.main({args})"
-    (tmp_path / "go.py").write_text(f"{before}\n{main}")
+    main = f"grader.LIMIT = 0.3\nreport(lambda: grader.main({args}), '')"
+    imports = "import exercise.__main__ as grader\nfrom terminal import report"
+    (tmp_path / "go.py").write_text(f"{before}\n{imports}\n{main}")
     return run(script=str(tmp_path / "go.py"))
 
 
@@ -484,8 +513,12 @@ def test_where_nothing_can_interrupt_a_loop_python_ends_and_says_where(tmp_path)
 
 
 def test_a_loop_that_catches_every_exception_ends_as_well(tmp_path):
-    body = "while True:\n        try: p\n        except Exception: pass"
+    body = "while True:\n        try: sum(range(10_000))\n        except Exception: pass"
     assert "it did not end within 0.3 seconds" in graded_in_a_process(tmp_path, body, "accept").stdout
+
+
+def test_an_interrupt_ends_the_grader(tmp_path):
+    assert graded_in_a_process(tmp_path, "raise KeyboardInterrupt", "accept").returncode == 130
 
 
 def test_a_wrong_part_of_the_same_file_is_named(tmp_path):
@@ -511,9 +544,10 @@ def test_a_file_imports_its_own_neighbours(tmp_path):
 
 def test_a_copy_of_the_checker_may_lie_beside_the_file(tmp_path):
     shutil.copytree(ROOT / "enumeration", tmp_path / "enumeration")
-    (tmp_path / "mine.py").write_text("import enumeration\n" + read("speculative.py"))
-    result = run(tmp_path / "mine.py", "verify", script="exercise")
-    assert result.stdout.startswith("3 verify                exact, with 2.13"), result.stderr
+    endless = "def accept(p, q, token, rng):\n    while rng.random() < 1: pass\n"
+    (tmp_path / "mine.py").write_text(f"import enumeration\n{read('speculative.py')}\n{endless}")
+    for step, verdict in ("verify", "exact, with 2.13"), ("accept", "a loop may go on for ever"):
+        assert verdict in run(tmp_path / "mine.py", step, script="exercise").stdout
 
 
 def test_the_stubs_are_copied_once_and_then_yours(tmp_path, monkeypatch):
