@@ -1,4 +1,4 @@
-"""Grade what you wrote: every path of your code is run, and what comes out is compared with what should.
+"""Grade what you wrote: every path of your code is run, and its distribution compared.
 
 python -m exercise                         # all steps of exercise/mine.py
 python -m exercise exercise/mine.py 3      # one step, by its number or its name
@@ -102,7 +102,7 @@ def first_difference(found, wanted, setting):
 
 
 def next_tokens(distribution, n):
-    """For each beginning of n tokens the probabilities of the next one, which is None where the text ends."""
+    """{beginning of n tokens: {next token, or None for the end: probability}}"""
     found = {}
     for ids, mass in distribution.items():
         if len(ids) >= n:
@@ -119,12 +119,13 @@ def in_words(text, token, one, other, ends):
     digits = 4
     while f"{one:.{digits}g}" == f"{other:.{digits}g}":
         digits += 1
-    found, wanted = f"{one:.{digits}g}", f"{other:.{digits}g}"
+    after, found = f"after {spelt(text)},", f"with probability {one:.{digits}g}"
+    wanted = f"but should be {other:.{digits}g}"
     if token is None:
-        return f"after {spelt(text)}, the text ends with probability {found}, but should be {wanted}"
+        return f"{after} the text ends {found}, {wanted}"
     if ends:
-        return f"after {spelt(text)}, the text should have ended, but {NAMES[token]} follows with probability {found}"
-    return f"after {spelt(text)}, {NAMES[token]} is emitted with probability {found}, but should be {wanted}"
+        return f"{after} the text should have ended, but {NAMES[token]} follows {found}"
+    return f"{after} {NAMES[token]} is emitted {found}, {wanted}"
 
 
 def readme_table(rule):
@@ -148,7 +149,10 @@ def table_line(name, cells):
 
 @contextmanager
 def in_time():
-    """Raise Endless after LIMIT seconds of computing. Where that cannot be, Python ends and shows where it was."""
+    """Raise Endless after LIMIT seconds of computing.
+
+    Where nothing can interrupt the program, Python ends and shows where it was.
+    """
     has_timer = hasattr(signal, "setitimer")  # not on Windows
     faulthandler.dump_traceback_later((10 if has_timer else 3) * LIMIT, exit=True)
     if has_timer:
@@ -211,12 +215,14 @@ def problem(error, path, generators):
     if isinstance(error, TooManyPaths):
         words = str(error).split(";")[0]
         return "a loop may go on for ever" if "along one path" in words else words
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.abspath(f.filename) == path]
-    where = f"line {frames[-1].lineno}, {frames[-1].line.rstrip(':')}: " if frames else ""
+    where = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if os.path.abspath(frame.filename) == path:
+            where = f"line {frame.lineno}, {frame.line.rstrip(':')}: "
     if isinstance(error, Endless):
         return f"{where}it did not end within {LIMIT} seconds of computing"
-    door = "; for code that draws from PyTorch, see enumeration/pytorch.py" if "torch" in sys.modules else ""
-    return f"{where}{type(error).__name__}: {error}{door}"
+    door = "; for code that draws from PyTorch, see enumeration/pytorch.py"
+    return f"{where}{type(error).__name__}: {error}{door if 'torch' in sys.modules else ''}"
 
 
 def other_generators():
@@ -267,7 +273,7 @@ def imported(file):
 
 
 def forget_namesakes(folder):
-    """Let a file in this folder import its neighbours, and not this project's files of the same names."""
+    """Let a file in this folder import its neighbours, and not ours of the same names."""
     ours = {path.stem for path in ROOT.iterdir()} - {"enumeration"}  # it is at work
     theirs = {path.stem for path in folder.iterdir()}
     for name in [*sys.modules]:
@@ -279,10 +285,11 @@ def arguments(argv):
     """The file, and the name of a step or None."""
     parser = Parser(prog="python -m exercise", description=__doc__)
     parser.add_argument("file", nargs="?", default=str(MINE), help="your file")
-    parser.add_argument("step", nargs="?", help="the number or the name of a step; all, if left out")
+    parser.add_argument("step", nargs="?", help="its number or its name; all, if left out")
     args = parser.parse_args(argv)
     names = [step.function for step in STEPS]
-    by_key = {str(i): name for i, name in enumerate(names, start=1)} | {name: name for name in names}
+    by_key = {name: name for name in names}
+    by_key |= {str(i): name for i, name in enumerate(names, start=1)}
     if args.step is None and args.file in by_key:
         return str(MINE), by_key[args.file]
     known = f"1 to {len(names)}, or {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""What to say of a right function: how much it saves, and why it is right, with numbers that were computed."""
+"""What to say of a right function: how much it saves, and why it is right."""
 
 from enumeration import output_distribution
 from exercise.steps import LOOPS, README, SIZES, SPARSE_TREE, first_token, grown, spelt, with_loop
@@ -57,7 +57,7 @@ def of_loops(function):
 
 
 def calls_of(function, setting):
-    """{calls of models: probability}. A call is the length of what the draft got, or -n_rows for the target."""
+    """{calls: probability}. A call is how many ids the draft got, or -n_rows of the target."""
 
     def run(rng):
         calls = []
@@ -113,7 +113,7 @@ def why_loop(step, function):
     q = README.target_model(text[:-1], README.N)
     factors = q[range(README.N), text[1:]]
     product = " * ".join(f"{x:g}" for x in factors)
-    return f"{spelt(text)} comes with {found[text]:g} = {product}, a product of numbers in q"
+    return f"{spelt(text)} has probability {found[text]:g}, as by q alone: {product}"
 
 
 def why_propose(step, function):
@@ -121,7 +121,7 @@ def why_propose(step, function):
 
 
 def why_penalised(step, function):
-    return "each row counts what stands before its own token, the guesses among it"
+    return "each row counts all that stands before its own token, guesses included"
 
 
 def why_siblings(step, function):
@@ -134,8 +134,8 @@ def why_siblings(step, function):
         return [*guesses, token].index(token)
 
     found = output_distribution(place)
-    first, second, neither = (found[i,] for i in range(3))
-    return f"q comes from the first guess, {first:.2f}, the second, {second:.2f}, and what is left, {neither:.2f}"
+    first, second, neither = (f"{found[i,]:.2f}" for i in range(3))
+    return f"of q, the first guess serves {first}, the second {second}, and the last draw {neither}"
 
 
 REASONS = {

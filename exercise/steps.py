@@ -1,4 +1,4 @@
-"""The seven steps: what each function is put into, which tables it meets there, and what should come out."""
+"""The seven steps: what each function is put into, which tables it meets, and its rivals."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ import numpy as np
 
 from enumeration import output_distribution
 from lab import gallery
-from lab.gallery import EOS, VARIANTS, Setting, Variant, changed, decode, plain, right_penalty, target_rows
+from lab.gallery import EOS, VARIANTS, Setting, changed, decode, plain
 from lab.trees import Node, balanced, grade, grow, paths
 
 NAMES = "ABCD"
@@ -95,10 +95,10 @@ LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")
 SPARSE_TREE = setting_of("sparse", shape=balanced(2, 2))
 CHAINS = (README, ZEROS, LONG)
+ROUND = replace(RARE, N=4, K=3)
 SIZES = [replace(LONG, N=N, K=K) for N, K in ((2, 3), (1, 2), (0, 2))]
 SHAPES = (
     SPARSE_TREE,
-    replace(RARE, shape=()),
     replace(RARE, shape=(((),),)),
     replace(RARE, shape=(((), ()), ())),
     replace(RARE, shape=((), ((), ())), prompt=(1,)),
@@ -187,7 +187,7 @@ def check_favourite(ids, draft_model, token):
 
 def with_penalty(function):
     def penalised_rows(setting, x, drafted, memory):
-        q = target_rows(setting, x, drafted, memory)
+        q = gallery.target_rows(setting, x, drafted, memory)
         return checked_rows(function(q.copy(), np.append(x, drafted)), "the rows", q.shape)
 
     return partial(decode, rows=penalised_rows)
@@ -286,7 +286,7 @@ def checked_bool(found):
 
 def rules(*parts):
     """The variants of the gallery that differ from the right one in these parts alone."""
-    usual = Variant._field_defaults
+    usual = gallery.Variant._field_defaults
     others = {"verify", "propose", "rows", "decode", "tree_rule", "own"} - {*parts}
     return [v for v in VARIANTS if all(getattr(v, name) == usual[name] for name in others)]
 
@@ -308,12 +308,16 @@ def first_round(sampler):
 
 
 def step_of(name, sampler, rivals, as_rule=None):
-    whole = Check(sampler, CHAINS, rivals)
-    return Step(name, [whole, Check(first_round(sampler), [replace(RARE, N=4, K=3)], is_round=True)], as_rule)
+    texts = Check(sampler, CHAINS, rivals)
+    rounds = Check(first_round(sampler), (ROUND,), is_round=True)
+    return Step(name, [texts, rounds], as_rule)
 
 
 def rule_step(name, as_rule):
-    return step_of(name, lambda function: partial(decode, verify=as_rule(function)), rules("verify"), as_rule)
+    def sampler(function):
+        return partial(decode, verify=as_rule(function))
+
+    return step_of(name, sampler, rules("verify"), as_rule)
 
 
 LOOPS = [
@@ -333,7 +337,7 @@ LOOPS = [
     ),
     *(Check(with_loop, (size,), where=f"N = {size.N} and K = {size.K}") for size in SIZES),
 ]
-RIGHT_PENALTY = partial(plain, rows=right_penalty)
+RIGHT_PENALTY = partial(plain, rows=gallery.right_penalty)
 TREE_RULES = [v._replace(decode=with_siblings(v.tree_rule)) for v in gallery.TREES if v.tree_rule]
 STEPS = [
     rule_step("accept", as_accept),

@@ -39,7 +39,7 @@ HALF = Fraction(1, 2)
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a text is decoded with: the tables of two models, a prompt, N, K, and a shape for trees."""
+    """What a text is decoded with: two models by their tables, a prompt, N, K, a shape for trees."""
 
     P: np.ndarray
     Q: np.ndarray
@@ -490,7 +490,7 @@ def verification_of_the_note(drafted, p, q, rng):
 
 
 def stopped(counts):
-    """Texts that end with the tokens STOP, if counts(length, new, emitted) says so of a place where they stand."""
+    """Texts that end behind the tokens STOP, where counts(length, new, emitted) says so."""
 
     def end_of(new, emitted):
         for length in range(len(STOP), len(new) + 1):
@@ -783,7 +783,8 @@ VARIANTS = [
       decode=partial(decode, **stopped(lambda length, new, emitted: length == len(new))),
       own=partial(plain, **STOPPED)),
     V("stop sequence sought within a round", "it is overlooked if two rounds have written it",
-      decode=partial(decode, **stopped(lambda length, new, emitted: length - len(STOP) >= len(new) - len(emitted))),
+      decode=partial(decode, **stopped(
+          lambda length, new, emitted: length - len(STOP) >= len(new) - len(emitted))),
       own=partial(plain, **STOPPED)),
     # exact
     V("accept with probability q, replace by another token", "from q without the guess; p is not used", exact=True,
@@ -812,11 +813,13 @@ TREES = [V(*args, own=plain_tree, **options) for args, options in [
      dict(tree_rule=judges_the_best_of_its_siblings)),
     (("q left as it is between siblings", "each child has its turn against q"),
      dict(tree_rule=walks(
-         against=lambda child, node, r: node.q, left=lambda child, node, r: residual(child.p, node.q)))),
+         against=lambda child, node, r: node.q,
+         left=lambda child, node, r: residual(child.p, node.q)))),
     (("the favourite of what is left", "in place of a draw, after the last refusal"),
      dict(tree_rule=walks(last=lambda node, r, rng: favourite(r)))),
     (("q without the refused ones", "in place of what is left"),
-     dict(tree_rule=walks(last=lambda node, r, rng: sample(without(node.q, *refused_tokens(node)), rng)))),
+     dict(tree_rule=walks(
+         last=lambda node, r, rng: sample(without(node.q, *refused_tokens(node)), rng)))),
     (("uniform over what is left", "in place of what is left"),
      dict(tree_rule=walks(
          last=lambda node, r, rng: sample(max_fn(np.where(r > 0, 1, 0) * Fraction(1)), rng)))),
@@ -831,5 +834,6 @@ TREES = [V(*args, own=plain_tree, **options) for args, options in [
      dict(exact=True, decode=one_coin)),
     (("`top_down`", "each child against what the ones before it left", "SpecInfer"),
      dict(exact=True, tree_rule=top_down)),
-    (("`bottom_up`", "leaves first", "traversal verification"), dict(exact=True, tree_rule=bottom_up)),
+    (("`bottom_up`", "leaves first", "traversal verification"),
+     dict(exact=True, tree_rule=bottom_up)),
 ]]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The grader of exercise/: the project's own functions are exact, and each bug of the gallery is named."""
+"""The grader: the project's own functions are exact, and each bug of the gallery is named."""
 
 import re
 import shutil
@@ -10,13 +10,14 @@ import pytest
 from support import ROOT, printed_by, read, run
 
 import exercise.__main__
+import speculative
 from enumeration import total_variation
 from exercise.__main__ import grade, graded
 from exercise.steps import STEPS
 from lab.gallery import changed, changed_draft, favourite, one_hot, walks
 from lab.trees import top_down
 from sampling import sample
-from speculative import acceptance, autoregressive_sampling, propose, residual, speculative_sampling, verify
+from speculative import acceptance, propose, residual, speculative_sampling, verify
 
 STEP = {step.function: step for step in STEPS}
 
@@ -92,7 +93,7 @@ def penalised(rows, ids):
 
 
 def plain_loop(x, draft_model, target_model, n, k, rng, eos=None):
-    return autoregressive_sampling(x, target_model, n, rng, eos=eos)
+    return speculative.autoregressive_sampling(x, target_model, n, rng, eos=eos)
 
 
 LOOP = """
@@ -115,18 +116,19 @@ def loop_with(*changes, verify=verify):
     for old, new in changes:
         assert old in source
         source = source.replace(old, new)
-    exec(source, names := {"np": np, "propose": propose, "verify": verify})
+    exec(source, names := {"np": np, "propose": propose, "verify": verify, "sample": sample})
     return names["speculative_sampling"]
 
 
+K_MAX = "min(K, n + N - len(x) - 1)"
 CUT = ("return x", "return x[: n + N]")
 CALL = "q = target_model(np.append(x, drafted), len(drafted) + 1)"
 ROW_BY_ROW = "q = [target_model(np.append(x, drafted[:i]))[-1] for i in range(k + 1)]"
-eager_loop = loop_with(("min(K, n + N - len(x) - 1)", "K"), CUT)
-eager_in_its_first_round = loop_with(("n + N - len(x) - 1)", "K if len(x) == n else n + N - len(x) - 1)"), CUT)
+eager_loop = loop_with((K_MAX, "K"), CUT)
+eager_at_first = loop_with((K_MAX, f"K if len(x) == n else {K_MAX}"), CUT)
 loop_with_a_call_per_row = loop_with((CALL, f"{ROW_BY_ROW}; q = np.array(q)"))
 loop_with_two_calls = loop_with((CALL, f"{CALL}; {CALL}"))
-loop_that_ignores_its_guesses = loop_with(("verify(drafted, p, q, rng)", "rng.choice(len(q[0]), p=q[0])"))
+loop_that_ignores_its_guesses = loop_with(("verify(drafted, p, q, rng)", "sample(q[0], rng)"))
 
 
 def one_sibling(node, rng):
@@ -147,7 +149,7 @@ def siblings_that_are_taken_away(node, rng):
 
 
 def judged(below):
-    """Siblings that are judged as they should be, and below(child, node, rng) for what is below an accepted one."""
+    """Siblings judged as they should be, and below(child, node, rng) if one is accepted."""
 
     def rule(node, rng):
         r = node.q
@@ -162,7 +164,7 @@ def judged(below):
 
 NO_ROOM = "exact, but it makes guesses for which the text has no room"
 LOOPED = "tokens per pass of the target"
-ONE_TOKEN = "exact, but each round adds one token, as if nothing had been guessed: 1.00 tokens per round; "
+ONE_TOKEN = "exact, but each round adds one token, as if nothing had been guessed: 1.00 tokens .*"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ ONE_TOKEN = "exact, but each round adds one token, as if nothing had been guesse
         ("verify", verify_with_all_residuals_first, "exact, with 2.13 tokens per round"),
         ("verify", lambda drafted, p, q, rng: verify(drafted[:1], p[:1], q[:2], rng),
          "exact, with 1.70 tokens per round; the papers' rule has 2.13"),
-        ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)], ONE_TOKEN + "the papers' rule has 2.13"),
+        ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)], ONE_TOKEN + "has 2.13"),
         ("speculative_sampling", speculative_sampling, f"exact, with 1.81 {LOOPED}"),
         ("speculative_sampling", loop_with(), f"exact, with 1.81 {LOOPED}"),
         ("speculative_sampling", plain_loop,
@@ -189,7 +191,7 @@ ONE_TOKEN = "exact, but each round adds one token, as if nothing had been guesse
         ("speculative_sampling", loop_with_two_calls,
          f"exact, but it calls the target more often than the plain loop: 0.90 {LOOPED}; .*"),
         ("speculative_sampling", eager_loop, f"{NO_ROOM}: 1.81 {LOOPED}"),
-        ("speculative_sampling", eager_in_its_first_round, f"{NO_ROOM}: 1.81 {LOOPED}"),
+        ("speculative_sampling", eager_at_first, f"{NO_ROOM}: 1.81 {LOOPED}"),
         ("propose", changed_draft(favourite, one_hot), "exact"),
         ("propose", draft_with(one_hot), "exact"),
         ("propose", draft_with(one_hot, last_favourite), "exact"),
@@ -199,9 +201,9 @@ ONE_TOKEN = "exact, but each round adds one token, as if nothing had been guesse
         ("siblings", judged(lambda child, node, rng: [sample(child.q, rng)]),
          "exact, but it never uses the guesses below an accepted one: 1.71 tokens per round; "
          "the papers' rule has 2.10"),
-        ("siblings", judged(lambda child, node, rng: []), ONE_TOKEN + ".*"),
-        ("siblings", lambda node, rng: [sample(node.q, rng)], ONE_TOKEN + ".*"),
-        ("siblings", one_sibling, ONE_TOKEN + ".*"),
+        ("siblings", judged(lambda child, node, rng: []), ONE_TOKEN),
+        ("siblings", lambda node, rng: [sample(node.q, rng)], ONE_TOKEN),
+        ("siblings", one_sibling, ONE_TOKEN),
     ],
 )  # fmt: skip
 def test_an_exact_function_and_what_it_saves(step, function, message):
@@ -211,15 +213,22 @@ def test_an_exact_function_and_what_it_saves(step, function, message):
 @pytest.mark.parametrize(
     ("step", "function", "why"),
     [
-        ("accept", accept, "after A, it keeps 0.2, 0.2, 0.3 of A, B, C, nowhere more than q: 0.3, 0.2, 0.5"),
-        ("residual", residual, "after A, 0.3 is refused, and q lacks as much: 0.1, 0, 0.2 of A, B, C"),
+        ("accept", accept,
+         "after A, it keeps 0.2, 0.2, 0.3 of A, B, C, nowhere more than q: 0.3, 0.2, 0.5"),
+        ("residual", residual,
+         "after A, 0.3 is refused, and q lacks as much: 0.1, 0, 0.2 of A, B, C"),
         ("verify", verify,
-         "after A, 0.2, 0.2, 0.3 is kept of A, B, C, and 0.1, 0, 0.2 added: together q, 0.3, 0.2, 0.5"),
+         "after A, 0.2, 0.2, 0.3 is kept of A, B, C, and 0.1, 0, 0.2 added: "
+         "together q, 0.3, 0.2, 0.5"),
         ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)], None),
-        ("speculative_sampling", loop_with(), "A C B A comes with 0.125 = 0.5 * 0.5 * 0.5, a product of numbers in q"),
-        ("propose", draft_with(one_hot), "a guess that is certain has p = 1, so it is kept with probability q / 1"),
-        ("penalised", penalised, "each row counts what stands before its own token, the guesses among it"),
-        ("siblings", top_down, "q comes from the first guess, 0.50, the second, 0.21, and what is left, 0.29"),
+        ("speculative_sampling", loop_with(),
+         "A C B A has probability 0.125, as by q alone: 0.5 * 0.5 * 0.5"),
+        ("propose", draft_with(one_hot),
+         "a guess that is certain has p = 1, so it is kept with probability q / 1"),
+        ("penalised", penalised,
+         "each row counts all that stands before its own token, guesses included"),
+        ("siblings", top_down,
+         "of q, the first guess serves 0.50, the second 0.21, and the last draw 0.29"),
     ],
 )  # fmt: skip
 def test_a_right_answer_shows_why_it_is_right(step, function, why):
@@ -247,12 +256,13 @@ def handed_in(name, variant):
             return variant.rows(setting, ids[:n], ids[n:], {})
 
         return penalise
-    return {"verify": variant.verify, "propose": variant.propose, "siblings": variant.tree_rule}[name]
+    functions = {"verify": variant.verify, "propose": variant.propose}
+    return functions.get(name, variant.tree_rule)
 
 
 def fits(name, variant):
     if name == "penalised":  # without a memory, two of them are right
-        return variant.name not in ("penalty that keeps rejected guesses", "penalty that counts accepted guesses twice")
+        return "rejected" not in variant.name and "twice" not in variant.name
     return name != "propose" or "greedy" in variant.name
 
 
@@ -351,21 +361,28 @@ def test_a_mistake_with_small_numbers(least):
         lenient = changed(lambda p, q, i, t, chance=chance: chance(p[i][t], q[i][t]))
         assert is_seen("speculative_sampling", loop_with(verify=lenient))
     assert is_seen("residual", lambda p, q: cut(residual(p, q), least))
-    assert is_seen("residual", lambda p, q: q if np.maximum(q - p, 0).sum() < least else residual(p, q))
     assert is_seen("verify", changed(bonus=lambda p, q: cut(q[-1], least)))
-    assert is_seen("propose", draft_with(lambda row, t: one_hot(row, t) if row.max() > 1 - least else row))
+
+    def unless_small(p, q):
+        return q if np.maximum(q - p, 0).sum() < least else residual(p, q)
+
+    def if_sure(row, token):
+        return one_hot(row, token) if row.max() > 1 - least else row
+
+    assert is_seen("residual", unless_small) and is_seen("propose", draft_with(if_sure))
 
 
 def split(row, token):
     return (row == row.max()) / np.sum(row == row.max())
 
 
-@pytest.mark.parametrize("reported", [split, lambda row, token: row, lambda row, token: one_hot(row, 0)])
+def always_the_first(row, token):
+    return one_hot(row, 0)
+
+
+@pytest.mark.parametrize("reported", [split, lambda row, token: row, always_the_first])
 def test_a_draft_that_reports_another_row(reported):
     assert found_in("propose", draft_with(reported))[0].startswith("wrong by 0.")
-
-
-K_MAX = "min(K, n + N - len(x) - 1)"
 
 
 @pytest.mark.parametrize(
@@ -388,10 +405,11 @@ def test_a_mistake_that_needs_another_prompt_or_other_sizes(change):
 
 def test_where_a_mistake_was_found_is_said():
     one_token_at_least = loop_with(("len(x) < n + N", "len(x) < n + max(1, N)"))
-    assert found_in("speculative_sampling", one_token_at_least)[0].endswith(", where N = 0 and K = 2")
+    line = found_in("speculative_sampling", one_token_at_least)[0]
+    assert line.endswith(", where N = 0 and K = 2")
     crash = loop_with(("n = len(x)", "n, _ = len(x), 1 / (N - 1)"))
-    assert "ZeroDivisionError" in found_in("speculative_sampling", crash)[0]
-    assert found_in("speculative_sampling", crash)[0].endswith(", where N = 1 and K = 2")
+    line = found_in("speculative_sampling", crash)[0]
+    assert "ZeroDivisionError" in line and line.endswith(", where N = 1 and K = 2")
 
 
 BELOW = {
@@ -402,7 +420,9 @@ BELOW = {
     "leaves q as it is": walks(left=lambda child, node, r: residual(child.p, node.q)),
     "leaves p": walks(left=lambda child, node, r: child.p),
     "takes the favourite of what is left": walks(last=lambda node, r, rng: favourite(r)),
-    "draws the bonus from p": walks(last=lambda node, r, rng: sample(r if node.children else node.p, rng)),
+    "draws the bonus from p": walks(
+        last=lambda node, r, rng: sample(r if node.children else node.p, rng),
+    ),
     "accepts what is rare": walks(against=lambda child, node, r: np.where(child.p < 0.02, 1, r)),
 }
 
@@ -432,7 +452,10 @@ def below_the_first_of_both(child, node, rng):
     return top_down(node.children[0], rng)
 
 
-@pytest.mark.parametrize("below", [last_first, bonus_from_the_row_before, with_its_parents_q, below_the_first_of_both])
+WAYS_DOWN = [last_first, bonus_from_the_row_before, with_its_parents_q, below_the_first_of_both]
+
+
+@pytest.mark.parametrize("below", WAYS_DOWN)
 def test_a_wrong_way_down(below):
     assert found_in("siblings", judged(below))[0].startswith("wrong by 0.")
 
@@ -459,29 +482,42 @@ def verify_with(drafted, p, q, rng):
     ("body", "step", "message"),
     [
         ("pass", "accept", "it returned None; is a return missing?"),
-        ("if p[token] > 0.4: raise NotImplementedError(1)\n    return True", "accept", "NotImplementedError: 1"),
+        ("if p[token] > 0.4: raise NotImplementedError(1)\n    return True", "accept",
+         "NotImplementedError: 1"),
         ("return 0.5", "accept", "True or False is needed; found 0.5"),
-        ("return np.random.random() < q[token] / p[token]", "accept", "it draws from np.random; draw from rng alone"),
+        ("return np.random.random() < q[token] / p[token]", "accept",
+         "it draws from np.random; draw from rng alone"),
         (NUMPYS_OWN, "verify", "it draws from np.random; draw from rng alone"),
-        ("import random\n    return random.random() < 0.5", "accept", "it draws from random; draw from rng alone"),
-        ("return np.random.default_rng().random() < 0.5", "accept", "makes a generator of its own, without a seed"),
+        ("import random\n    return random.random() < 0.5", "accept",
+         "it draws from random; draw from rng alone"),
+        ("return np.random.default_rng().random() < 0.5", "accept",
+         "makes a generator of its own, without a seed"),
         ("raise SystemExit", "accept", "line 3, raise SystemExit: SystemExit"),
-        ("return rng.integers(10**7) < 5", "accept", "accept                a choice among 10,000,000 items"),
-        ("return q[token] / 0 < rng.randm()", "accept", "line 3, return q[token] / 0 < rng.randm(): AttributeError"),
-        ("while q > p:\n        pass", "accept", "line 3, while q > p: ValueError: The truth value"),
+        ("return rng.integers(10**7) < 5", "accept",
+         "accept                a choice among 10,000,000 items"),
+        ("return q[token] / 0 < rng.randm()", "accept",
+         "line 3, return q[token] / 0 < rng.randm(): AttributeError"),
+        ("while q > p:\n        pass", "accept",
+         "line 3, while q > p: ValueError: The truth value"),
         ("while rng.random() < 1: pass", "accept", "a loop may go on for ever"),
-        ("while True: p", "accept", "line 3, while True: p: it did not end within 0.3 seconds of computing\n"),
-        ("return q - p", "residual", "the residual must be a distribution, with a sum of 1; found [0.1, -0.3, 0.2]"),
+        ("while True: p", "accept",
+         "line 3, while True: p: it did not end within 0.3 seconds of computing\n"),
+        ("return q - p", "residual",
+         "the residual must be a distribution, with a sum of 1; found [0.1, -0.3, 0.2]"),
         ("return [0.5, 0.5]", "residual", "the residual must have the shape [3]; found [2]"),
-        ("return ['0.5', p, q]", "residual", "the residual must be an array; found ['0.5', array(["),
+        ("return ['0.5', p, q]", "residual",
+         "the residual must be an array; found ['0.5', array(["),
         ("pass", "verify", "it returned None; is a return missing?"),
         ("return drafted, 1", "verify", "the round must be an array"),
         ("return [7]", "verify", "the round must be tokens from 0 to 2; found [7]"),
         ("return x", "speculative_sampling", "the text must have 1 + N = 4 tokens"),
-        ("return np.ones(4, int)", "speculative_sampling", "the prompt first; found array([1, 1, 1, 1])"),
-        ("return rows / 2", "penalised", "the rows must be a distribution, with a sum of 1; found [[0.15"),
+        ("return np.ones(4, int)", "speculative_sampling",
+         "the prompt first; found array([1, 1, 1, 1])"),
+        ("return rows / 2", "penalised",
+         "the rows must be a distribution, with a sum of 1; found [[0.15"),
         ("return x[:0]", "propose", "a draft returns the guesses and their rows"),
-        ("return np.array([0] * k), np.eye(3)[[0] * k]", "propose", "its favourite, B after A; found A"),
+        ("return np.array([0] * k), np.eye(3)[[0] * k]", "propose",
+         "its favourite, B after A; found A"),
         ("return rows[-1]", "penalised", "the rows must have the shape [3, 3]; found [3]"),
         ("return [0] * 9", "siblings", "a list of 1 to 3 tokens is needed; found [0, 0"),
         ("return [7]", "siblings", "the list must be tokens from 0 to 3; found [7]"),
@@ -491,7 +527,8 @@ def verify_with(drafted, p, q, rng):
 )  # fmt: skip
 def test_what_cannot_be_graded_is_said_in_one_line(tmp_path, body, step, message):
     result = graded_in_a_process(tmp_path, body, step)
-    assert result.returncode == 1 and message in result.stdout and result.stdout.count("\n") == 1, result.stderr
+    assert result.returncode == 1 and message in result.stdout, result.stderr
+    assert result.stdout.count("\n") == 1
 
 
 def graded_in_a_process(tmp_path, body, step, before=""):
@@ -507,14 +544,16 @@ def graded_in_a_process(tmp_path, body, step, before=""):
 
 def test_where_nothing_can_interrupt_a_loop_python_ends_and_says_where(tmp_path):
     """As on Windows."""
-    result = graded_in_a_process(tmp_path, "while True: p", "accept", before="import signal; del signal.setitimer")
+    before = "import signal; del signal.setitimer"
+    result = graded_in_a_process(tmp_path, "while True: p", "accept", before)
     assert result.returncode == 1 and result.stdout == ""
     assert re.search(r'Timeout .*\n.*\n  File ".*mine\.py", line 3 in accept', result.stderr)
 
 
 def test_a_loop_that_catches_every_exception_ends_as_well(tmp_path):
     body = "while True:\n        try: sum(range(10_000))\n        except Exception: pass"
-    assert "it did not end within 0.3 seconds" in graded_in_a_process(tmp_path, body, "accept").stdout
+    result = graded_in_a_process(tmp_path, body, "accept")
+    assert "it did not end within 0.3 seconds" in result.stdout
 
 
 def test_an_interrupt_ends_the_grader(tmp_path):
@@ -525,7 +564,7 @@ def test_a_wrong_part_of_the_same_file_is_named(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import numpy as np\nfrom speculative import propose\n"
         "def residual(p, q): return q\n"
-        "def verify(drafted, p, q, rng): return [*drafted, rng.choice(len(q[-1]), p=q[-1])]\n" + LOOP
+        "def verify(drafted, p, q, rng): return [*drafted, q[-1].argmax()]\n" + LOOP
     )
     said = run(tmp_path / "mine.py", "4", script="exercise").stdout
     assert said.splitlines()[1] == "    your verify, which is wrong, is part of this"
@@ -538,7 +577,7 @@ def test_a_wrong_part_of_the_same_file_is_named(tmp_path):
 def test_a_file_imports_its_own_neighbours(tmp_path):
     (tmp_path / "sampling.py").write_text("def sample(p, rng): return p.argmax()")
     (tmp_path / "mine.py").write_text(read("speculative.py"))
-    for file, verdict in ("speculative.py", "exact, with 2.13"), (tmp_path / "mine.py", "wrong by 0."):
+    for file, verdict in ("speculative.py", "exact"), (tmp_path / "mine.py", "wrong by 0."):
         assert f"3 verify                {verdict}" in run(file, "verify", script="exercise").stdout
 
 
@@ -560,15 +599,17 @@ def test_the_stubs_are_copied_once_and_then_yours(tmp_path, monkeypatch):
 
 def test_odd_files(tmp_path):
     (tmp_path / "half.py").write_text("def accept(")
-    (tmp_path / "calls.py").write_text(read("exercise/stubs.py") + "def verify(*args): return residual(1, 2)")
+    verify = "def verify(*args): return residual(1, 2)"
+    (tmp_path / "calls.py").write_text(read("exercise/stubs.py") + verify)
     result = run(tmp_path / "calls.py", "verify", script="exercise")
     assert result.stdout == "3 verify                it calls residual, which is not written yet\n"
     for args, message in (
-        (["nowhere.py"], "there is neither a file nor a step 'nowhere.py'; steps are 1 to 7, or accept, residual"),
+        (["nowhere.py"], "neither a file nor a step 'nowhere.py'; steps are 1 to 7, or accept,"),
         (["README.md"], "README.md is no Python file"),
         ([tmp_path / "half.py"], "cannot be imported: SyntaxError"),
         (["exercise/stubs.py", "9"], "there is no step '9'; there are 1 to 7, or accept, residual"),
         (["speculative.py", "siblings"], "speculative.py has no function siblings"),
     ):
         result = run(*args, script="exercise")
-        assert result.returncode == 2 and message in result.stderr and result.stderr.count("\n") == 1
+        assert result.returncode == 2 and message in result.stderr
+        assert result.stderr.count("\n") == 1

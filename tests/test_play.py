@@ -119,7 +119,8 @@ def test_the_page_computes_what_python_computes(tmp_path):
 
             def one_round(rng, variant=variant, setting=setting):
                 drafted, p = variant.propose(np.zeros(1, dtype=int), setting.draft_model, 1, rng)
-                return variant.verify(drafted, p, gallery.target_rows(setting, [0], drafted, {}), rng)
+                q = gallery.target_rows(setting, [0], drafted, {})
+                return variant.verify(drafted, p, q, rng)
 
             emitted, accepted = np.zeros(len(p)), 0
             for (token, *more), mass in output_distribution(one_round).items():
