@@ -113,7 +113,7 @@ WRONG = ["", "p +", "(p", "p)", "p q", "2p", "q / r", "min(1)", "abs(p, q)", "p 
 
 
 @needs_a_browser
-def test_the_page_computes_what_python_computes(tmp_path, monkeypatch):
+def test_the_page_computes_what_python_computes(tmp_path):
     rng = np.random.default_rng(0)
     pairs = [rng.dirichlet(np.ones(n), size=2) for n in np.resize([3, 4, 5], 20)]
     loops = [
@@ -141,14 +141,14 @@ def test_the_page_computes_what_python_computes(tmp_path, monkeypatch):
 
     variants = {variant.name: variant for variant in gallery.VARIANTS}
     for (p, q), laws in zip(pairs, page["laws"]):
-        monkeypatch.setattr(gallery, "P", np.tile(p, (len(p), 1)))
-        monkeypatch.setattr(gallery, "Q", np.tile(q, (len(q), 1)))
+        setting = gallery.Setting(np.tile(p, (len(p), 1)), np.tile(q, (len(q), 1)))
         for found in laws:
             variant = variants[found["name"]]
 
-            def one_round(rng, variant=variant):
-                drafted, p = variant.propose(np.zeros(1, dtype=int), gallery.draft_model, 1, rng)
-                return variant.verify(drafted, p, gallery.target_rows([0], drafted, {}), rng)
+            def one_round(rng, variant=variant, setting=setting):
+                drafted, p = variant.propose(np.zeros(1, dtype=int), setting.draft_model, 1, rng)
+                q = gallery.target_rows(setting, [0], drafted, {})
+                return variant.verify(drafted, p, q, rng)
 
             emitted, accepted = np.zeros(len(p)), 0
             for (token, *more), mass in output_distribution(one_round).items():
