@@ -149,18 +149,21 @@ def several(size, draw):
 # ---- Random numbers ----
 
 
-def elementwise(method):
-    """An operator of a random number that also takes an array, and then returns one."""
+def elementwise(dtype):
+    """An operator of a random number, which also takes an array, and then returns one."""
 
-    def operator(self, a):
-        shape = getattr(a, "shape", ())
-        if shape == ():
-            return method(self, a)
-        number = self.scaled(1, is_numpy=True)
-        results = [method(number, x) for x in np.ravel(a)]
-        return np.array(results, dtype=None if results else bool).reshape(shape)
+    def decorate(method):
+        def operator(self, a):
+            shape = getattr(a, "shape", ())
+            if shape == ():
+                return method(self, a)
+            number = self.scaled(1, is_numpy=True)
+            results = [method(number, x) for x in np.ravel(a)]
+            return np.array(results, dtype).reshape(shape)
 
-    return operator
+        return operator
+
+    return decorate
 
 
 class Uniform:
@@ -234,33 +237,33 @@ class Uniform:
             self.interval[:] = (lower, limit) if u_is_below else (limit, upper)
         return u_is_below
 
-    __le__ = elementwise(is_below)
+    __le__ = elementwise(bool)(is_below)
 
-    @elementwise
+    @elementwise(bool)
     def __ge__(self, a):
         return self.is_below(a) ^ True  # not, of the same type
 
-    @elementwise
+    @elementwise(bool)
     def __lt__(self, a):
         return a is not self and self.is_below(a)  # np.searchsorted asks whether u < u
 
-    @elementwise
+    @elementwise(bool)
     def __gt__(self, a):
         return a is not self and self.is_below(a) ^ True
 
-    @elementwise
+    @elementwise(object)
     def __add__(self, a):
         return self.scaled(1, self.value_of(a), hasattr(a, "dtype"))
 
-    @elementwise
+    @elementwise(object)
     def __sub__(self, a):
         return self.scaled(1, -self.value_of(a), hasattr(a, "dtype"))
 
-    @elementwise
+    @elementwise(object)
     def __mul__(self, a):
         return self.scaled(self.value_of(a), is_numpy=hasattr(a, "dtype"))
 
-    @elementwise
+    @elementwise(object)
     def __truediv__(self, a):
         divisor = self.value_of(a)
         scale = Fraction(1) / divisor if divisor else math.inf

@@ -90,6 +90,7 @@ def halves(u, v):
         (lambda rng: (rng.uniform([1, 2], [2, 4]) < [1.25, 3]).astype(int), QUARTER_AND_HALF),
         (lambda rng: (rng.uniform(2, 4, size=2) < [2.5, 3]).astype(int), QUARTER_AND_HALF),
         (lambda rng: (rng.uniform(size=0) < 1).astype(int), {(): 1}),
+        (lambda rng: (~(-(rng.random() * np.array([])) < 1)).astype(int), {(): 1}),
         (lambda rng: int(rng.uniform(2, 4) < 2.5), QUARTER),
         (lambda rng: int(1 - rng.random() < 0.25), QUARTER),
         (lambda rng: int(rng.random() - np.int8(-128) < 128.25), QUARTER),
