@@ -74,13 +74,17 @@ def sentence(ids, one, other, ends, name):
     """The last of ids has the probability `one` in place of `other`."""
     *text, last = ids
     after = f"after {' '.join(map(name, text))}" if text else "at the beginning"
-    what = "the text ends" if last == END else f"{name(last)} is emitted"
     for digits in range(4, 18):
         shown, wanted = f"{float(one):.{digits}g}", f"{float(other):.{digits}g}"
         if shown != wanted:
             break
-    should = "the text should end there" if ends else f"should be {wanted}"
-    return f"{after}, {what} with probability {shown}, but {should}"
+    if last == END:
+        return f"{after}, the text ends with probability {shown}, but should be {wanted}"
+    if ends:
+        problem = f"the text should have ended, but {name(last)} follows"
+        return f"{after}, {problem} with probability {shown}"
+    emitted = f"{name(last)} is emitted with probability {shown}"
+    return f"{after}, {emitted}, but should be {wanted}"
 
 
 # ---- Real runs ----

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint import UserError
-from enumeration import NotByRng, TooManyPaths, total_variation
+from enumeration import NotByRng, TooManyPaths, first_difference, total_variation
 from exercise.praise import praise
 from exercise.steps import NAMES, README, STEPS, Wrong, first_token, spelt
 from terminal import Parser, report
@@ -52,7 +52,7 @@ def grade(check, function):
             first = total_variation(*rows)
             where = f"{shown(first)} in the first token, " if first > ROUNDING else ""
             headline = f"wrong by {where}{shown(distance)} in the text{name_of(check, function)}"
-            return [headline, *first_difference(found, wanted, setting)]
+            return [headline, first_difference(found, wanted, ROUNDING, NAMES.__getitem__)]
     return []
 
 
@@ -88,19 +88,6 @@ def distribution_of(check, sampler, setting):
         return None
 
 
-def first_difference(found, wanted, setting):
-    """The first text that goes on with a wrong probability, in words."""
-    n = len(setting.prompt)
-    for length in range(n, n + setting.N + 1):
-        rows, right_rows = next_tokens(found, length), next_tokens(wanted, length)
-        for text in sorted(rows.keys() & right_rows.keys()):
-            for token in sorted({*rows[text], *right_rows[text]}, key=str):
-                one, other = rows[text].get(token, 0), right_rows[text].get(token, 0)
-                if abs(one - other) > ROUNDING:
-                    return [in_words(text, token, one, other, None in right_rows[text])]
-    return []
-
-
 def next_tokens(distribution, n):
     """{beginning of n tokens: {next token, or None for the end: probability}}"""
     found = {}
@@ -113,19 +100,6 @@ def next_tokens(distribution, n):
         total = sum(row.values())
         row.update({token: mass / total for token, mass in row.items()})
     return found
-
-
-def in_words(text, token, one, other, ends):
-    digits = 4
-    while f"{one:.{digits}g}" == f"{other:.{digits}g}":
-        digits += 1
-    after, found = f"after {spelt(text)},", f"with probability {one:.{digits}g}"
-    wanted = f"but should be {other:.{digits}g}"
-    if token is None:
-        return f"{after} the text ends {found}, {wanted}"
-    if ends:
-        return f"{after} the text should have ended, but {NAMES[token]} follows {found}"
-    return f"{after} {NAMES[token]} is emitted {found}, {wanted}"
 
 
 def readme_table(rule):

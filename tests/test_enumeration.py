@@ -653,7 +653,7 @@ def test_total_variation():
         (
             {(0,): 0.5, (1, 0): 0.1, (1, 1): 0.4},
             {(0,): 0.5, (1,): 0.5},
-            "after 1, 0 is emitted with probability 0.2, but the text should end there",
+            "after 1, the text should have ended, but 0 follows with probability 0.2",
         ),
         (
             {(0,): 1.0},
