@@ -1,14 +1,14 @@
-"""What audit/ and benchmarks/ do without extra packages."""
+"""What studies/audit/ and benchmarks/ do without extra packages."""
 
 import json
 
 import pytest
 from support import read
 
-from audit.__main__ import merged
-from audit.projects import CLONES, PACKAGES
-from benchmarks import random_checkpoint
 from checkpoint.openai import DATA
+from studies.audit.__main__ import merged
+from studies.audit.projects import CLONES, PACKAGES
+from studies.times import random_checkpoint
 
 
 def test_random_weights_do_not_replace_a_checkpoint(tmp_path, monkeypatch, capsys):
@@ -31,6 +31,10 @@ def test_a_new_result_replaces_only_its_own_setting():
 
 
 def test_the_results_are_of_these_projects_and_commits():
-    found = {(row["package"], row["version"]) for row in json.loads(read("audit/audit.json"))}
+    found = {
+        (row["package"], row["version"]) for row in json.loads(read("studies/audit/audit.json"))
+    }
     assert {name for name, _ in found} == {*PACKAGES, *CLONES}
-    assert {pair for pair in found if pair[0] in CLONES} == {(name, commit) for name, (commit, _) in CLONES.items()}
+    assert {pair for pair in found if pair[0] in CLONES} == {
+        (name, commit) for name, (commit, _) in CLONES.items()
+    }

@@ -1,7 +1,7 @@
 """Does HSD accept more tokens than block verification? Tokens per round, exactly, on 1,081 pairs of models.
 
-    python -m audit.hsd
-    python -m audit.hsd --clone clones/ZhouYuxuanYX/Hierarchical-Speculative-Decoding
+    python -m studies.audit.hsd
+    python -m studies.audit.hsd --clone clones/ZhouYuxuanYX/Hierarchical-Speculative-Decoding
 
 The rules are those of Zhou et al. 2026 (arXiv 2601.05724), in this project's notation.
 With --clone, which needs PyTorch, the function `HSD` of their simulation.py also runs on
@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from audit import harness
-from audit.harness import mean_length
 from enumeration import output_distribution, total_variation
 from lab import gallery
 from lab.block import verify_block
 from lab.tables import table
 from sampling import sample
 from speculative import residual, verify
+from studies.audit import harness
+from studies.audit.harness import mean_length
 
 
 def ratios(drafted, p, q):
@@ -111,7 +111,7 @@ def main():
 
 def check(clone):
     """Does the published code do what `hsd` says that it does?"""
-    from audit.projects import hsd_rules
+    from studies.audit.projects import hsd_rules
 
     published = harness.in_torch(hsd_rules(clone)["HSD"])
     for P, Q, K in pairs():

@@ -1,8 +1,8 @@
 """How far is the output of other people's speculative decoding from their target's own? README.md has the answers.
 
-    pip install -r audit/requirements.txt
-    python -m audit                         # everything, into audit/audit.json
-    python -m audit --only SafeAILab/EAGLE
+    pip install -r studies/audit/requirements.txt
+    python -m studies.audit                         # everything, into studies/audit/audit.json
+    python -m studies.audit --only SafeAILab/EAGLE
 
 What has no package is cloned into the folder `clones`.
 """
@@ -17,9 +17,9 @@ import sys
 import warnings
 from pathlib import Path
 
-from audit.harness import drawing, mean_length
 from enumeration import output_distribution, total_variation
 from lab import tables
+from studies.audit.harness import drawing, mean_length
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")
@@ -83,7 +83,7 @@ def main():
     os.environ |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}  # threads only slow down tensors of 3 tokens
     from tqdm import tqdm
 
-    from audit.projects import CLONES, PACKAGES  # which import PyTorch
+    from studies.audit.projects import CLONES, PACKAGES  # which import PyTorch
 
     tqdm.get_lock()  # draws a name, once, and some projects use it
 
@@ -92,7 +92,7 @@ def main():
     args = parser.parse_args()
     if not args.only:  # each one in its own process, because several have modules of the same names
         for name in (*PACKAGES, *CLONES):
-            subprocess.run([sys.executable, "-m", "audit", "--only", name], check=True)
+            subprocess.run([sys.executable, "-m", "studies.audit", "--only", name], check=True)
         return
     if args.only in PACKAGES:
         version, settings = importlib.metadata.version(args.only), PACKAGES[args.only]()

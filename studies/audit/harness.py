@@ -19,7 +19,7 @@ import numpy as np
 from sampling import sample
 from speculative import autoregressive_sampling, propose, speculative_sampling
 
-ROOT = str(Path(__file__).resolve().parent.parent)
+ROOT = str(Path(__file__).resolve().parents[2])
 # P[t] and Q[t] are the rows of the draft and of the target after token t.
 P = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])
 Q = np.array([[0.3, 0.2, 0.5], [0.5, 0.4, 0.1], [0.3, 0.5, 0.2]])
