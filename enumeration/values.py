@@ -93,6 +93,7 @@ def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
     search, root = Search(function, max_runs, seed), Part({})
     while search.explore([*root.leaves()]) or search.contradicts(root, n_checks):
         pass  # until neither finds anything new
+    search.run_again(root.point)  # the first one, which alone has seen the function as it was
     masses, n_races = {}, 0
     for part in root.leaves():
         masses.setdefault(part.point.outcome, []).append(part.mass)
@@ -226,6 +227,7 @@ class Point(dict):
     """{key: value} of an input. One that is missing is new(key) when it is asked for, and stays."""
 
     outcome = None  # as long as it hasn't been run
+    asked = None  # how many numbers and rows that run asked for
 
     def __init__(self, values, new):
         super().__init__(values)
@@ -349,8 +351,10 @@ class Search:
         self.n_tests = 0
 
     def run(self, point):
+        """The outcome, and how many numbers and rows of each size were asked for."""
         if self.n_runs == self.max_runs:
-            raise TooManyRuns(f"max_runs = {self.max_runs:,} are not enough; try fewer tokens")
+            problem = f"max_runs = {self.max_runs:,} are not enough"
+            raise TooManyRuns(f"{problem}; take fewer tokens, or by_boxes for u + v < c")
         self.n_runs += 1
         draw = Draw(point)
         try:
@@ -364,11 +368,16 @@ class Search:
         tokens = np.ravel(output)
         if tokens.size and tokens.dtype.kind not in "biu":
             raise TypeError(f"an outcome is an int, or several; found {output!r}")
-        return tuple(tokens.tolist())
+        return tuple(tokens.tolist()), draw.counts
+
+    def run_again(self, point):
+        """An error if the outcome is another one now, or comes from other numbers."""
+        if self.run(point) != (point.outcome, point.asked):
+            raise NotByThresholds(STATE)
 
     def outcome(self, point):
         if point.outcome is None:
-            point.outcome = self.run(point)
+            point.outcome, point.asked = self.run(point)
         return point.outcome
 
     def differ(self, x, y):
@@ -448,12 +457,13 @@ class Search:
 
     def divide(self, part, same, others):
         """Cut a part, or one above it whose race has other weights at a point. Returns which."""
-        for above, point in itertools.product(part.races(), [same[0], *others[:N_PAIRS]]):
-            pair = self.contradiction(above.split, point)
-            if pair is not None:
-                above.cut(self.split(above.box, *pair))
-                return above
         pair = self.earliest_pair(same, others)
+        for above in part.races():
+            for point in (same[0], *others[:N_PAIRS], *pair):
+                found = self.contradiction(above.split, point)
+                if found is not None:
+                    above.cut(self.split(above.box, *found))
+                    return above
         part.cut(self.split(part.box, *pair))
         return part
 
@@ -503,8 +513,9 @@ class Search:
             else:
                 low = y[key]
         sides = [y.but(key, number) for number in sorted((low, high))]
-        if not self.differ(*sides) or self.run(sides[0]) != self.outcome(sides[0]):
+        if not self.differ(*sides):
             raise NotByThresholds(STATE)
+        self.run_again(sides[0])
         for _ in range(N_NUDGES):  # some directions lead across another threshold
             moved_sides = self.nudged(box, key, sides)
             if self.differ(*moved_sides):
