@@ -497,7 +497,7 @@ class Search:
             raise NotByThresholds(SEVERAL)
         if key[0] == 0:
             split, pair = self.threshold(box, key, x, y)
-        elif key in box:
+        elif key in box:  # which has no room for a second race of a row
             raise NotByThresholds(NO_RACE)
         else:
             split, pair = self.race(box, key, y)

@@ -289,6 +289,12 @@ def test_the_distribution_is_the_one_computed_by_hand(name):
     assert abs(sum(found.values()) - 1) < 1e-15
 
 
+@pytest.mark.parametrize("limit", [0.3, 0.7, 2**-53, 3 * 2**-53, 1 - 2**-53])
+def test_a_threshold_is_found_to_the_last_bit(limit):
+    found = output_distribution(lambda draw: int(draw() < limit), n_checks=100)
+    assert found[1,] * 2**53 == math.ceil(limit * 2**53)
+
+
 HARD = (
     "is_rare_twice",
     "turns_the_winner_round",
@@ -426,8 +432,8 @@ REFUSED = {
     "coins that are remembered": (remembers, STATE),
     "the last bit": (lambda draw: int(2**53 * draw()) % 2, "max_runs = 20,000"),
     "a hash": (lambda draw: hash(draw()) % 3, "max_runs = 20,000"),
-    "without end": (forgets, "more than 1,000 numbers"),
-    "without end, and caught": (catches, "more than 1,000 numbers"),
+    "without end": (forgets, "^a run asked for more than 1,000 numbers"),
+    "without end, and caught": (catches, "^a run asked for more than 1,000 numbers"),
     "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], r"an int, or several; found \["),
     "a number": (lambda draw: draw(), "an int, or several; found 0"),
     "nothing": (lambda draw: None, "an int, or several; found None"),
@@ -460,7 +466,9 @@ def test_random_inputs_find_what_the_search_has_missed(monkeypatch):
     monkeypatch.setattr(values, "N_POINTS", 2)
     function = RIGHT["is_narrow_on_both_sides"][0]
     assert output_distribution(function, n_checks=0) == {(0,): 1}
-    assert output_distribution(function, n_checks=2000) == pytest.approx({(0,): 0.99, (1,): 0.01})
+    found = output_distribution(function, n_checks=2000)
+    assert found == pytest.approx({(0,): 0.99, (1,): 0.01})
+    assert math.log(2e9) / 2000 <= found.resolution < 0.02  # the inputs came at least twice
 
 
 # ---- Both halves ----
