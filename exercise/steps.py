@@ -95,7 +95,7 @@ LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")
 SPARSE_TREE = setting_of("sparse", shape=balanced(2, 2))
 CHAINS = (README, ZEROS, LONG)
-ROUND = replace(RARE, N=4, K=3)
+ROUNDS = [replace(RARE, N=K + 1, K=K) for K in (1, 2, 3)]
 SIZES = [replace(LONG, N=N, K=K) for N, K in ((2, 3), (1, 2), (0, 2))]
 SHAPES = (
     SPARSE_TREE,
@@ -309,7 +309,7 @@ def first_round(sampler):
 
 def step_of(name, sampler, rivals, as_rule=None):
     texts = Check(sampler, CHAINS, rivals)
-    rounds = Check(first_round(sampler), (ROUND,), is_round=True)
+    rounds = Check(first_round(sampler), ROUNDS, is_round=True)
     return Step(name, [texts, rounds], as_rule)
 
 

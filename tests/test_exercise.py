@@ -360,6 +360,13 @@ def test_a_mistake_with_small_numbers(least):
         assert is_seen("accept", accept)
         lenient = changed(lambda p, q, i, t, chance=chance: chance(p[i][t], q[i][t]))
         assert is_seen("speculative_sampling", loop_with(verify=lenient))
+    for k in 1, 2, 3:
+
+        def in_rounds_of_k(p, q, i, t, k=k):
+            divisor = max(p[i][t], least) if len(p) == k else p[i][t]
+            return acceptance(divisor, q[i][t])
+
+        assert is_seen("verify", changed(in_rounds_of_k))
     assert is_seen("residual", lambda p, q: cut(residual(p, q), least))
     assert is_seen("verify", changed(bonus=lambda p, q: cut(q[-1], least)))
 
