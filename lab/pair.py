@@ -47,10 +47,10 @@ class LabPair(Pair):
         if K is not None:
             return self.decode_rounds(x, N, K, rng, eos, on_round, **options)
 
-        def plain(draft, target, note):
+        def plain(draft, target, N, note):
             return autoregressive_sampling(x, target, N, rng, eos=eos, on_round=note)
 
-        return self.timed(plain, x, on_round)
+        return self.timed(plain, x, N, on_round)
 
     def decode_rounds(
         self, x, N, K, rng, eos, on_round, schedule="fixed", costs=None, verify=verify
@@ -69,10 +69,10 @@ class LabPair(Pair):
             stop = draft_confidence(self.stop_below, self.sources[0].confidence)
         options = {"eos": eos, "verify": verify, "schedule": schedule, "stop": stop}
 
-        def speculative(draft, target, note):
+        def speculative(draft, target, N, note):
             return speculative_sampling(x, draft, target, N, K, rng, on_round=note, **options)
 
-        return self.timed(speculative, x, on_round, chances=rule["chances"], times=self.times)
+        return self.timed(speculative, x, N, on_round, chances=rule["chances"], times=self.times)
 
 
 def load_pair(draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, **more):
