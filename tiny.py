@@ -160,15 +160,16 @@ def common_prefix(a, b):
 
 def shapes_of(n_vocab, n_ctx, n_embd, n_head, n_layer):
     n = n_embd
-    layer = {"ln_1/g": (n,), "ln_1/b": (n,), "ln_2/g": (n,), "ln_2/b": (n,)}
-    layer |= {"attn/c_attn/w": (n, 3 * n), "attn/c_attn/b": (3 * n,)}
-    layer |= {"attn/c_proj/w": (n, n), "attn/c_proj/b": (n,)}
-    layer |= {"mlp/c_fc/w": (n, 4 * n), "mlp/c_fc/b": (4 * n,)}
-    layer |= {"mlp/c_proj/w": (4 * n, n), "mlp/c_proj/b": (n,)}
-    shapes = {"wte": (n_vocab, n), "wpe": (n_ctx, n), "ln_f/g": (n,), "ln_f/b": (n,)}
+    layer = {"ln_1": (n,), "attn/c_attn": (n, 3 * n), "attn/c_proj": (n, n)}
+    layer |= {"ln_2": (n,), "mlp/c_fc": (n, 4 * n), "mlp/c_proj": (4 * n, n)}
+    weights = {"ln_f": (n,)}
     for i in range(n_layer):
         for name in layer:
-            shapes[f"h{i}/{name}"] = layer[name]
+            weights[f"h{i}/{name}"] = layer[name]
+    shapes = {"wte": (n_vocab, n), "wpe": (n_ctx, n)}
+    for name in weights:
+        shapes[name + "/w"] = weights[name]
+        shapes[name + "/b"] = weights[name][-1:]
     return shapes
 
 
@@ -197,7 +198,7 @@ class GPT2:
         self.n_head = hparams["n_head"]
         self.kv_cache = [None] * hparams["n_layer"]
         self.x = np.zeros(0, int)
-        self.temperature = temperature
+        self.temperature = max(temperature, 1e-9)  # a division by 0 has no result
 
     def linear(self, x, name):  # [m, n_in] -> [m, n_out]
         return x @ self.w[name + "/w"] + self.w[name + "/b"]
@@ -206,7 +207,7 @@ class GPT2:
         x = x - x.mean(-1, keepdims=True)
         variance = (x * x).mean(-1, keepdims=True)
         x = x / np.sqrt(variance + 1e-5)
-        return x * self.w[name + "/g"] + self.w[name + "/b"]
+        return x * self.w[name + "/w"] + self.w[name + "/b"]
 
     def attention(self, x, i, past):  # [m, n_embd] -> [m, n_embd]
         qkv = self.linear(x, f"h{i}/attn/c_attn")  # [m, 3 * n_embd]
@@ -238,12 +239,7 @@ class GPT2:
             h = h + self.linear(a, f"h{i}/mlp/c_proj")
         h = self.norm(h[-n:], "ln_f")
         logits = np.float64(h @ wte.T)  # [n, n_vocab]
-        logits -= logits.max(-1, keepdims=True)
-        if self.temperature == 0:
-            best = logits.argmax(-1)
-            return np.float64(best[:, None] == np.arange(len(wte)))  # one-hot
-        with np.errstate(over="ignore"):  # -inf, where the temperature is tiny
-            return softmax(logits / self.temperature)
+        return softmax(logits / self.temperature)
 
 
 # ---- The tokenizer ----
@@ -303,9 +299,7 @@ def arguments():
     add("--draft", default="models/draft", help=default)
     add("--target", default="models/target", help=default)
     args = parser.parse_args()
-    kept = args.prompt.encode(errors="ignore").decode()
     stop_if(args.check and len(sys.argv) > 2, "--check goes with nothing else")
-    stop_if(kept != args.prompt, "the prompt is not UTF-8")
     stop_if(args.K < 0, "--K must be 0 or more")
     stop_if(args.N < 1, "--N must be 1 or more")
     stop_if(not 0 <= args.temperature < math.inf, "--temperature must be finite, and 0 or more")
@@ -375,6 +369,6 @@ if __name__ == "__main__":
     try:
         main()
         print(end="", flush=True)
-    except OSError as error:  # no such file, a closed pipe, a full disk
+    except (OSError, UnicodeError) as error:  # no such file, a closed pipe, a prompt in no UTF-8
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python puts what is left
         sys.exit(f"tiny.py: error: {error}")
