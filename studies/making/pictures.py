@@ -16,7 +16,6 @@ from lab.pair import load_pair
 from lab.rounds import Recorder
 from lab.tables import PAIRS
 from runs import origins
-from speculative import verify
 from terminal import LEGEND, PROMPT, figures, printed
 
 SLOWER = 40  # times slower than in reality, so that one can watch the race
@@ -108,7 +107,7 @@ def tree():
 def a_round():
     """A round of `python main.py --temperature 1 --seed 3`: the first that accepts two tokens and rejects one."""
     pair = load_pair("draft", "target", temperature=1)
-    encoder, recorder = pair.encoder, Recorder(np.random.default_rng(3), verify)
+    encoder, recorder = pair.encoder, Recorder(np.random.default_rng(3))
     run, rounds = (
         pair.decode(encoder.encode(PROMPT), 154, 4, recorder.rng, on_round=recorder),
         recorder.rounds,
