@@ -271,11 +271,7 @@ def complaint(capsys, program, *args):
             ["--draft_model_size", "", "--target_model_size", ""],
             "there is no model or folder '': give one of",
         ),
-        (["--prompt", "half \udcd8"], "the text contains the byte D8, which is not UTF-8"),
-        (
-            ["--prompt", "a\ud83d\ude00"],
-            "the text contains U+D83D, half of a pair, which is not UTF-8",
-        ),
+        (["--prompt", "half \udcd8"], r"the text is not UTF-8: 'utf-8' codec can't encode character"),
     ],
 )
 def test_bad_arguments(args, problem, capsys):

@@ -6,7 +6,7 @@
 plain/ has vocab.json and merges.txt as the library tokenizers saves them. chat/ is as
 transformers 5 saves a model that was prepared for chats: added tokens, one of which ends
 a text, one that comes before each text, and rows filled up to a multiple of 64. older/
-has the files of transformers 4, with a space before each text. shards/ is in two files.
+has the files of transformers 4. shards/ is in three files.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main():
         }
 
     if int(transformers.__version__.split(".")[0]) < 5:
-        older = GPT2TokenizerFast.from_pretrained(OUT / "plain", add_prefix_space=True)
+        older = GPT2TokenizerFast.from_pretrained(OUT / "plain")
         older.add_special_tokens({"pad_token": "[PAD]", "mask_token": "<mask>"})
         older.save_pretrained(OUT / "older")
         (OUT / "older" / "tokenizer.json").unlink()  # as its slow tokenizer saves it
