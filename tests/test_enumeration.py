@@ -295,12 +295,14 @@ def test_a_program_that_catches_a_refusal_is_refused_all_the_same(use):
         except TypeError:
             return 0
 
-    with pytest.raises(TypeError, match="a random number was .* it stands for"):
+    with pytest.raises(TypeError, match=r"a random number was .* it stands for"):
         output_distribution(draw)
 
 
 def draws_less_often(rng, n_calls):
-    return [rng.choice(2) for _ in range(1 + (n_calls == 1))][0]
+    if n_calls == 1:
+        rng.choice(2)
+    return rng.choice(2)
 
 
 def catches_that_probabilities_differ(rng, n_calls):

@@ -22,13 +22,13 @@ from lab import schedules
 from lab.drafts import shared_vocabulary
 from lab.schedules import SCHEDULES, make_schedule
 from sampling import as_model, last_rows
-from speculative import autoregressive_sampling, max_fn, speculative_sampling, verify
+from speculative import autoregressive_sampling, max_fn, speculative_sampling
 
 HALF = [0.5, 0.5]
 
 
 def decode(drawn, N, K, seed, **options):
-    """Decode with NumPy's generator. Returns the ids and the rounds; the models record their calls."""
+    """Decode with NumPy's generator -> ids, rounds. The models record their calls."""
     draft, target, x = drawn
     draft.calls.clear()
     target.calls.clear()
@@ -42,7 +42,7 @@ def decode(drawn, N, K, seed, **options):
 
 
 def hashed(ks):
-    """A schedule that may depend on all that happened in the last round: a hash of that round picks k."""
+    """A schedule that may depend on all of the last round: a hash of that round picks k."""
 
     def schedule(last):
         happened = () if last is None else (*last.drafted.tolist(), *last.emitted.tolist())
@@ -53,7 +53,10 @@ def hashed(ks):
 
 @st.composite
 def networks(draw):
-    """Models of networks, with settings of their own for draft and target. A penalty looks at all tokens before."""
+    """Models of networks, with settings of their own for draft and target.
+
+    A penalty looks at all tokens before.
+    """
     row = st.lists(st.integers(-3, 3), min_size=3, max_size=3)
     table = st.lists(row, min_size=1, max_size=3)
     temperature = st.sampled_from([0, 1e-6, 0.5, 1, 2, 1e6])
@@ -69,7 +72,10 @@ def networks(draw):
 
 @st.composite
 def almost_equal(draw):
-    """Like the rows of one network that were computed in two ways. The residual is rounding errors, or zero."""
+    """Like the rows of one network that were computed in two ways.
+
+    The residual is rounding errors, or zero.
+    """
     _, target, x = draw(models(sizes=[3, 2]))
     rows = target.rows
     n_entries = rows.size
@@ -106,34 +112,29 @@ STOPS = {
     "after an unlikely token": lambda row, token: row[token] < 0.5,
     "always": lambda row, token: True,
 }
-own_plans = st.tuples(
-    st.lists(st.integers(0, 5), min_size=1, max_size=4).map(hashed),
-    st.sampled_from([*STOPS.values()]),
-)
-
-
-@st.composite
-def known_plans(draw, K):
-    """A schedule and a stop of the lab, with any threshold."""
-    name = draw(st.sampled_from(SCHEDULES))
-    threshold = draw(st.sampled_from([0, 0.3, 0.5, 0.7, 1.1]))
-    if name == "target-confidence":
-        return schedules.target_confidence(K, threshold), None
-    if name == "draft-confidence":
-        return None, schedules.draft_confidence(threshold)
-    return make_schedule(name, K, lambda K: 1 + 0.3 * np.arange(K + 1))
+own_schedules = st.lists(st.integers(0, 5), min_size=1, max_size=4).map(hashed)
 
 
 @both_verifiers
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30)
-@given(data=st.data(), N=st.integers(1, 4), K=st.integers(0, 4), eos=st.sampled_from([None, 0]))
-def test_lossless(verifier, kind, data, N, K, eos):
-    """With any models, rule, schedule, stop and eos. One schedule serves many runs, so schedule(None) must reset it."""
-    schedule, stop = data.draw(own_plans | known_plans(K))
+@given(
+    data=st.data(),
+    N=st.integers(1, 4),
+    K=st.integers(0, 4),
+    eos=st.sampled_from([None, 0]),
+    schedule=own_schedules | st.sampled_from(SCHEDULES),
+    own_stop=st.sampled_from([*STOPS.values()]),
+)
+def test_lossless(verifier, kind, data, N, K, eos, schedule, own_stop):
+    """With any models, rule, schedule, stop and eos.
+
+    One schedule serves many runs, so schedule(None) must reset it.
+    """
+    schedule, stop = make_schedule(schedule, K, lambda K: 1 + 0.3 * np.arange(K + 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "EVERY", 3)  # `adaptive` tries the second best within a few tokens
-        options = dict(verify=verifier, schedule=schedule, stop=stop)
+        options = dict(verify=verifier, schedule=schedule, stop=stop or own_stop)
         assert_lossless(data.draw(KINDS[kind]), N, K, eos=eos, **options)
 
 
@@ -272,29 +273,26 @@ def test_a_model_that_takes_other_arguments_is_refused():
 
 @pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
 def test_rows_are_normalised(dtype):
-    table = Table(np.random.default_rng(0).dirichlet(np.ones(3), size=5))
+    row = np.array([[0.1, 0.2, 0.7]], np.float16).astype(dtype)
     rounds = []
-
-    def model(ids, n_rows=1):
-        return table(ids, n_rows).astype(np.float16).astype(dtype)
-
-    speculative_sampling([0], model, model, 9, 2, 0, on_round=rounds.append)
-    sums = [row.sum() for r in rounds for row in (*r.p, *r.q)]
-    np.testing.assert_allclose(sums, 1, rtol=0, atol=1e-15)
+    autoregressive_sampling([0], lambda ids: row, 1, on_round=rounds.append)
+    assert rounds[0].q.dtype == np.float64
+    assert rounds[0].q.sum() == pytest.approx(1, abs=1e-15)
 
 
 def test_a_model_may_reuse_its_array():
-    out = np.empty((3, 2))
-    rounds = []
+    out = np.empty((4, 2))
 
     def reusing(ids, n_rows=1):
-        out[:n_rows, 0] = 0.5 / (1 + len(rounds))
+        """Rows (1, 0), (1/2, 1/2), (1/3, 2/3), ..., of which this is the last n_rows."""
+        out[:n_rows, 0] = 1 / np.arange(1, len(ids) + 1)[-n_rows:]
         out[:n_rows, 1] = 1 - out[:n_rows, 0]
         return out[:n_rows]
 
-    speculative_sampling([0], reusing, reusing, 6, 1, on_round=rounds.append)
-    autoregressive_sampling([0], reusing, 2, on_round=rounds.append)
-    assert [r.q[0, 0] for r in rounds] == [0.5 / (1 + i) for i in range(len(rounds))]
+    rounds = []
+    speculative_sampling([0], reusing, reusing, 9, 3, 0, on_round=rounds.append)
+    assert rounds[0].p[:, 0].tolist() == [1, 1 / 2, 1 / 3]
+    assert rounds[0].q[:, 0].tolist() == [1, 1 / 2, 1 / 3, 1 / 4]
 
 
 @pytest.mark.parametrize(
