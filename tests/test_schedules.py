@@ -20,29 +20,26 @@ def round_of(n_drafted, n_accepted, p=(0.5, 0.5), q=(0.5, 0.5), token=0):
 # Confidence
 
 
-def test_target_confidence_drafts_while_the_target_is_sure():
+@pytest.mark.parametrize(("emitted", "k"), [([1], 0), ([0, 1], 4), ([0, 0, 0], 4)])
+def test_target_confidence_drafts_while_the_target_is_sure(emitted, k):
+    """The last token has the probability .1, .5 or .9."""
+    q = np.array([[0.9, 0.1], [0.5, 0.5], [0.9, 0.1]])
+    last = Round(np.array([0, 0]), q[:2], q, np.array(emitted), len(emitted) - 1)
     schedule, _ = make_schedule("target-confidence", 4, None)
     assert schedule(None) == 0
-    for q, k in (0.6, 4), (0.5, 4), (0.4, 0):
-        assert schedule(round_of(0, 0, q=(q, 1 - q))) == k
-    assert target_confidence(0, threshold=0)(round_of(0, 0)) == 0  # K = 0 never drafts
-
-
-@pytest.mark.parametrize(("emitted", "k"), [([0, 1], 4), ([0, 0], 0), ([0, 0, 1], 0)])
-def test_target_confidence_is_that_of_the_last_token(emitted, k):
-    """Which is .8, .2 and .1 here."""
-    schedule = target_confidence(4)
-    q = np.array([[0.9, 0.1], [0.2, 0.8], [0.9, 0.1]])
-    last = Round(np.array([0, 0]), q[:2], q, np.array(emitted), len(emitted) - 1)
     assert schedule(last) == k
+    assert target_confidence(0)(last) == 0
+    one_hot = last._replace(q=np.eye(2)[[0, 0, 0]])
+    schedule = target_confidence(4, confidence=lambda token, row: q[row, token])
+    assert schedule(one_hot) == k
 
 
 def test_draft_confidence_stops_after_an_unsure_token():
-    """tests/test_pair.py tests both kinds of confidence with the rows of networks."""
     _, default = make_schedule("draft-confidence", 4, None)
     for stop, least in (default, 0.4), (draft_confidence(0.8), 0.8):
         for p in least - 0.01, least:
             assert stop(np.array([p, 1 - p]), 0) == (p < least)
+    assert draft_confidence(confidence=[0.3, 0.4].__getitem__)([0, 1], 0)
 
 
 # Numbers of tokens that adapt
