@@ -15,7 +15,21 @@ from unittest import mock
 import numpy as np
 
 from sampling import logits_to_probs
-from studies.audit.harness import K, N, P, Q, fake, functions, imported, logits, named, network, plain, rounds, rule
+from studies.audit.harness import (
+    K,
+    N,
+    P,
+    Q,
+    fake,
+    functions,
+    imported,
+    logits,
+    named,
+    network,
+    plain,
+    rounds,
+    rule,
+)
 
 try:
     import torch
