@@ -2,7 +2,7 @@
 
 A model is any callable `model(ids, n_rows=1) -> probs`: the next-token distributions
 after each of the last n_rows prefixes of ids, float64 [n_rows, n_vocab]. Rows of
-Fractions are taken as they are, for enumeration/ can keep them.
+Fractions stay Fractions, so that enumeration/ can be exact.
 """
 
 import inspect
@@ -38,7 +38,9 @@ def checked_rng(rng):
     """A generator: rng, or numpy.random.default_rng(rng)."""
     if rng is random or isinstance(rng, random.Random):
         advice = "such as numpy.random.default_rng(0)"
-        raise TypeError(f"rng must be a generator of NumPy, {advice}; found one of random")
+        raise TypeError(
+            f"rng must be a generator of NumPy, {advice}; found one of the module random"
+        )
     if hasattr(rng, "random") and hasattr(rng, "choice"):
         return rng
     return np.random.default_rng(rng)
@@ -56,9 +58,10 @@ def checked_ends(eos):
 
 
 def checked_model(model, *args):
-    """The model, with its rows checked in each call. TypeError unless it can be called with args.
+    """The model, with its rows checked in each call.
 
-    It gets a copy of ids, and its rows are copied: it may reuse its array.
+    TypeError unless it can be called with args, which are ids, or ids and n_rows. It gets a
+    copy of ids, and its rows are copied: it may reuse its array.
     """
     if type(model).__module__.startswith("transformers."):
         advice = "docs/your_models.md has the fifteen lines for that"
@@ -73,7 +76,7 @@ def checked_model(model, *args):
 
 
 def checked_rows(rows):
-    """A model's rows, normalised. ValueError unless they are distributions but for rounding."""
+    """A model's rows, normalised. ValueError unless they are distributions, up to rounding."""
     if rows.ndim != 2 or rows.dtype.kind not in "fiuO" or not len(rows):
         found = None if rows.ndim == 0 else list(rows.shape)
         raise ValueError(f"a model must return probabilities [n_rows, n_vocab]; found {found}")
@@ -93,7 +96,7 @@ def checked_rows(rows):
 
 
 def check_takes(model, *args):
-    """args are ids, or ids and n_rows."""
+    """TypeError unless the model can be called with args."""
     try:
         inspect.signature(model).bind(*args)
     except TypeError:

@@ -83,9 +83,10 @@ class GPT2:
     It is a network: it returns logits, and `sampling.as_model` makes a model of it.
 
     The logits of a position have the same bits whether it is computed alone or beside
-    others, so both loops write the same text. On a CPU without AVX-512 that takes a rule: of
-    a call with 32 or more new positions before the last n_rows, these are computed together,
-    from the start of the text. In both loops, they are the prompt without its last token.
+    others, so both loops write the same text. On a CPU without AVX-512 this holds for a few
+    positions at a time, and not for a long prompt. There a call computes a long part before
+    its last n_rows in a pass of its own, from the start of the text. In both loops that is
+    the prompt without its last token, so it has the same bits in both.
 
     Parameters
     ----------
@@ -156,11 +157,13 @@ class GPT2:
             n_past = min(common_prefix(ids, self.ids), n_before)
             self.reset()  # in case this call is interrupted
             logits = []
-            for begin, end in parts(n_past, n_before, len(ids)):
-                wanted = max(0, end - max(begin, n_before))
-                logits.append(self.compute(ids[:end], begin, wanted))
+            for begin, end in parts(n_past, n_before, len(ids)):  # mostly one, several if long
+                n_wanted = max(0, end - max(begin, n_before))  # the rows of this part
+                logits.append(self.compute(ids[:end], begin, n_wanted))
             self.ids = ids.copy()
-        return logits[-1] if len(logits[-1]) == n_rows else np.concatenate(logits)
+        if len(logits[-1]) == n_rows:  # no need to copy them
+            return logits[-1]
+        return np.concatenate(logits)
 
     def check(self, ids, n_rows):
         if not 1 <= n_rows <= len(ids) <= self.n_ctx:

@@ -10,10 +10,10 @@ from sampling import as_model, seeded
 
 
 class Chances(NamedTuple):
-    """What a rule says of the guesses that it looked at in a round: how likely they were kept."""
+    """Two probabilities for each guess that a rule looked at in a round."""
 
-    reached: np.ndarray  # float [m], the probability that all guesses before it are kept
-    kept: np.ndarray  # float [m], and that it is kept as well
+    reached: np.ndarray  # float [m], the probability that all guesses before this one are kept
+    kept: np.ndarray  # float [m], the probability that they are kept, and this one, too
 
 
 def overlap(p, q):
@@ -22,7 +22,10 @@ def overlap(p, q):
 
 
 def chances(r):
-    """The `Chances` of `speculative.verify`, which looks at a guess if all before it are kept."""
+    """The `Chances` of `speculative.verify`.
+
+    It looks at a guess after it has kept all before it, so these are kept with probability 1.
+    """
     n = min(len(r.drafted), len(r.emitted))
     return Chances(np.ones(n), overlap(r.p[:n], r.q[:n]))
 
@@ -158,7 +161,7 @@ class Run:
 
 
 def ratio(a, b):
-    """a / b as a float, or None of nothing."""
+    """a / b as a float, or None if b is 0."""
     return float(a / b) if b else None
 
 

@@ -62,9 +62,9 @@ def cut_to_top_k(row, k):
 
 
 def cut_to_top_p(row, p):
-    """The largest entries of a row up to the one with which their sum reaches p, likewise."""
-    # A full sort takes milliseconds for 50,257 entries. This one leaves out tokens
-    # that are so improbable that all of them together have less than 1 - p.
+    """The largest entries of a row, as many as it takes to reach the sum p, normalised."""
+    # A full sort takes milliseconds for 50,257 entries. No token below (1 - p) / n_vocab is
+    # needed, because all of these together have less than 1 - p. So they are left out.
     tokens = largest_first(row, least=(1 - p) / len(row))
     mass = np.cumsum(row[tokens])
     return only(row, tokens[: np.searchsorted(mass, p) + 1])
@@ -135,13 +135,13 @@ def last_rows(model):
 
 
 def seeded(model, seed):
-    """The model with its dice thrown in advance: its rows are one-hot, at draws from the model's.
+    """A model that has drawn its tokens in advance: its rows are one-hot, at draws from the rows.
 
-    The token at position n is the winner of a race: with independent E_t ~ Exp(1), the
-    argmin of E_t / q_t over the tokens t is a draw from q. The noise E is a function of
-    (seed, n) alone. So give draft and target one seed, and both loops write the same
-    text at any temperature: `verify` accepts a guess exactly if it is what the target
-    draws itself. Averaged over seeds, the text has the target's distribution. A guess is
+    A draw can be a race. Each token t gets an arrival time E_t / q_t, where the E_t are
+    independent exponential numbers. The first to arrive is a draw from q. Here the E_t depend
+    on the seed and the position alone. So if draft and target have one seed, they often draw
+    the same token, `verify` accepts a guess exactly if the target draws it too, and both loops
+    write the same text. Averaged over seeds, it has the target's distribution. A guess is
     accepted with probability (1 - TV) / (1 + TV) or more, where TV is the distance of p
     and q: Daliri et al. 2024 (arXiv 2408.07978), who call this Gumbel sampling.
     """

@@ -34,7 +34,7 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
     Parameters and result are those of `speculative_sampling`.
     """
     x, rng, ends = checks.checked_call(x, rng, eos, N=N)
-    model = checks.checked_model(model, [0])
+    model = checks.checked_model(model, [0])  # it takes ids
 
     for _ in range(N):
         q = model(x)[-1:]  # [n] -> [1, n_vocab]
@@ -124,13 +124,13 @@ def one_round(
     # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
     q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
     if k == 0:
-        p = q[:0]  # no row, but of n_vocab columns
+        p = q[:0]  # no rows, but n_vocab columns
     checks.check_shapes(p, q, k)
     # Step 3: accept drafted tokens from the left. Step 4: add one more token.
     emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
     emitted = checks.checked_tokens(emitted, k + 1, q.shape[1])
     n_accepted = len(emitted) - 1
-    # An accepted eos ends the text, and what follows it is cut off.
+    # An accepted eos, an end-of-text token, ends the text. What follows it is cut off.
     emitted = up_to_eos(emitted, ends)
     return Round(drafted, p, q, emitted, min(n_accepted, len(emitted)))
 
@@ -169,7 +169,7 @@ def speculative_sampling(
     K : int
         How many tokens to draft per round, at most.
     rng : numpy.random.Generator, optional
-        The only source of randomness, or what numpy.random.default_rng takes.
+        The only source of randomness: a generator, or a seed for one.
     eos : int or several, optional
         The tokens that end a text. Decoding stops after one.
     on_round : callable, optional
@@ -187,8 +187,8 @@ def speculative_sampling(
     int [n + N], fewer only if eos ends the text
     """
     x, rng, ends = checks.checked_call(x, rng, eos, N=N, K=K)
-    draft_model = checks.checked_model(draft_model, [0])
-    target_model = checks.checked_model(target_model, [0], 2)
+    draft_model = checks.checked_model(draft_model, [0])  # it takes ids
+    target_model = checks.checked_model(target_model, [0], 2)  # it takes ids and n_rows
 
     end = len(x) + N
     last = None

@@ -23,7 +23,8 @@ import regex
 
 
 # ---- The algorithm ----
-# model(x, n) gives the distributions of the next token after each of the last n prefixes of x.
+# model(x, n) gives n rows, the last one for the token after all of x, the one before it for the
+# last token of x, and so on.
 def autoregressive_sampling(x, target, N, rng):
     for _ in range(N):
         q = target(x)[-1]  # [n] -> [n_vocab]
@@ -40,7 +41,7 @@ def speculative_sampling(x, draft, target, N, K, rng):
             x = np.append(x, rng.choice(len(p[-1]), p=p[-1]))
         q = target(x, len(p) + 1)  # one pass grades them all: [n + K] -> [K + 1, n_vocab]
         for i, token in enumerate(x[n:]):
-            if not rng.random() < q[i][token] / p[i][token]:  # rejected: replace it, drop the rest
+            if rng.random() >= q[i][token] / p[i][token]:  # rejected: replace it, drop the rest
                 residual = np.maximum(q[i] - p[i], 0)
                 x = np.append(x[: n + i], rng.choice(len(residual), p=residual / residual.sum()))
                 break
@@ -51,13 +52,25 @@ def speculative_sampling(x, draft, target, N, K, rng):
 
 # ---- The check ----
 # A toy has three tokens, so we can run every path, and add up those that end in the same text.
+ENDLESS = "the loop has no end; does each round add a token?"
+
+
+def stop_if(is_wrong, why):
+    if is_wrong:
+        sys.exit(f"tiny.py: error: {why}")
+
+
 class Branches:
-    """A random generator that makes these choices, then the first ones, and notes the others."""
+    """A fake random generator, which takes one path.
+
+    At its first forks it takes the branches that `choices` says, and at each later one the first
+    branch. The branches that it leaves out there are `others`: choices for other paths.
+    """
 
     def __init__(self, choices):
         self.choices = choices
         self.made = []
-        self.others = []  # lists of choices, one for each path that was not taken
+        self.others = []
         self.mass = 1
         self.is_new = False  # whether a random number waits to be compared
 
@@ -67,7 +80,8 @@ class Branches:
         if self.choices:
             i = self.choices.pop(0)
         else:
-            self.others += [[*self.made, other] for other in range(1, len(branches))]
+            for other in range(1, len(branches)):
+                self.others.append([*self.made, other])
         self.made.append(i)
         stop_if(len(self.made) > 99, ENDLESS)
         probability, outcome = branches[i]
@@ -81,7 +95,7 @@ class Branches:
         self.is_new = True
         return self  # a number without a value, which may be compared once
 
-    def __lt__(self, a):
+    def __lt__(self, a):  # rng.random() < a is True with probability a
         stop_if(not self.is_new, "--check allows one comparison of each random number")
         self.is_new = False
         a = min(max(a, 0), 1)
@@ -90,7 +104,7 @@ class Branches:
     def __ge__(self, a):
         return not self < a
 
-    __le__ = __lt__  # it is equal to a with probability 0
+    __le__ = __lt__  # the same, for a random number never equals a
     __gt__ = __ge__
 
 
@@ -107,7 +121,7 @@ def distribution(function):  # -> {text: probability} of function(rng), and the 
     return found, n_paths
 
 
-def counted(model, calls, most=99):  # a model that notes its calls, and ends a loop without end
+def counted(model, calls, most=99):  # a model that notes its calls, and stops if there's no end
     def call(x, n=1):
         calls.append(n)
         stop_if(len(calls) > most, ENDLESS)
@@ -175,9 +189,10 @@ def shapes_of(n_vocab, n_ctx, n_embd, n_head, n_layer):
 
 def read_tensors(file, shapes):
     """OpenAI's checkpoint. TensorFlow sorted the tensors by name, so no index is needed."""
-    kinds = {2: np.float16, 4: np.float32}  # by their bytes
-    n_bytes = file.stat().st_size / sum(map(math.prod, shapes.values()))
-    stop_if(n_bytes not in kinds, f"{file} does not have the size that hparams.json tells")
+    kinds = {2: np.float16, 4: np.float32}
+    n_numbers = sum(map(math.prod, shapes.values()))
+    n_bytes = file.stat().st_size / n_numbers  # of one: the file holds nothing else
+    stop_if(n_bytes not in kinds, f"{file} has another size than hparams.json says")
     numbers = np.fromfile(file, kinds[n_bytes]).astype(np.float32)
     tensors = {}
     for name in sorted(shapes):
@@ -278,14 +293,6 @@ class Encoder:
 
 
 # ---- The program ----
-ENDLESS = "the loop has no end; does each round add a token?"
-
-
-def stop_if(is_wrong, why):
-    if is_wrong:
-        sys.exit(f"tiny.py: error: {why}")
-
-
 def arguments():
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     prompt = "Once upon a time there was a king who had three sons,"
@@ -319,8 +326,8 @@ def print_cost(target, x, n):
     one, _ = fastest(lambda: target(x, 1), 9)
     several, _ = fastest(lambda: target(x, n), 9)
     print(f"{n} positions take {several / one:.1f} times as long as one.")
-    if 1.5 * one < several < n * one:  # what takes longer than n passes has other reasons
-        print("For BLAS first copies all weights. The folder fast/ does without: run main.py.")
+    if 1.5 * one < several < n * one:  # if it were slower than n passes, that would not be why
+        print("BLAS first copies all weights. The folder fast/ does without: run main.py.")
 
 
 def main():
@@ -368,7 +375,7 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-        print(end="", flush=True)
-    except (OSError, UnicodeError) as error:  # no such file, a closed pipe, a prompt in no UTF-8
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python puts what is left
+        print(end="", flush=True)  # so that a closed pipe shows here
+    except (OSError, UnicodeError) as error:  # no such file, a closed pipe, a prompt not in UTF-8
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # at its end Python writes once more
         sys.exit(f"tiny.py: error: {error}")

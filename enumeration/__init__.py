@@ -74,10 +74,10 @@ __all__ = [
 def output_distribution(function, max_paths=1_000_000, real_runs=0):
     """{output: probability} of function(rng), an int or several. Outputs are tuples of int.
 
-    TooManyPaths is raised after max_paths, a million of which take minutes, and
-    NotByRng if something else than rng decides: other generators, or what differs when
-    paths from all over the tree are run again. With real_runs, the function also runs
-    that often with a usual generator; Contradicted is raised if the outputs say so.
+    TooManyPaths is raised after max_paths, a million of which take minutes. NotByRng is
+    raised if another generator was used, or if a path has another output when it is run
+    again. With real_runs, the function also runs that often with a usual generator, and
+    Contradicted is raised if its outputs do not fit the probabilities.
     """
     rng = EveryBranch()
     with nothing_else_draws(rng) as others:
@@ -92,10 +92,14 @@ def output_distribution(function, max_paths=1_000_000, real_runs=0):
 
 
 def all_paths(function, rng, max_paths):
-    """{output: probability}, and some of the paths, (script, output) each."""
+    """Run the function once for each path -> {output: probability}, and some of the paths.
+
+    Those are kept to be run again: (script, output) each, where a script is the choices on a
+    path. They are spread evenly over all paths.
+    """
     outputs = {}
     kept = []
-    step = 1
+    step = 1  # every path is kept, later every second one, and so on
     for n in range(max_paths):
         output = rng.run(function)
         probability = math.prod(rng.taken())

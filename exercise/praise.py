@@ -101,7 +101,7 @@ def listed(row):
 
 RULES = {
     "accept": "after A, it keeps {kept} of A, B, C, nowhere more than q: {q}",
-    "residual": "after A, {refused} is refused, and q lacks as much: {replaced} of A, B, C",
+    "residual": "after A, {refused} is rejected, and q lacks as much: {replaced} of A, B, C",
     "verify": "after A, {kept} is kept of A, B, C, and {replaced} added: together q, {q}",
 }
 

@@ -216,7 +216,7 @@ def test_an_exact_function_and_what_it_saves(step, function, message):
         ("accept", accept,
          "after A, it keeps 0.2, 0.2, 0.3 of A, B, C, nowhere more than q: 0.3, 0.2, 0.5"),
         ("residual", residual,
-         "after A, 0.3 is refused, and q lacks as much: 0.1, 0, 0.2 of A, B, C"),
+         "after A, 0.3 is rejected, and q lacks as much: 0.1, 0, 0.2 of A, B, C"),
         ("verify", verify,
          "after A, 0.2, 0.2, 0.3 is kept of A, B, C, and 0.1, 0, 0.2 added: "
          "together q, 0.3, 0.2, 0.5"),

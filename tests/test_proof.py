@@ -30,22 +30,25 @@ From one token to a whole text. Now q is the target's row after the text so far.
 
 Step 6. A round emits 1 to K + 1 tokens. Let plain sampling fill it up to K + 1. Then each of
 these K + 1 tokens is a draw from q, whatever came before it. To see this, take one position,
-and suppose that the tokens before it are known. There are two cases:
+and suppose that the tokens before it are known. There are three cases:
 
-- The round has drafted and accepted all of them. Then this position has a guess of its own,
-  which is judged with fresh random numbers. By steps 1 to 5 the token is a draw from q. Or
-  the round drafts nothing more, because K is reached or because a stop ended it, and then
-  the token is drawn from q itself. Whether a stop ends the drafting here follows from the
-  known tokens alone. So it cannot favour any token at this position.
-- The round has ended before. Then this position is filled by plain sampling.
+- The round has guessed and accepted all of them, and has a guess for this position, too. It
+  is judged with fresh random numbers. By steps 1 to 5 the token is a draw from q.
+- The round has guessed and accepted all of them, and has no further guess. Then the token is
+  the bonus, a draw from q. Why is there no further guess? Either K is reached, or a rule such
+  as "stop after an unsure guess" said so. Such a rule has seen the known tokens alone, so it
+  cannot favour a token here.
+- The round has ended before. Then plain sampling fills this position.
 
 Step 7. Begin with a text of N plain samples. Replace the first K + 1 of them by a round that
 is filled up by plain samples. By step 6 the distribution of the text stays the same. What
 follows the round's own tokens is plain again, so the next round can begin right there. With
-K = 2, and rounds that happen to emit two tokens, one, and two:
+K = 2, and rounds that happen to emit two tokens, one, and two, where P is a token of plain
+sampling, R a token of a round, and where bars show the end of a round and the end of its
+filling, K + 1 = 3 tokens after its beginning:
 
     P P P P P       five plain samples
-    R R|P|P P       a round emitted two tokens, R R, and one P fills it up to the second bar
+    R R|P|P P       a round emitted two tokens, R R, and one P fills it up
     R R R|P P|      the next round begins at once; it emitted one R, and two P fill it up
     R R R R R       the last round is shorter, because only two tokens were wanted
 
@@ -86,13 +89,19 @@ def pairs(n_vocab):  # p and q: independent, or equal
 
 def by_sum(table):
     """A model whose row is chosen by the sum of all tokens before, so that each of them counts."""
-    return lambda ids, n_rows=1: table[np.cumsum(ids)[-n_rows:] % len(table)]
+
+    def model(ids, n_rows=1):
+        sums = np.cumsum(ids)[-n_rows:]
+        return table[sums % len(table)]
+
+    return model
 
 
 @st.composite
 def models(draw, sizes=(1, 2, 3)):  # a draft, a target, and a prompt
     n_vocab = draw(st.sampled_from(sizes))
-    p, q = zip(*draw(st.lists(pairs(n_vocab), min_size=2, max_size=4)))
+    rows_of_both = draw(st.lists(pairs(n_vocab), min_size=2, max_size=4))
+    p, q = zip(*rows_of_both)  # the table of the draft, and that of the target
     prompt = draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=3))
     return by_sum(np.array(p)), by_sum(np.array(q)), np.array(prompt)
 
@@ -105,15 +114,14 @@ def product_of_conditionals(x, target, N, eos=None):
     for token, mass in enumerate(target(x)[-1]):
         if mass > 0:
             n_left = 0 if token == eos else N - 1
-            for text, rest in product_of_conditionals(
-                np.append(x, token), target, n_left, eos
-            ).items():
-                found[text] = mass * rest
+            rest = product_of_conditionals(np.append(x, token), target, n_left, eos)
+            for text, mass_of_rest in rest.items():
+                found[text] = mass * mass_of_rest
     return found
 
 
 def one_draft(p, q):
-    """mass[d, n, e]: how likely a round with K = 1 drafts d, accepts n tokens and emits e first."""
+    """mass[d, n, e]: how likely a round of one guess drafts d, accepts n of 0 or 1, and emits e."""
 
     def one_round(rng):
         drafted, p_rows = propose(np.array([0]), by_sum(np.array([p])), 1, rng)

@@ -72,7 +72,7 @@ def test_its_check_sees_a_mistake(monkeypatch, capsys):
 # ---- What a reader may try ----
 
 EXACTLY = "981 paths, 81 texts of total probability 1\ndistance 0, or 0.0000\n"
-JUDGE = "if not rng.random() < q[i][token] / p[i][token]:"
+JUDGE = "if rng.random() >= q[i][token] / p[i][token]:"
 BONUS = "x = np.append(x, rng.choice(len(q[-1]), p=q[-1]))  # all accepted: a bonus"
 REPLACE = "x = np.append(x[: n + i], rng.choice(len(residual), p=residual / residual.sum()))"
 
@@ -89,7 +89,7 @@ def edited(old, new):
 
 
 CONDITIONS = [
-    "rng.random() >= q[i][token] / p[i][token]",
+    "not rng.random() < q[i][token] / p[i][token]",
     "rng.random() > q[i][token] / p[i][token]",
     "not rng.random() <= q[i][token] / p[i][token]",
     "q[i][token] / p[i][token] <= rng.random()",
@@ -104,7 +104,7 @@ def test_its_check_takes_any_comparison(condition, capsys):
 
 
 def test_a_probability_below_0_is_0(capsys):
-    edited(JUDGE, "if not rng.random() < q[i][token] - p[i][token]:")["check"]()
+    edited(JUDGE, "if rng.random() >= q[i][token] - p[i][token]:")["check"]()
     assert "of total probability 1\n" in capsys.readouterr().out
 
 
@@ -246,7 +246,7 @@ def test_a_folder_that_is_no_checkpoint(tmp_path):
     (tmp_path / "encoder.json").write_text(tokens.replace('"!"', '"other"'), encoding="utf-8")
     assert error_of("--draft", tmp_path) == "draft and target have different vocabularies"
     (tmp_path / DATA).write_bytes(b"x")
-    assert error_of("--draft", tmp_path).endswith("does not have the size that hparams.json tells")
+    assert error_of("--draft", tmp_path).endswith("has another size than hparams.json says")
 
 
 FULL = ("> /dev/full", "No space left on device"), ("| true", "Broken pipe")
