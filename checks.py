@@ -64,7 +64,7 @@ def checked_model(model, *args):
     copy of ids, and its rows are copied: it may reuse its array.
     """
     if type(model).__module__.startswith("transformers."):
-        advice = "docs/your_models.md has the fifteen lines for that"
+        advice = "docs/your_models.md has the class that does it"
         raise TypeError(f"a model of transformers has to be wrapped; {advice}")
     check_takes(model, *args)
 
