@@ -33,8 +33,8 @@ RESULTS = Path(__file__).with_name("audit.json")
 CLONES = ascend.CLONES | projects.CLONES | teaching.CLONES
 FOLDER = Path.home() / ".cache" / "speculative-audit"
 PARTS = {  # of repositories that are too large as a whole
-    "NVIDIA/TensorRT-LLM": "tensorrt_llm/_torch/pyexecutor/sampling_utils.py",
-    "vllm-project/vllm-ascend": "vllm_ascend/sample",
+    "NVIDIA/TensorRT-LLM": ["tensorrt_llm/_torch/pyexecutor/sampling_utils.py"],
+    "vllm-project/vllm-ascend": ["vllm_ascend/sample", "vllm_ascend/ops/triton"],
 }
 
 
@@ -72,14 +72,20 @@ def merged(old, new):
 
 def clone(folder, name, commit):
     """The folder with this commit of a repository of GitHub."""
+    name = repository(name)
     path = folder / f"{name}@{commit}"
     if path.exists():
         return path
     new = path.with_name(f"{path.name}.part")
     url = f"https://github.com/{name}"
     git("clone", "--quiet", "--filter=blob:none", "--no-checkout", url, str(new))
-    git("-C", str(new), "checkout", "--quiet", commit, "--", PARTS.get(name, "."))
+    git("-C", str(new), "checkout", "--quiet", commit, "--", *PARTS.get(name, ["."]))
     return new.rename(path)
+
+
+def repository(name):
+    """Without a commit, by which a project is told from another one of the same repository."""
+    return name.partition("@")[0]
 
 
 def git(*command):
@@ -120,7 +126,7 @@ def run(name, folder):
     rows = []
     version, settings = results(name, folder)
     for setting in settings:
-        row = {"package": name, "version": version, "setting": setting.name}
+        row = {"package": repository(name), "version": version, "setting": setting.name}
         row |= setting.measured()
         print(json.dumps(row), flush=True)
         rows.append(row)

@@ -1,4 +1,4 @@
-"""vllm-ascend: its functions in PyTorch, which run on a CPU as they are.
+"""vllm-ascend: its functions in PyTorch, and its Triton kernels, which run on a CPU as they are.
 
 With `enable_block_verify`, it compares the product of the ratios with the product of the
 random numbers up to the same place, where block verification has one number per stage.
@@ -9,15 +9,28 @@ above c if i customers or more have arrived by -ln c. So it is at most c with pr
 for i = 1, c (1 - ln c) for i = 2, and so on.
 """
 
+import importlib.util
 import math
+import sys
+import types
 from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
 
-from audit import kernels
 from audit.harness import Unpinned, defined, python_of
-from audit.kernels import N_CHECKS, Kernel, drawn, from_outputs, one_hot
+from audit.kernels import (
+    N_CHECKS,
+    Kernel,
+    arguments,
+    drawn,
+    from_outputs,
+    language_for_vllm,
+    numbers_from,
+    one_hot,
+    outputs_of,
+    tokens_of,
+)
 from lab.block import block_probabilities
 
 try:
@@ -26,6 +39,7 @@ except ImportError:  # a test wants to read the names only
     torch = None
 
 FILE = "vllm_ascend/sample/rejection_sampler.py"
+KERNELS = "vllm_ascend/ops/triton/reject_sample.py"
 K_OF_BLOCKS = 3  # for fewer guesses, enable_block_verify changes nothing
 MENDS = {
     "pi = torch.cumprod(pi, dim=-1)": "pi = stages(draft_token_ids, draft_probs, target_probs)",
@@ -36,21 +50,35 @@ MENDS = {
 
 def vllm_ascend(path):
     text = python_of(path / FILE)
-    mended = text
-    for old, new in MENDS.items():
-        if mended.count(old) != 1:
-            raise ValueError(f"{FILE} doesn't have {old!r} once, so it can't be mended")
-        mended = mended.replace(old, new)
+    with_kernels = rounds_of(text, enable_block_verify=True, kernels=kernels_in(path))
+    drafts = [*one_hot(K_OF_BLOCKS)]
+    name = "enable_block_verify, one-hot drafts, K = 3"
+    yield Kernel(f"Triton, {name}", drafts, by_products(with_kernels))
     yield Kernel("token verification, drawn drafts", [*drawn()], from_outputs(rounds_of(text)))
     for kind, cases in ("drawn", drawn), ("one-hot", one_hot):
         name, cases = f"enable_block_verify, {kind} drafts, K = 3", [*cases(K_OF_BLOCKS)]
         yield Kernel(name, cases, by_products(rounds_of(text, enable_block_verify=True)))
-        run = rounds_of(mended, enable_block_verify=True)
+        run = rounds_of(mended(text), enable_block_verify=True)
         yield Kernel(f"{name}, mended", cases, from_outputs(run))
 
 
-def rounds_of(text, enable_block_verify=False):
-    """run(draw, case) -> the tokens of a round of `rejection_sample`."""
+def after_7808(path):
+    """Of April 2026, when #7808 had taken out the products. Three guesses turn it on."""
+    run = rounds_of(python_of(path / FILE))
+    name = "block verification, drawn drafts, K = 3"
+    yield Kernel(name, [*drawn(K_OF_BLOCKS)], from_outputs(run))
+
+
+def mended(text):
+    for old, new in MENDS.items():
+        if text.count(old) != 1:
+            raise ValueError(f"{FILE} doesn't have {old!r} once, so it can't be mended")
+        text = text.replace(old, new)
+    return text
+
+
+def rounds_of(text, enable_block_verify=False, kernels=None):
+    """run(draw, case) -> the tokens of a round of `rejection_sample`, with kernels or without."""
     settings = SimpleNamespace(
         enable_block_verify=enable_block_verify,
         enable_entropy_verify=False,
@@ -58,22 +86,40 @@ def rounds_of(text, enable_block_verify=False):
         posterior_alpha=0.4,
     )
     config = SimpleNamespace(rejection_sampler_config=settings, enable_reduce_sample=False)
-    names = dict(torch=Unpinned(), logger=mock.MagicMock(), HAS_TRITON=False)
+    names = dict(torch=Unpinned(), logger=mock.MagicMock(), stages=stages)
     names |= dict(MAX_SPEC_LEN=128, PLACEHOLDER_TOKEN_ID=-1, GREEDY_TEMPERATURE=0)
-    names |= dict(AscendRejectionSampler=None, RejectionSampler=object, stages=stages)
-    code = defined(
-        text,
-        **names,
-        get_ascend_config=lambda: config,
-        generate_uniform_probs=lambda n, *_: torch.rand((n,), dtype=torch.float64),
-    )
+    names |= dict(RejectionSampler=object, HAS_TRITON=kernels is not None)
+    names |= dict(get_ascend_config=lambda: config, generate_uniform_probs=uniform)
+    code = defined(text, **names, **(kernels or {}))
 
     def run(draw, case):
-        with kernels.numbers_from(draw):
-            found = code.rejection_sample(*kernels.arguments(case))
-        return kernels.tokens_of(found[0])
+        with numbers_from(draw):
+            found = code.rejection_sample(*arguments(case))
+        return tokens_of(found[0])
 
     return run
+
+
+def uniform(n, *_):
+    """As in vLLM, from which vllm-ascend has it."""
+    return torch.rand((n,), dtype=torch.float64)
+
+
+def kernels_in(path):
+    """The functions of its Triton kernels. `get_element`, which only Ascend's Triton has, is ours."""
+    tl = language_for_vllm()
+
+    def get_element(row, index):
+        return tl.sum(tl.where(tl.arange(0, row.shape[0]) == index[0], row, 0))
+
+    utils = types.ModuleType("vllm_ascend.ops.triton.triton_utils")
+    utils.get_element, utils.get_vectorcore_num = get_element, lambda: 1
+    sys.modules[utils.__name__] = utils
+    spec = importlib.util.spec_from_file_location("reject_sample", path / KERNELS)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return {name: value for name, value in vars(module).items() if not name.startswith("_")}
 
 
 def stages(drafted, p, q):
@@ -125,7 +171,7 @@ def limits_of(run, case):
         numbers = Numbers(ones_after(draw(), case))
         return len(run(numbers, case)) - 1
 
-    found = values().output_distribution(n_kept, n_checks=N_CHECKS)
+    found = outputs_of(n_kept)
     masses = [found.get((n,), 0) for n in range(len(case.drafted) + 1)]
     return np.cumsum(masses[::-1])[::-1][1:]
 
@@ -137,13 +183,7 @@ def replacements(run, case, product):
         numbers = Numbers(ones_after(product, case), draw.exponential)
         return run(numbers, case)
 
-    return values().output_distribution(one_round, n_checks=N_CHECKS)
-
-
-def values():
-    from enumeration import values
-
-    return values
+    return outputs_of(one_round)
 
 
 def check(run, case, limits, seed=0):
@@ -186,4 +226,7 @@ def arrivals(time, k):
     return np.array([*few, 1 - sum(few)])
 
 
-CLONES = {"vllm-project/vllm-ascend": ("182b75e", vllm_ascend)}
+CLONES = {
+    "vllm-project/vllm-ascend": ("182b75e", vllm_ascend),
+    "vllm-project/vllm-ascend@2f4d55e": ("2f4d55e", after_7808),
+}

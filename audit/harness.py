@@ -25,7 +25,7 @@ from unittest import mock
 import numpy as np
 
 import speculative
-from enumeration import total_variation
+from enumeration import output_distribution, total_variation
 from lab import gallery
 from speculative import autoregressive_sampling, propose
 
@@ -84,7 +84,12 @@ def numbers_of(round_after, rows=Q, n=N):
     round_after = cache(round_after)
     found = text_distribution(round_after, n)
     tokens = mean_length(round_after(PROMPT))
-    return {"distance": total_variation(found, drawn(plain(rows, n))), "tokens_per_round": tokens}
+    return {"distance": total_variation(found, texts_of(rows, n)), "tokens_per_round": tokens}
+
+
+def texts_of(rows, n):
+    """What the target writes by itself: {text of n tokens: probability}"""
+    return output_distribution(partial(sampled, rows, n, None))
 
 
 def text_distribution(round_after, n):
@@ -197,12 +202,12 @@ class Network:
 
 
 def plain(rows=Q, n=N, eos=None):
-    """What the target writes after the prompt, by itself."""
+    """Plain sampling from the target, after the prompt."""
+    return partial(sampled, rows, n, eos, np.random)
 
-    def decode():
-        return autoregressive_sampling(PROMPT, model(rows), n, np.random, eos=eos)[len(PROMPT) :]
 
-    return decode
+def sampled(rows, n, eos, rng):
+    return autoregressive_sampling(PROMPT, model(rows), n, rng, eos=eos)[len(PROMPT) :]
 
 
 def by_rule(name, verify, rows=Q, propose=propose):

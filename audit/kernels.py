@@ -122,23 +122,25 @@ def one_token(row):
 def from_outputs(run):
     """A `Kernel.distribution` for run(draw, case) -> tokens."""
 
-    def distribution(case):
-        from enumeration import values
+    return lambda case: outputs_of(partial(run, case=case))
 
-        with mock.patch.object(values, "N_POINTS", N_POINTS):
-            return values.output_distribution(partial(run, case=case), n_checks=N_CHECKS)
 
-    return distribution
+def outputs_of(function):
+    """{outcome: probability} of function(draw)."""
+    from enumeration import values
+
+    with mock.patch.object(values, "N_POINTS", N_POINTS):
+        return values.output_distribution(function, n_checks=N_CHECKS)
 
 
 # ---- Loading ----
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Modules of vLLM that are not unpacked can be imported, and do nothing."""
+    """Modules of vLLM and vllm-ascend that are not at hand can be imported, and do nothing."""
 
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] != "vllm":
+        if name.partition(".")[0] not in ("vllm", "vllm_ascend"):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -174,19 +176,25 @@ class Modules(NamedTuple):
 
 def modules_of(folder):
     """The `Modules`, from a folder with vLLM's wheel."""
-    triton, tl = interpreted_triton()
     sys.path.insert(0, str(unpacked(folder)))
-    sys.meta_path.append(StandIns())
-    utils = types.ModuleType("vllm.triton_utils")
-    utils.triton, utils.tl, utils.HAS_TRITON = triton, tl, True
-    utils.tldevice = SimpleNamespace(log1p=lambda x: tl.log(1.0 + x))
-    sys.modules[utils.__name__] = utils
+    tl = language_for_vllm()
     return Modules(
         importlib.import_module("vllm.v1.sample.rejection_sampler"),
         importlib.import_module("vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils"),
         importlib.import_module("vllm.v1.worker.gpu.sample.gumbel"),
         tl,
     )
+
+
+def language_for_vllm():
+    """Triton's language, which vLLM's modules can import now."""
+    triton, tl = interpreted_triton()
+    utils = types.ModuleType("vllm.triton_utils")
+    utils.triton, utils.tl, utils.HAS_TRITON = triton, tl, True
+    utils.tldevice = SimpleNamespace(log1p=lambda x: tl.log(1.0 + x))
+    sys.modules[utils.__name__] = utils
+    sys.meta_path.append(StandIns())
+    return tl
 
 
 def interpreted_triton():

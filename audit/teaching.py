@@ -86,11 +86,7 @@ def romsto(path):
         args = text, ngrams.OneLevelNGramStorage(2, len(P)), Network(Q)
         return ngrams.ngram_assisted_speculative_generate(*args, **fixed, **given)[0]
 
-    for given in (
-        endless,
-        endless | dict(skip_sample_adjustment=True),
-        endless | dict(use_cache=True),
-    ):
+    for given in endless, endless | dict(skip_sample_adjustment=True):
         yield Setting(named("speculative_generate", **given), partial(by_draft, given), plain())
     for given in endless, dict(eos_tokens_id=EOS, first_target=True):
         name = named("ngram_assisted_speculative_generate, n = 2", **given)
