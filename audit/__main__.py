@@ -3,7 +3,7 @@
     pip install -r audit/requirements.txt
     python -m audit                         # everything, which takes an hour
     python -m audit --only SafeAILab/EAGLE
-    python -m audit --only vllm --write     # into audit/audit.json as well
+    python -m audit --only vllm --setting V1 --write  # and into audit.json
 
 Clones and wheels go into a folder of their own, outside of this project.
 """
@@ -59,10 +59,11 @@ def shown(row):
     return f"**{distance:.4f}**"
 
 
-def merged(old, new):
-    """Old and new results, by package. New ones replace those of the same package and version."""
-    replaced = {(row["package"], row["version"]) for row in new}
-    kept = [row for row in old if (row["package"], row["version"]) not in replaced]
+def merged(old, new, whole=True):
+    """Old and new results, by package. New ones replace those of their version, or of their settings."""
+    keys = ("package", "version") if whole else ("package", "version", "setting")
+    replaced = {tuple(row[key] for key in keys) for row in new}
+    kept = [row for row in old if tuple(row[key] for key in keys) not in replaced]
     packages = list(dict.fromkeys(row["package"] for row in [*old, *new]))
     return sorted([*kept, *new], key=lambda row: packages.index(row["package"]))
 
@@ -121,11 +122,13 @@ def results(name, folder):
     return version, function(clone(folder, name, version))
 
 
-def run(name, folder):
-    """Measure all settings of a project, and print each result."""
+def run(name, folder, part=""):
+    """Measure the settings of a project whose names have this part, and print each result."""
     rows = []
     version, settings = results(name, folder)
     for setting in settings:
+        if part not in setting.name:
+            continue
         row = {"package": repository(name), "version": version, "setting": setting.name}
         row |= setting.measured()
         print(json.dumps(row), flush=True)
@@ -140,14 +143,16 @@ def main():
     args = options()
     args.folder.mkdir(parents=True, exist_ok=True)
     if args.only is None:
+        if args.setting:
+            raise UserError("--setting needs --only NAME, for settings are those of a project")
         run_each(args)
         return
     warnings.filterwarnings("ignore")
     tqdm.get_lock()  # draws a name, once, and some projects use it
-    rows = run(args.only, args.folder)
+    rows = run(args.only, args.folder, args.setting)
     if args.write:
         old = json.loads(RESULTS.read_text(encoding="utf-8"))
-        text = json.dumps(merged(old, rows), indent=1)
+        text = json.dumps(merged(old, rows, whole=not args.setting), indent=1)
         RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
@@ -156,6 +161,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_it_is)
     add = parser.add_argument
     add("--only", choices=names(), metavar="NAME", help=f"one of {', '.join(names())}")
+    add("--setting", default="", metavar="TEXT", help="those of its settings with this in the name")
     add("--folder", type=Path, default=FOLDER, help="for clones and wheels (default: %(default)s)")
     add("--write", action="store_true", help=f"write the results into {RESULTS.name}, too")
     return parser.parse_args()

@@ -106,7 +106,7 @@ def uniform(n, *_):
 
 
 def kernels_in(path):
-    """The functions of its Triton kernels. `get_element`, which only Ascend's Triton has, is ours."""
+    """Its Triton kernels and what starts them. `get_element`, of Ascend's own Triton, is ours."""
     tl = language_for_vllm()
 
     def get_element(row, index):

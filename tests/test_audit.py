@@ -41,8 +41,10 @@ def test_new_results_replace_those_of_the_same_version():
     def rows(*keys, of):
         return [dict(zip(("package", "version", "setting"), key)) | {"of": of} for key in keys]
 
-    found = merged(rows("x1a", "y1a", "y1b", "y2a", of="old"), rows("y1c", of="new"))
-    assert found == rows("x1a", of="old") + rows("y2a", of="old") + rows("y1c", of="new")
+    old, new = rows("x1a", "y1a", "y1b", "y2a", of="old"), rows("y1b", of="new")
+    assert merged(old, new) == rows("x1a", "y2a", of="old") + rows("y1b", of="new")
+    part = merged(old, new, whole=False)
+    assert part == rows("x1a", "y1a", "y2a", of="old") + rows("y1b", of="new")
 
 
 def test_the_results_are_of_these_projects_and_commits():
@@ -164,7 +166,8 @@ def test_a_clone_has_the_commit_that_it_is_named_after(tmp_path, monkeypatch):
         git("add", "file")
         git("commit", "--quiet", "-m", text)
     first = git("rev-parse", "--short", "HEAD~1")
-    there = {"COUNT": "1", "KEY_0": f"url.{tmp_path}/origin/.insteadOf", "VALUE_0": "https://github.com/"}
+    there = {"COUNT": "1", "KEY_0": f"url.{tmp_path}/origin/.insteadOf"}
+    there["VALUE_0"] = "https://github.com/"
     for key, value in there.items():
         monkeypatch.setenv(f"GIT_CONFIG_{key}", value)
     folder = clone(tmp_path, "owner/name@v1", first)
