@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from errors import UserError
-from fast import KeysAndValues, lay_out, lock, parts
+from checkpoint import UserError
+from fast import KVCache, lock, parts, tile_params
 
 
 def gelu(x):
@@ -34,29 +34,43 @@ def linear(x, w, b):  # [n_seq, n_in], [n_in, n_out], [n_out] -> [n_seq, n_out]
 
 
 def ffn(x, c_fc, c_proj):  # [n_seq, n_embd] -> [n_seq, n_embd]
-    return linear(gelu(linear(x, **c_fc)), **c_proj)  # [n_seq, n_embd] -> [n_seq, 4*n_embd] -> [n_seq, n_embd]
+    return linear(
+        gelu(linear(x, **c_fc)), **c_proj
+    )  # [n_seq, n_embd] -> [n_seq, 4*n_embd] -> [n_seq, n_embd]
 
 
 def attention(q, k, v):  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
-    mask = (1 - np.tri(q.shape[1], dtype=q.dtype)) * -1e10  # [n_seq, n_seq]: no position sees a later one
+    mask = (
+        1 - np.tri(q.shape[1], dtype=q.dtype)
+    ) * -1e10  # [n_seq, n_seq]: no position sees a later one
     return softmax(q @ k.swapaxes(1, 2) / math.sqrt(q.shape[2]) + mask) @ v
 
 
 def mha(x, c_attn, c_proj, n_head, attend):  # [n_seq, n_embd] -> [n_seq, n_embd]
-    qkv = linear(x, **c_attn).reshape(len(x), 3, n_head, -1)  # [n_seq, n_embd] -> [n_seq, 3, n_head, d]
+    qkv = linear(x, **c_attn).reshape(
+        len(x), 3, n_head, -1
+    )  # [n_seq, n_embd] -> [n_seq, 3, n_head, d]
     heads = attend(*qkv.transpose(1, 2, 0, 3))  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
-    return linear(heads.swapaxes(0, 1).reshape(x.shape), **c_proj)  # [n_seq, n_embd] -> [n_seq, n_embd]
+    return linear(
+        heads.swapaxes(0, 1).reshape(x.shape), **c_proj
+    )  # [n_seq, n_embd] -> [n_seq, n_embd]
 
 
-def transformer_block(x, ln_1, attn, ln_2, mlp, n_head, attend):  # [n_seq, n_embd] -> [n_seq, n_embd]
+def transformer_block(
+    x, ln_1, attn, ln_2, mlp, n_head, attend
+):  # [n_seq, n_embd] -> [n_seq, n_embd]
     x = x + mha(layer_norm(x, **ln_1), **attn, n_head=n_head, attend=attend)
     return x + ffn(layer_norm(x, **ln_2), **mlp)
 
 
 def layers(ids, wte, wpe, blocks, n_head, n_past=0, attends=None):  # [n_seq] -> [n_seq, n_embd]
-    x = np.add(wte[ids], wpe[n_past : n_past + len(ids)], dtype=np.float32)  # [n_seq] -> [n_seq, n_embd]
+    x = np.add(
+        wte[ids], wpe[n_past : n_past + len(ids)], dtype=np.float32
+    )  # [n_seq] -> [n_seq, n_embd]
     for block, attend in zip(blocks, attends or [attention] * len(blocks)):
-        x = transformer_block(x, **block, n_head=n_head, attend=attend)  # [n_seq, n_embd] -> [n_seq, n_embd]
+        x = transformer_block(
+            x, **block, n_head=n_head, attend=attend
+        )  # [n_seq, n_embd] -> [n_seq, n_embd]
     return x
 
 
@@ -74,10 +88,10 @@ class GPT2:
 
     It is a network: it returns logits, and `sampling.as_model` makes a model of it.
 
-    A position's logits have the same bits whether it is computed alone or beside others, so
-    both loops write the same text. There is one exception, without AVX-512: 32 or more new
-    positions before the last n_rows are computed together, from the start of the text. In
-    both loops these are the prompt but for its last token.
+    The logits of a position have the same bits whether it is computed alone or beside
+    others, so both loops write the same text. On a CPU without AVX-512 that takes a rule: of
+    a call with 32 or more new positions before the last n_rows, these are computed together,
+    from the start of the text. In both loops, they are the prompt without its last token.
 
     Parameters
     ----------
@@ -86,33 +100,41 @@ class GPT2:
     """
 
     def __init__(self, params, hparams):
-        self.n_head, self.n_ctx, self.n_vocab = (hparams[name] for name in ("n_head", "n_ctx", "n_vocab"))
-        self.wte, self.wpe = params["wte"], params["wpe"]
-        laid_out = lay_out({"blocks": params["blocks"], "ln_f": params["ln_f"], "head": {"w": params["wte"].T}})
-        self.blocks, self.ln_f, self.head = laid_out["blocks"], laid_out["ln_f"], laid_out["head"]["w"]
-        self.make_room()
+        self.n_head = hparams["n_head"]
+        self.n_ctx = hparams["n_ctx"]
+        self.n_vocab = hparams["n_vocab"]
+        self.wte = params["wte"]
+        self.wpe = params["wpe"]
+        head = {"w": params["wte"].T}
+        tiled = tile_params({"blocks": params["blocks"], "ln_f": params["ln_f"], "head": head})
+        self.blocks = tiled["blocks"]
+        self.ln_f = tiled["ln_f"]
+        self.head = tiled["head"]["w"]
+        self.allocate()
 
-    def make_room(self):
-        """Forget the text, and make new room for keys and values."""
+    def allocate(self):
+        """Forget the text, and allocate a new cache."""
         d = self.wpe.shape[1] // self.n_head
-        self.pasts = [KeysAndValues(self.n_ctx, self.n_head, d) for _ in self.blocks]
-        self.forget()
+        self.kv_cache = [KVCache(self.n_ctx, self.n_head, d) for _ in self.blocks]
+        self.reset()
 
-    def forget(self):
+    def reset(self):
         """Forget the text, so that the next call computes all positions."""
         self.ids = np.zeros(0, dtype=np.int64)
+
+    def __copy__(self):  # it shares the weights, and has a text of its own
+        return self.first_layers(len(self.blocks))
 
     def first_layers(self, n_layer):
         """A GPT2 of the first n_layer layers and the same final norm and head. It shares the weights."""
         if not 1 <= n_layer <= len(self.blocks):
-            raise UserError(f"early exit after {n_layer} layers was asked for; choose 1 to {len(self.blocks)}")
-        first = object.__new__(GPT2)
-        vars(first).update(vars(self), blocks=self.blocks[:n_layer])
-        first.make_room()
+            problem = f"early exit after {n_layer} layers was asked for"
+            raise UserError(f"{problem}; choose 1 to {len(self.blocks)}")
+        first = GPT2.__new__(GPT2)
+        first.__dict__.update(self.__dict__)
+        first.blocks = self.blocks[:n_layer]
+        first.allocate()
         return first
-
-    def __copy__(self):  # with a text of its own
-        return self.first_layers(len(self.blocks))
 
     def __call__(self, ids, n_rows=1):
         """The logits after each of the last n_rows prefixes of ids.
@@ -134,31 +156,38 @@ class GPT2:
             If a logit is NaN or infinite.
         """
         ids = np.asarray(ids)
-        if not 1 <= n_rows <= len(ids) <= self.n_ctx:
-            raise ValueError(f"found {n_rows=} and {len(ids)=}, but 1 <= n_rows <= len(ids) <= {self.n_ctx} is needed")
-        if ids.min() < 0 or ids.max() >= self.n_vocab:
-            raise ValueError(f"found ids from {ids.min()} to {ids.max()}; they must be from 0 to {self.n_vocab - 1}")
+        self.check(ids, n_rows)
+        n_before = len(ids) - n_rows  # the last n_rows are always computed
         with lock:
-            n_before = len(ids) - n_rows  # the last n_rows are always computed
             n_past = min(common_prefix(ids, self.ids), n_before)
-            self.forget()  # in case this call is interrupted
-            logits = [
-                self.compute(ids[:end], begin, max(end - max(begin, n_before), 0))
-                for begin, end in parts(n_past, n_before, len(ids))
-            ]
+            self.reset()  # in case this call is interrupted
+            logits = []
+            for begin, end in parts(n_past, n_before, len(ids)):
+                wanted = max(0, end - max(begin, n_before))
+                logits.append(self.compute(ids[:end], begin, wanted))
             self.ids = ids.copy()
         return logits[-1] if len(logits[-1]) == n_rows else np.concatenate(logits)
 
+    def check(self, ids, n_rows):
+        if not 1 <= n_rows <= len(ids) <= self.n_ctx:
+            needed = f"1 <= n_rows <= len(ids) <= {self.n_ctx} is needed"
+            raise ValueError(f"found {n_rows=} and {len(ids)=}, but {needed}")
+        if ids.min() < 0 or ids.max() >= self.n_vocab:
+            needed = f"they must be from 0 to {self.n_vocab - 1}"
+            raise ValueError(f"found ids from {ids.min()} to {ids.max()}; {needed}")
+
     def compute(self, ids, n_past, n_rows):  # -> [n_rows, n_vocab]
-        """The logits after each of the last n_rows prefixes of ids, whose first n_past positions are in the cache."""
-        attends = [partial(past.attend, n_past) for past in self.pasts]
+        """The logits after each of the last n_rows prefixes of ids; n_past positions are cached."""
+        attends = [partial(layer.attend, n_past) for layer in self.kv_cache]
         with np.errstate(all="ignore"):
             x = layers(ids[n_past:], self.wte, self.wpe, self.blocks, self.n_head, n_past, attends)
             x = layer_norm(x[len(x) - n_rows :], **self.ln_f)
             logits = x @ self.head if n_rows else np.zeros((0, self.n_vocab), np.float32)
         if not np.isfinite(logits).all():
-            self.make_room()  # a stored NaN would reach later calls even if masked, because 0 * NaN is NaN
-            raise UserError("the logits are not finite: a weight of this model is NaN, infinite or far too large")
+            self.allocate()  # a stored NaN would reach later calls even if masked: 0 * NaN is NaN
+            raise UserError(
+                "the logits are not finite: a weight of this model is NaN, infinite or far too large"
+            )
         return logits
 
 

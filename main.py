@@ -14,10 +14,9 @@ import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
 # isort: split
 from functools import partial
 
-from runs import figures, timed
-from sampling import as_model, seeded
+from runs import Pair
 from speculative import autoregressive_sampling, speculative_sampling
-from terminal import options, printed, report, show
+from terminal import figures, options, printed, report, show
 from utils import load_models, pair_of, prompt_ids
 
 LAB = """there is more in the lab:
@@ -27,25 +26,27 @@ LAB = """there is more in the lab:
 
 
 def main(argv=None):
-    args = options(__doc__, LAB, "see --help, and python -m lab --help, which has more options").parse_args(argv)
-    encoder, *networks = load_models(*pair_of(args.draft_model_size, args.target_model_size), args.models_dir)
-    models = [as_model(network, args.temperature, args.top_k, args.top_p) for network in networks]
-    if args.same_text:
-        models = [seeded(model, args.seed) for model in models]
-    N, K, x = args.n_tokens_to_generate, args.K, prompt_ids(args.prompt, args.n_tokens_to_generate, encoder, networks)
+    advice = "see --help, and python -m lab --help, which has more options"
+    args = options(__doc__, LAB, advice).parse_args(argv)
+    sizes = pair_of(args.draft_model_size, args.target_model_size)
+    encoder, draft, target = load_models(*sizes, args.models_dir)
+    noise = args.seed if args.same_text else None
+    pair = Pair(draft, target, encoder, args.temperature, noise, top_k=args.top_k, top_p=args.top_p)
+    x = prompt_ids(args.prompt, args.n_tokens_to_generate, encoder, [draft, target])
 
-    def plain(draft, target, on_round, N=N):
+    def plain(draft, target, on_round, N=args.n_tokens_to_generate):
         return autoregressive_sampling(x, target, N, args.seed, on_round=on_round)
 
-    def speculative(draft, target, on_round, N=N):
-        return speculative_sampling(x, draft, target, N, K, args.seed, on_round=on_round)
+    def speculative(draft, target, on_round, N=args.n_tokens_to_generate):
+        return speculative_sampling(x, draft, target, N, args.K, args.seed, on_round=on_round)
 
-    runs = []
-    for loop in plain, speculative:
-        timed(partial(loop, N=min(N, 8)), x, *models, networks)  # the first use of the weights is slow
-    for title, loop in ("Autoregressive Decode", plain), ("Speculative Decode", speculative):
-        runs.append(show(title, args.prompt, encoder, N, partial(timed, loop, x, *models, networks)))
-    print(f"\n{printed(figures(*runs, f'K = {K}', args.temperature > 0 and not args.same_text))}")
+    for loop in plain, speculative:  # the first use of the weights is slow
+        pair.timed(partial(loop, N=min(8, args.n_tokens_to_generate)), x)
+    shown = partial(show, args.prompt, encoder, args.n_tokens_to_generate)
+    alone = shown("Autoregressive Decode", partial(pair.timed, plain, x))
+    guessed = shown("Speculative Decode", partial(pair.timed, speculative, x))
+    is_sample = args.temperature > 0 and not args.same_text
+    print(f"\n{printed(figures(alone, guessed, f'K = {args.K}', is_sample))}")
 
 
 if __name__ == "__main__":

@@ -32,39 +32,53 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     -------
     float64 [n_rows, n_vocab]
     """
-    if not (0 <= temperature < np.inf and 0 < top_p <= 1):
-        raise ValueError(f"found {temperature=} and {top_p=}, but 0 <= temperature < inf and 0 < top_p <= 1 are needed")
-    if temperature == 0:
-        logits = np.asarray(logits)
-        i, best = np.arange(len(logits)), np.argmax(logits, axis=-1)  # the first NaN, if there is one
-        probs = np.zeros(logits.shape)
-        probs[i, best] = np.where(np.isfinite(logits[i, best]), 1, np.nan)  # so that drawing fails
-        return probs
+    if not 0 <= temperature < np.inf:
+        raise ValueError(f"found {temperature=}, but 0 <= temperature < inf is needed")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"found {top_p=}, but 0 < top_p <= 1 is needed")
     logits = np.asarray(logits, dtype=np.float64)
-    with np.errstate(over="ignore"):  # with a tiny temperature, a quotient may be -inf; its exp is 0, which is right
-        probs = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
+    largest = logits.max(axis=-1, keepdims=True)  # [n_rows, 1]
+    if not np.isfinite(largest).all():
+        raise ValueError("the largest logit of a row must be finite; found NaN or infinity")
+    if temperature == 0:
+        return np.float64(np.arange(logits.shape[-1]) == logits.argmax(axis=-1)[:, None])
+    with np.errstate(over="ignore"):  # where T is tiny, a quotient may be -inf, whose exp is 0
+        probs = np.exp((logits - largest) / temperature)
     probs /= probs.sum(axis=-1, keepdims=True)
-    if top_k <= 0 and top_p == 1:
-        return probs
-
-    for row in probs:
-        # Sorting GPT-2's 50,257 tokens would take a quarter of a pass of 124M, so
-        # tokens that cannot be kept go first: those below the top_k-th, or those so
-        # improbable that all of them together have less than 1 - top_p.
-        cuts = 0 < top_k < np.count_nonzero(row)
-        least = -np.partition(-row, top_k - 1)[top_k - 1] if cuts else (1 - top_p) / len(row)
-        tokens = np.flatnonzero(~(row < least))  # not >=, so that a NaN stays, and drawing fails
-        tokens = tokens[np.argsort(-row[tokens], kind="stable")]
-        if cuts:
-            tokens = tokens[:top_k]
+    for i, row in enumerate(probs):
+        if 0 < top_k < np.count_nonzero(row):
+            row = cut_to_top_k(row, top_k)
         if top_p < 1:
-            mass = np.cumsum(row[tokens])
-            total = mass[-1] if cuts else 1.0
-            tokens = tokens[: np.searchsorted(mass, top_p * total) + 1]
-        kept = row[tokens]
-        row[:] = 0
-        row[tokens] = kept / kept.sum()
+            row = cut_to_top_p(row, top_p)
+        probs[i] = row
     return probs
+
+
+def cut_to_top_k(row, k):
+    """The k largest entries of a row, lower ids first on ties, normalised, and 0 elsewhere."""
+    least = -np.partition(-row, k - 1)[k - 1]
+    return only(row, largest_first(row, least)[:k])
+
+
+def cut_to_top_p(row, p):
+    """The largest entries of a row up to the one with which their sum reaches p, likewise."""
+    # Sorting GPT-2's 50,257 tokens would take a quarter of a pass of 124M. So those go first
+    # that are so improbable that all of them together have less than 1 - p.
+    tokens = largest_first(row, least=(1 - p) / len(row))
+    mass = np.cumsum(row[tokens])
+    return only(row, tokens[: np.searchsorted(mass, p) + 1])
+
+
+def largest_first(row, least):
+    """The tokens with at least this probability, the most probable first."""
+    tokens = np.flatnonzero(row >= least)
+    return tokens[np.argsort(-row[tokens], kind="stable")]
+
+
+def only(row, tokens):
+    kept = np.zeros(len(row))
+    kept[tokens] = row[tokens] / row[tokens].sum()
+    return kept
 
 
 def penalised(logits, ids, penalty):
@@ -83,10 +97,12 @@ def penalised(logits, ids, penalty):
     """
     if not penalty > 0:
         raise ValueError(f"found {penalty=}, but penalty > 0 is needed")
+    n_before = len(ids) - len(logits)
     seen = np.zeros(np.shape(logits), dtype=bool)
-    for i in range(len(seen)):
-        seen[i, ids[: len(ids) - len(seen) + 1 + i]] = True
-    return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
+    for i, row in enumerate(seen):
+        row[ids[: n_before + 1 + i]] = True
+    less_likely = np.where(logits > 0, logits / penalty, logits * penalty)
+    return np.where(seen, less_likely, logits)
 
 
 class as_model:
@@ -96,7 +112,11 @@ class as_model:
     """
 
     def __init__(self, network, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0):
-        self.network, self.cuts, self.penalty = network, (temperature, top_k, top_p), repetition_penalty
+        self.network, self.cuts, self.penalty = (
+            network,
+            (temperature, top_k, top_p),
+            repetition_penalty,
+        )
 
     def __call__(self, ids, n_rows=1):
         logits = self.logits = self.network(ids, n_rows)  # [n] -> [n_rows, n_vocab]
@@ -129,13 +149,16 @@ def seeded(model, seed):
     def one_hot(ids, n_rows=1):
         q = np.asarray(model(ids, n_rows))  # [n_rows, n_vocab]
         if not np.allclose(q.sum(axis=-1), 1) or (q < 0).any():
-            raise ValueError(f"a row must have no negative entry and sum to 1; found {q.min()} and {q.sum(axis=-1)}")
+            problem = f"found {q.min()} and {q.sum(axis=-1)}"
+            raise ValueError(f"a row must have no negative entry and sum to 1; {problem}")
         probs = np.zeros(q.shape)
         for i, row in enumerate(q):
-            noise = np.random.default_rng([seed, len(ids) - n_rows + 1 + i]).exponential(size=len(row))
+            place = len(ids) - n_rows + 1 + i
+            noise = np.random.default_rng([seed, place]).exponential(size=len(row))
             possible = np.flatnonzero(row)
             with np.errstate(over="ignore"):  # infinity is right for a tiny probability
-                probs[i, possible[np.argmin(noise[possible] / row[possible])]] = 1
+                arrivals = noise[possible] / row[possible]
+            probs[i, possible[arrivals.argmin()]] = 1
         return probs
 
     return one_hot

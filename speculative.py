@@ -1,4 +1,4 @@
-"""Speculative sampling: a small draft model guesses K tokens, and the target checks them all in one forward pass.
+"""Speculative sampling: a small draft model guesses K tokens, and the target checks them in one pass.
 
 Chen et al. 2023 (arXiv 2302.01318) and Leviathan et al. 2023 (arXiv 2211.17192) found
 it independently. As in Chen et al., the draft has distribution p and the target q.
@@ -14,8 +14,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract import check_takes_rows, checked_call, checked_rows, checked_tokens
+import checks
 from sampling import sample
+
+
+class Round(NamedTuple):
+    """One round: k tokens were drafted, and 1 to k + 1 emitted."""
+
+    drafted: np.ndarray  # int [k]
+    p: np.ndarray  # float64 [k, n_vocab]
+    q: np.ndarray  # float64 [k+1, n_vocab]
+    emitted: np.ndarray  # int [n_accepted+1], or [n_accepted] if an accepted eos ends the text
+    n_accepted: int
 
 
 def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
@@ -23,7 +33,12 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
 
     Parameters and result are those of `speculative_sampling`.
     """
-    x, rng, ends, model = checked_call(x, rng, eos, model, N=N)
+    x = checks.checked_prompt(x)
+    checks.check_counts(N=N)
+    rng = checks.checked_rng(rng)
+    ends = checks.checked_ends(eos)
+    model = checks.checked_model(model, [0])
+
     for _ in range(N):
         q = model(x)[-1:]  # [n] -> [1, n_vocab]
         x = np.append(x, sample(q[-1], rng))  # [n] -> [n+1]
@@ -35,7 +50,10 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
 
 
 def max_fn(x):
-    """(x)_+ of Chen et al. 2023: the positive part of x, normalised. ValueError if nothing is positive."""
+    """(x)_+ of Chen et al. 2023: the positive part of x, normalised.
+
+    ValueError if nothing is positive.
+    """
     x = np.maximum(x, 0)
     if not x.any():
         raise ValueError("max_fn needs at least one positive entry to normalise by; found none")
@@ -43,7 +61,7 @@ def max_fn(x):
 
 
 def acceptance(p, q):
-    """min(1, q / p) for the two probabilities of a token, without the division where p may be tiny."""
+    """min(1, q / p) for the two probabilities of a token. p may be so tiny that q / p overflows."""
     return 1 if q >= p else q / p
 
 
@@ -53,7 +71,7 @@ def residual(p, q):
 
 
 def propose(x, draft_model, k_max, rng, stop=None):
-    """Draft k_max tokens after x, fewer if stop(row of p, token) says that a token is the last one.
+    """Draft k_max tokens after x, fewer if stop(row of p, token) says that a token is the last.
 
     You may stop guessing, but not un-guess: the token that ends the drafting is
     proposed as well. lab/schedules.py says why.
@@ -65,7 +83,7 @@ def propose(x, draft_model, k_max, rng, stop=None):
     """
     n, p = len(x), []
     for _ in range(k_max):
-        p.append(np.array(draft_model(x)[-1]))  # [n] -> [n_vocab]
+        p.append(draft_model(x)[-1])  # [n] -> [n_vocab]
         x = np.append(x, sample(p[-1], rng))
         if stop is not None and stop(p[-1], x[-1]):
             break
@@ -95,39 +113,50 @@ def verify(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
-class Round(NamedTuple):
-    """One round: k tokens were drafted, and 1 to k + 1 emitted."""
-
-    drafted: np.ndarray  # int [k]
-    p: np.ndarray  # float64 [k, n_vocab]
-    q: np.ndarray  # float64 [k+1, n_vocab]
-    emitted: np.ndarray  # int [n_accepted+1], or [n_accepted] if an accepted eos ends the text
-    n_accepted: int
-
-
-def one_round(x, draft_model, target_model, k_max, rng, verify=verify, propose=propose, stop=None, ends=()):
+def one_round(
+    x, draft_model, target_model, k_max, rng, verify=verify, propose=propose, stop=None, ends=()
+):
     """What happens in a round after the text x -> Round. ends are the tokens that end a text."""
     # Step 1: the draft proposes k tokens, one after the other.
     drafted, p = propose(x, draft_model, k_max, rng, stop)  # [k], [k, n_vocab]
     k = len(drafted)
     # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
     q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
-    p = checked_rows(p, q, k)
+    if k == 0:
+        p = q[:0]  # no row, but of n_vocab columns
+    checks.check_shapes(p, q, k)
     # Step 3: accept drafted tokens from the left. Step 4: add one more token.
-    emitted = checked_tokens(verify(drafted, p, q, rng), k + 1, q.shape[1])  # [n_accepted+1]
-    return Round(drafted, p, q, *cut_at(ends, emitted))
+    emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
+    emitted = checks.checked_tokens(emitted, k + 1, q.shape[1])
+    n_accepted = len(emitted) - 1
+    # An accepted eos ends the text, and what follows it is cut off.
+    emitted = up_to_eos(emitted, ends)
+    return Round(drafted, p, q, emitted, min(n_accepted, len(emitted)))
 
 
-def cut_at(ends, emitted):
-    """The tokens of a round up to the first that ends a text, and how many of them are accepted guesses."""
-    n = next((i for i, token in enumerate(emitted.tolist(), start=1) if token in ends), len(emitted))
-    return emitted[:n], min(n, len(emitted) - 1)
+def up_to_eos(emitted, ends):
+    """The tokens up to the first one that is in ends: all of them if none is."""
+    for i, token in enumerate(emitted.tolist()):
+        if token in ends:
+            return emitted[: i + 1]
+    return emitted
 
 
 def speculative_sampling(
-    x, draft_model, target_model, N, K, rng=None, *, eos=None, on_round=None, verify=verify, schedule=None, stop=None
+    x,
+    draft_model,
+    target_model,
+    N,
+    K,
+    rng=None,
+    *,
+    eos=None,
+    on_round=None,
+    verify=verify,
+    schedule=None,
+    stop=None,
 ):
-    """Decode N tokens with exactly the target's distribution. Each accepted token saves a pass of the target.
+    """Decode N tokens with exactly the target's distribution, in fewer passes of the target.
 
     Parameters
     ----------
@@ -147,7 +176,8 @@ def speculative_sampling(
     verify : callable
         This module's `verify`, lab.block.verify_block, or a rule of your own.
     schedule : callable, optional
-        For the lab: `schedule(last_round or None) -> k_max`, how many tokens the next round drafts at most.
+        For the lab: `schedule(last_round or None) -> k_max`, how many tokens the next round
+        drafts at most.
     stop : callable, optional
         For the lab, see `propose`.
 
@@ -155,9 +185,13 @@ def speculative_sampling(
     -------
     int [n + N], fewer only if eos ends the text
     """
-    x, rng, ends, *models = checked_call(x, rng, eos, draft_model, target_model, N=N, K=K)
-    check_takes_rows(target_model)
-    draft_model, target_model = models
+    x = checks.checked_prompt(x)
+    checks.check_counts(N=N, K=K)
+    rng = checks.checked_rng(rng)
+    ends = checks.checked_ends(eos)
+    draft_model = checks.checked_model(draft_model, [0])
+    target_model = checks.checked_model(target_model, [0], 2)
+
     end, last = len(x) + N, None
     while len(x) < end:
         k_max = min(K, end - len(x) - 1)  # a round adds up to k_max + 1 tokens

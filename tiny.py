@@ -1,4 +1,4 @@
-"""Speculative sampling on one page: the algorithm, a check that it is exact, and a GPT-2 to run it on.
+"""Speculative sampling on one page: the algorithm, a check that it is exact, and a GPT-2 for it.
 
     python tiny.py "Once upon a time" --K 4  # decode without a draft and with one, and compare
     python tiny.py --check                   # the exact distance between the two, on a toy
@@ -8,20 +8,22 @@ forward pass. The text still has the target's distribution. p is the draft's dis
 q the target's, as in Chen et al. 2023 (arXiv 2302.01318).
 """
 
-import argparse
 import json
 import math
+import os
 import sys
-import timeit
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from timeit import default_timer, repeat
 
 import numpy as np
 import regex
 
 
-# ---- The algorithm. model(x, n) gives the distributions of the next token after each of the last n prefixes of x ----
+# ---- The algorithm ----
+# model(x, n) gives the distributions of the next token after each of the last n prefixes of x.
 def autoregressive_sampling(x, target, N, rng):
     for _ in range(N):
         q = target(x)[-1]  # [n] -> [n_vocab]
@@ -33,12 +35,12 @@ def speculative_sampling(x, draft, target, N, K, rng):
     end = len(x) + N
     while len(x) < end:
         n, p = len(x), []
-        for _ in range(min(K, end - n - 1)):  # guess K tokens, one after the other
+        for _ in range(min(K, end - n - 1)):  # guess K tokens; -1, as the round adds one itself
             p.append(draft(x)[-1])
             x = np.append(x, rng.choice(len(p[-1]), p=p[-1]))
         q = target(x, len(p) + 1)  # one pass grades them all: [n + K] -> [K + 1, n_vocab]
         for i, token in enumerate(x[n:]):
-            if not rng.random() < q[i][token] / p[i][token]:  # rejected: replace it, and drop what follows
+            if not rng.random() < q[i][token] / p[i][token]:  # rejected: replace it, drop the rest
                 residual = np.maximum(q[i] - p[i], 0)
                 x = np.append(x[: n + i], rng.choice(len(residual), p=residual / residual.sum()))
                 break
@@ -47,12 +49,14 @@ def speculative_sampling(x, draft, target, N, K, rng):
     return x
 
 
-# ---- The check. A toy has three tokens, so we can run every path, and add up those that end in the same text ----
+# ---- The check ----
+# A toy has three tokens, so we can run every path, and add up those that end in the same text.
 class Branches:
-    """A random generator that makes these choices, then takes the first branch of each fork, and notes the others."""
+    """A random generator that makes these choices, then the first ones, and notes the others."""
 
     def __init__(self, choices):
         self.choices, self.made, self.others, self.mass = choices, [], [], 1
+        self.is_new = False  # whether a random number waits to be compared
 
     def fork(self, branches):  # [(probability, outcome), ...]
         branches = [branch for branch in branches if branch[0] > 0]
@@ -60,6 +64,7 @@ class Branches:
             self.others += [[*self.made, i] for i in range(1, len(branches))]
         i = self.choices.pop(0) if self.choices else 0
         self.made.append(i)
+        stop_if(len(self.made) > 99, ENDLESS)
         self.mass *= branches[i][0]
         return branches[i][1]
 
@@ -67,13 +72,23 @@ class Branches:
         return self.fork(zip(p, range(n)))
 
     def random(self):
+        self.is_new = True
         return self  # a number without a value, which may be compared once
 
     def __lt__(self, a):
-        return self.fork([(min(a, 1), True), (1 - min(a, 1), False)])
+        stop_if(not self.is_new, "--check allows one comparison of each random number")
+        self.is_new = False
+        a = min(max(a, 0), 1)
+        return self.fork([(a, True), (1 - a, False)])
+
+    def __ge__(self, a):
+        return not self < a
+
+    __le__ = __lt__  # it is equal to a with probability 0
+    __gt__ = __ge__
 
 
-def law(function):  # -> {text: probability} of function(rng), and the number of paths
+def distribution(function):  # -> {text: probability} of function(rng), and the number of paths
     found, paths, n_paths = {}, [[]], 0
     while paths:
         rng = Branches(paths.pop())
@@ -83,133 +98,285 @@ def law(function):  # -> {text: probability} of function(rng), and the number of
     return found, n_paths
 
 
+class Watched:
+    """A target that counts its calls, and ends a loop without end."""
+
+    def __init__(self, target, most=99):
+        self.target = target
+        self.most = most
+        self.n_calls = 0
+
+    def __call__(self, x, n=1):
+        self.n_calls += 1
+        stop_if(self.n_calls > self.most, ENDLESS)
+        return self.target(x, n)
+
+
+def table(rows):  # a model, where rows[t] is the distribution after token t
+    return lambda x, n=1: rows[x[-n:]]
+
+
 def check(N=4, K=2):
-    P = Fraction(1, 10) * np.array([[2, 5, 3], [1, 2, 7], [2, 3, 5]])  # P[t] is the draft's row after token t
-    Q = Fraction(1, 10) * np.array([[3, 2, 5], [5, 4, 1], [3, 5, 2]])
-    draft, target, x = lambda x, n=1: P[x[-n:]], lambda x, n=1: Q[x[-n:]], np.array([0])
-    fast, n_paths = law(lambda rng: speculative_sampling(x, draft, target, N, K, rng))
-    slow, _ = law(lambda rng: autoregressive_sampling(x, target, N, rng))
-    distance = sum(abs(fast.get(text, 0) - slow.get(text, 0)) for text in {*fast, *slow}) / 2
-    print(f"{n_paths:,} paths, {len(fast)} texts of total probability {sum(fast.values())}, distance {distance}")
+    tenth = Fraction(1, 10)
+    P = tenth * np.array([[2, 5, 3], [1, 2, 7], [2, 3, 5]])
+    Q = tenth * np.array([[3, 2, 5], [5, 4, 1], [3, 5, 2]])
+    draft, target = table(P), table(Q)
+    x = np.array([0])
+
+    def speculative(rng):
+        return speculative_sampling(x, draft, Watched(target), N, K, rng)
+
+    fast, n_paths = distribution(speculative)
+    slow, _ = distribution(lambda rng: autoregressive_sampling(x, target, N, rng))
+    differences = [fast.get(text, 0) - slow.get(text, 0) for text in {*fast, *slow}]
+    distance = sum(map(abs, differences)) / 2
+    total = sum(fast.values())
+    print(f"{n_paths:,} paths, {len(fast)} texts of total probability {total}")
+    print(f"distance {distance}, or {float(distance):.4f}")
 
 
-# ---- GPT-2 (Radford et al. 2019), after picoGPT. m positions are new, and the others in the cache ----
+# ---- GPT-2 (Radford et al. 2019), after picoGPT. m positions are new, the others in the cache ----
 def softmax(x):
     x = np.exp(x - x.max(-1, keepdims=True))
     return x / x.sum(-1, keepdims=True)
 
 
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def common_prefix(a, b):
+    """How many ids two texts share at their beginning."""
+    n = min(len(a), len(b))
+    differs = a[:n] != b[:n]
+    return int(differs.argmax()) if differs.any() else n
+
+
+def shapes_of(n_vocab, n_ctx, n_embd, n_head, n_layer):
+    n = n_embd
+    block = {"ln_1/g": (n,), "ln_1/b": (n,), "ln_2/g": (n,), "ln_2/b": (n,)}
+    block |= {"attn/c_attn/w": (n, 3 * n), "attn/c_attn/b": (3 * n,)}
+    block |= {"attn/c_proj/w": (n, n), "attn/c_proj/b": (n,)}
+    block |= {"mlp/c_fc/w": (n, 4 * n), "mlp/c_fc/b": (4 * n,)}
+    block |= {"mlp/c_proj/w": (4 * n, n), "mlp/c_proj/b": (n,)}
+    shapes = {"wte": (n_vocab, n), "wpe": (n_ctx, n), "ln_f/g": (n,), "ln_f/b": (n,)}
+    for i in range(n_layer):
+        shapes |= {f"h{i}/{name}": shape for name, shape in block.items()}
+    return shapes
+
+
+def read_tensors(file, shapes):
+    """OpenAI's checkpoint. TensorFlow sorted the tensors by name, so no index is needed."""
+    n_numbers = sum(map(math.prod, shapes.values()))
+    n_bytes = file.stat().st_size / n_numbers  # 2 for float16, 4 for float32
+    stop_if(n_bytes not in (2, 4), f"{file} does not have the size that hparams.json tells")
+    numbers = np.fromfile(file, f"<f{n_bytes:.0f}").astype(np.float32)
+    tensors, begin = {}, 0
+    for name in sorted(shapes):
+        end = begin + math.prod(shapes[name])
+        tensors[name] = numbers[begin:end].reshape(shapes[name])
+        begin = end
+    return tensors
+
+
 class GPT2:
-    """It keeps the keys and values of the last x. After a rejection, just call it with another x."""
+    """It keeps the keys and values of the last x. After a rejection, just call it with another."""
 
     def __init__(self, folder, temperature):
-        """Read OpenAI's checkpoint. No index is needed, for TensorFlow writes tensors in the order of their names."""
-        vars(self).update(json.loads(Path(folder, "hparams.json").read_text()))  # n_vocab, n_ctx, n_embd, n_head, ...
-        n, file = self.n_embd, Path(folder, "model.ckpt.data-00000-of-00001")
-        shapes = {"wte": (self.n_vocab, n), "wpe": (self.n_ctx, n), "ln_f/g": (n,), "ln_f/b": (n,)}
-        for i in range(self.n_layer):
-            shapes |= {f"h{i}/{name}": (n,) for name in ("ln_1/g", "ln_1/b", "ln_2/g", "ln_2/b")}
-            for name, a, b in ("attn/c_attn", 1, 3), ("attn/c_proj", 1, 1), ("mlp/c_fc", 1, 4), ("mlp/c_proj", 4, 1):
-                shapes |= {f"h{i}/{name}/w": (a * n, b * n), f"h{i}/{name}/b": (b * n,)}
-        names = sorted(shapes)
-        sizes = [math.prod(shapes[name]) for name in names]
-        numbers = np.fromfile(file, f"<f{file.stat().st_size // sum(sizes)}").astype(np.float32)  # from float16 or 32
-        self.w = {name: w.reshape(shapes[name]) for name, w in zip(names, np.split(numbers, np.cumsum(sizes)[:-1]))}
-        self.x, self.cache, self.temperature = np.zeros(0, int), [None] * self.n_layer, temperature
+        hparams = json.loads(Path(folder, "hparams.json").read_text())
+        file = Path(folder, "model.ckpt.data-00000-of-00001")
+        self.w = read_tensors(file, shapes_of(**hparams))
+        self.n_ctx = hparams["n_ctx"]
+        self.n_head = hparams["n_head"]
+        self.cache = [None] * hparams["n_layer"]
+        self.x = np.zeros(0, int)
+        self.temperature = temperature
 
     def linear(self, x, name):  # [m, n_in] -> [m, n_out]
         return x @ self.w[name + "/w"] + self.w[name + "/b"]
 
     def norm(self, x, name):  # [m, n_embd] -> [m, n_embd]
         x = x - x.mean(-1, keepdims=True)
-        return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * self.w[name + "/g"] + self.w[name + "/b"]
+        variance = (x * x).mean(-1, keepdims=True)
+        x = x / np.sqrt(variance + 1e-5)
+        return x * self.w[name + "/g"] + self.w[name + "/b"]
 
     def attention(self, x, i, past):  # [m, n_embd] -> [m, n_embd]
-        qkv = self.linear(x, f"h{i}/attn/c_attn").reshape(len(x), 3, self.n_head, -1)  # [m, 3, n_head, d]
-        q, *kv = qkv.transpose(1, 2, 0, 3)  # three times [n_head, m, d]
+        qkv = self.linear(x, f"h{i}/attn/c_attn")  # [m, 3 * n_embd]
+        qkv = qkv.reshape(len(x), 3, self.n_head, -1)  # [m, 3, n_head, d]
+        q, k, v = qkv.transpose(1, 2, 0, 3)  # three times [n_head, m, d]
         if past:  # what belongs to rejected guesses is cut off
-            kv = [np.append(old[:, :past], new, axis=1) for old, new in zip(self.cache[i], kv)]
-        self.cache[i] = k, v = kv  # twice [n_head, past + m, d]
-        scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[2])  # [n_head, m, past + m]
-        scores += np.triu(np.full(scores.shape[1:], -np.inf, np.float32), past + 1)  # nobody sees a later token
+            old_k, old_v = self.cache[i]
+            k = np.append(old_k[:, :past], k, axis=1)  # [n_head, past + m, d]
+            v = np.append(old_v[:, :past], v, axis=1)
+        self.cache[i] = k, v
+        scores = q @ k.swapaxes(1, 2)  # [n_head, m, past + m]
+        scores /= math.sqrt(q.shape[2])
+        seen = np.tri(*scores.shape[1:], past, bool)  # nobody sees a later token
+        scores[:, ~seen] = -np.inf
         heads = softmax(scores) @ v  # [n_head, m, d]
-        return self.linear(heads.swapaxes(0, 1).reshape(x.shape), f"h{i}/attn/c_proj")
+        heads = heads.swapaxes(0, 1).reshape(x.shape)  # [m, n_embd]
+        return self.linear(heads, f"h{i}/attn/c_proj")
 
     def __call__(self, x, n=1):  # [past + m] -> [n, n_vocab]
-        both = min(len(x), len(self.x))
-        same = int(np.append(x[:both] == self.x[:both], False).argmin())  # so much of x was in the last call
-        past, self.x = min(same, len(x) - n), x
-        h = self.w["wte"][x[past:]] + self.w["wpe"][past : len(x)]  # [m, n_embd]
-        for i in range(self.n_layer):
-            h = h + self.attention(self.norm(h, f"h{i}/ln_1"), i, past)
-            a = self.linear(self.norm(h, f"h{i}/ln_2"), f"h{i}/mlp/c_fc")  # [m, 4 * n_embd]
-            a = 0.5 * a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))  # gelu
+        past = min(common_prefix(x, self.x), len(x) - n)
+        self.x = x
+        wte, wpe = self.w["wte"], self.w["wpe"]
+        h = wte[x[past:]] + wpe[past : len(x)]  # [m, n_embd]
+        for i in range(len(self.cache)):
+            a = self.norm(h, f"h{i}/ln_1")
+            h = h + self.attention(a, i, past)
+            a = self.norm(h, f"h{i}/ln_2")
+            a = gelu(self.linear(a, f"h{i}/mlp/c_fc"))  # [m, 4 * n_embd]
             h = h + self.linear(a, f"h{i}/mlp/c_proj")
-        logits = self.norm(h[-n:], "ln_f") @ self.w["wte"].T  # [n, n_vocab]
+        h = self.norm(h[-n:], "ln_f")
+        logits = np.float64(h @ wte.T)  # [n, n_vocab]
+        logits -= logits.max(-1, keepdims=True)
         if self.temperature == 0:
-            return np.float64(np.arange(self.n_vocab) == logits.argmax(-1)[:, None])  # one-hot
-        return softmax(np.float64(logits) / self.temperature)
+            best = logits.argmax(-1)
+            return np.float64(best[:, None] == np.arange(len(wte)))  # one-hot
+        with np.errstate(over="ignore"):  # -inf, where the temperature is tiny
+            return softmax(logits / self.temperature)
 
 
-# ---- The tokenizer: cut a text into words, then merge neighbours, the pair that was learned earliest first ----
+# ---- The tokenizer ----
+# It cuts a text into words, then merges neighbours, the pair that was learned earliest first.
+WORD = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
 class Encoder:
     def __init__(self, folder):
         self.ids = json.loads(Path(folder, "encoder.json").read_text(encoding="utf-8"))
-        merges = Path(folder, "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:-1]
-        self.ranks = {tuple(pair.split()): rank for rank, pair in enumerate(merges)}
-        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that are written as themselves
+        lines = Path(folder, "vocab.bpe").read_text(encoding="utf-8").split("\n")
+        merges = [tuple(line.split()) for line in lines[1:-1]]
+        self.ranks = {pair: rank for rank, pair in enumerate(merges)}
+        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
         others = [byte for byte in range(256) if byte not in plain]
-        self.chars = {byte: chr(byte) for byte in plain} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+        self.chars = {byte: chr(byte) for byte in plain}  # bytes that are written as themselves
+        for i, byte in enumerate(others):
+            self.chars[byte] = chr(256 + i)
 
     def encode(self, text):
         ids = []
-        for word in regex.findall(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+", text):
+        for word in regex.findall(WORD, text):
             pieces = [self.chars[byte] for byte in word.encode()]
-            while known := [(self.ranks[p], i) for i, p in enumerate(pairwise(pieces)) if p in self.ranks]:
-                i = min(known)[1]
-                pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
+            while known := [pair for pair in pairwise(pieces) if pair in self.ranks]:
+                first = min(known, key=self.ranks.get)
+                i = [*pairwise(pieces)].index(first)
+                pieces[i : i + 2] = ["".join(first)]
             ids += [self.ids[piece] for piece in pieces]
         return ids
 
     def decode(self, ids):
-        tokens, bytes_of = {i: token for token, i in self.ids.items()}, {c: byte for byte, c in self.chars.items()}
-        return bytes(bytes_of[char] for i in ids for char in tokens[int(i)]).decode(errors="replace")
+        tokens = {i: token for token, i in self.ids.items()}
+        bytes_of = {char: byte for byte, char in self.chars.items()}
+        chars = "".join(tokens[i] for i in ids)
+        return bytes(bytes_of[char] for char in chars).decode(errors="replace")
+
+
+# ---- The program ----
+ENDLESS = "the loop has no end; does each round add a token?"
+
+
+def stop_if(is_wrong, why):
+    if is_wrong:
+        sys.exit(f"tiny.py: error: {why}")
+
+
+def arguments():
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    add, default = parser.add_argument, "(default: %(default)s)"
+    add("prompt", nargs="?", default="Once upon a time there was a king who had three sons,")
+    add("--check", action="store_true", help="run every path of a toy, and decode nothing")
+    add("--K", type=int, default=4, help=default)
+    add("--N", type=int, default=100, help=default)
+    add("--temperature", type=float, default=0.0, help=default)
+    add("--draft", default="models/draft", help=default)
+    add("--target", default="models/target", help=default)
+    args = parser.parse_args()
+    kept = args.prompt.encode(errors="ignore").decode()
+    stop_if(args.check and len(sys.argv) > 2, "--check goes with nothing else")
+    stop_if(kept != args.prompt, "the prompt is not UTF-8")
+    stop_if(args.K < 0, "--K must be 0 or more")
+    stop_if(args.N < 1, "--N must be 1 or more")
+    stop_if(not 0 <= args.temperature < math.inf, "--temperature must be finite, and 0 or more")
+    return args
+
+
+def timed(loop, draft, target, x):  # -> seconds, ids
+    draft(x)  # both read the prompt before the clock starts
+    target(x)
+    rng = np.random.default_rng(123)
+    begun = default_timer()
+    ids = loop(rng)
+    seconds = default_timer() - begun
+    return seconds, ids.tolist()
+
+
+def fastest(function):
+    return min(repeat(function, number=1, repeat=9))
+
+
+def print_cost(target, x, n):
+    one = fastest(lambda: target(x, 1))
+    several = fastest(lambda: target(x, n))
+    print(f"{n} positions take {several / one:.1f} times as long as one.")
+    if 1.5 * one < several < n * one:  # what takes longer than n passes has other reasons
+        print("For BLAS copies all weights before it multiplies several rows by them. The folder")
+        print("fast/ does without: run main.py.")
+
+
+def print_verdict(same, temperature):
+    if same:
+        print("Both texts are the same.")
+    elif temperature > 0:
+        print("The texts differ, as two samples do.")
+    else:
+        print("The texts differ: a bug, or two tokens that only rounding tells apart.")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("prompt", nargs="?", default="Once upon a time there was a king who had three sons,")
-    parser.add_argument("--check", action="store_true", help="run every path of a toy, and decode nothing")
-    for name, default in dict(K=4, N=100, temperature=0.0, draft="models/draft", target="models/target").items():
-        parser.add_argument(f"--{name}", type=type(default), default=default, help="(default: %(default)s)")
-    args = parser.parse_args()
+    args = arguments()
     if args.check:
-        return check() if len(sys.argv) == 2 else parser.error("--check goes with nothing else")
-    for folder in args.draft, args.target:
-        if not Path(folder, "hparams.json").exists():
-            parser.error(f"{folder} is no folder with a checkpoint of OpenAI")
-    K, N, encoder = min(args.K, args.N), args.N, Encoder(args.target)
-    draft, target = (GPT2(folder, args.temperature) for folder in (args.draft, args.target))
-    x, n_max = np.array(encoder.encode(args.prompt), int), min(draft.n_ctx, target.n_ctx) - N
-    if not (K >= 0 and N > 0 and 0 <= args.temperature < math.inf and 0 < len(x) <= n_max):
-        parser.error(f"K or the temperature is not from 0 up, N below 1, or the prompt not from 1 to {n_max} tokens")
-    rounds, runs = [], ([], [])
-    for turn in range(6):  # in turns, because other programs slow down now the one and now the other
-        draft(x), target(x)  # they read the prompt, before the clock starts
-        rng, begun = np.random.default_rng(123), timeit.default_timer()
-        if turn % 2 == 0:
-            ids = autoregressive_sampling(x, target, N, rng)
-        else:
-            ids = speculative_sampling(x, draft, lambda x, n: rounds.append(n) or target(x, n), N, K, rng)
-        runs[turn % 2].append((timeit.default_timer() - begun, encoder.decode(ids)))
-    (plain, text), (fast, other) = map(min, runs)
-    print(f"Target alone, {N / plain:.0f} tokens per second:\n{text}\n\nWith a draft, {N / fast:.0f}:\n{other}\n")
-    one, several = (min(timeit.repeat(lambda n=n: target(ids, n), number=1, repeat=9)) for n in (1, K + 1))
-    print(f"{3 * N / len(rounds):.2f} tokens per round, and {plain / fast:.2f} times as fast as the target alone.")
-    if K:
-        print(f"{K + 1} positions take {several / one:.1f} times as long as one, for BLAS copies all weights before it")
-        print("multiplies several rows by them. The folder fast/ does without: run main.py.")
+        return check()
+    N = args.N
+    K = min(args.K, N)
+    draft = GPT2(args.draft, args.temperature)
+    target = GPT2(args.target, args.temperature)
+    encoder = Encoder(args.target)
+    other = Encoder(args.draft)
+    stop_if(encoder.ids != other.ids, "draft and target have different vocabularies")
+    x = np.array(encoder.encode(args.prompt), int)
+    n_ctx = min(draft.n_ctx, target.n_ctx)
+    stop_if(not len(x), "the prompt is empty")
+    stop_if(len(x) + N > n_ctx, f"{len(x)} + {N} tokens are too many: these models hold {n_ctx}")
+
+    def plain(rng):
+        return autoregressive_sampling(x, target, N, rng)
+
+    def speculative(rng):
+        return speculative_sampling(x, draft, watched, N, K, rng)
+
+    slow, fast = [], []
+    for _ in range(3):  # in turns, because other programs slow down now the one and now the other
+        slow.append(timed(plain, draft, target, x))
+        watched = Watched(target, N * (K + 1))
+        fast.append(timed(speculative, draft, target, x))
+    slow, ids = min(slow)
+    fast, ids_fast = min(fast)
+    print(f"Target alone, {N / slow:.0f} tokens per second:\n{encoder.decode(ids)}\n")
+    print(f"With a draft, {N / fast:.0f}:\n{encoder.decode(ids_fast)}\n")
+    per_round = N / watched.n_calls
+    print(f"{per_round:.2f} tokens per round, {slow / fast:.2f} times as fast as the target alone.")
+    if K > 0:
+        print_cost(target, np.array(ids), K + 1)
+    print_verdict(ids == ids_fast, args.temperature)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+        print(end="", flush=True)
+    except OSError as error:  # no such file, a closed pipe, a full disk
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python puts what is left
+        sys.exit(f"tiny.py: error: {error}")

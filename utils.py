@@ -2,15 +2,14 @@
 
 import os
 import shlex
-from functools import partial
 
 import numpy as np
 
-from checkpoint import openai
-from checkpoint.find import BUNDLED, MODELS, MODELS_DIR, RELEASED, another_model, find
-from checkpoint.read import format_of, read
-from encoder import get_encoder
-from errors import UserError
+from checkpoint import UserError, openai
+from checkpoint.find import MODELS_DIR, locate, no_such_model
+from checkpoint.names import BUNDLED, MODELS, RELEASED
+from checkpoint.read import open_model
+from encoder import Encoder
 from gpt2 import GPT2
 
 
@@ -20,7 +19,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     Parameters
     ----------
     model_size : str
-        A name for `checkpoint.find.find`, or a folder.
+        A name for `checkpoint.find.locate`, or a folder.
     models_dir : str
         Where downloads go.
 
@@ -28,64 +27,92 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     -------
     encoder : encoder.Encoder
     hparams, params : dict
-        See `checkpoint.read.read`.
+        See `checkpoint.read.Files`.
     """
-    folder = find(model_size, models_dir, partial(get_encoder, models_dir=""))
+    folder = locate(model_size, models_dir)
     try:
-        (hparams, params), encoder = read(folder), get_encoder(folder, "")
+        files = open_model(folder, model_size)
+        encoder, hparams, params = Encoder(**files.tokenizer()), files.hparams, files.params()
         n_tokens, n_rows = len(encoder.ids), hparams["n_vocab"]
-        if problem := another_model(model_size, hparams):
-            raise UserError(f"{folder} cannot be used: {problem}")
-        if n_tokens != n_rows and format_of(folder) is openai:
-            raise UserError(f"{folder} has n_vocab = {n_rows}, but its vocabulary has {n_tokens} tokens")
+        if n_tokens != n_rows and files.format is openai:
+            what = f"n_vocab = {n_rows}, but its vocabulary has {n_tokens} tokens"
+            raise UserError(f"{folder} has {what}")
     except UserError as error:
-        advice = "; remove the damaged file to download it again" if model_size in (*RELEASED, *MODELS) else ""
-        raise UserError(f"{error}{advice}") from None
+        if model_size in (*RELEASED, *MODELS):
+            raise UserError(f"{error}; remove the damaged file to download it again") from None
+        raise
     # Rows without a token, as fill up a table to a multiple of 64, are cut off, so that
     # they are never drawn.
-    hparams, params = hparams | {"n_vocab": min(n_tokens, n_rows)}, params | {"wte": params["wte"][:n_tokens]}
+    hparams = hparams | {"n_vocab": min(n_tokens, n_rows)}
+    params = params | {"wte": params["wte"][:n_tokens]}
     return encoder, hparams, params
 
 
 def pair_of(draft_size, target_size):
-    """Both names of a pair of which one or none was given: beside it a smaller draft, or the largest target."""
-    if draft_size and target_size:
-        return draft_size, target_size
-    if not (draft_size or target_size):
+    """Both names, where one or none was given: a smaller draft, or the largest target."""
+    if draft_size is None and target_size is None:
         return BUNDLED
-    given = draft_size or target_size
-    family = next((names for names in ([*BUNDLED], [*RELEASED], [*MODELS]) if given in names), [given])  # by size
-    if family == [given] and not os.path.isdir(given):
-        return given, given  # `find` says that there is no such model
-    smaller, larger = family[: family.index(given)], family[family.index(given) + 1 :]
-    if target_size and smaller:
-        return ("gpt2" if "gpt2" in smaller else smaller[0]), given
-    if draft_size and larger:
-        return given, larger[-1]
-    if draft_size:
-        raise UserError(f"{given} has no larger partner, so give --target_model_size too")
-    alone = f"python -m lab --draft lookup --target_model_size {shlex.quote(given)}"
-    raise UserError(f"{given} has no smaller partner, so give --draft_model_size too, or try {alone}")
+    if draft_size is None:
+        return draft_for(target_size), target_size
+    if target_size is None:
+        return draft_size, target_for(draft_size)
+    return draft_size, target_size
+
+
+def draft_for(target_size):
+    smaller, _ = partners(target_size)
+    if "gpt2" in smaller:
+        return "gpt2"
+    if smaller:
+        return smaller[0]
+    alone = f"python -m lab --draft lookup --target_model_size {shlex.quote(target_size)}"
+    advice = f"give --draft_model_size too, or try {alone}"
+    raise UserError(f"{target_size} has no smaller partner, so {advice}")
+
+
+def target_for(draft_size):
+    _, larger = partners(draft_size)
+    if larger:
+        return larger[-1]
+    raise UserError(f"{draft_size} has no larger partner, so give --target_model_size too")
+
+
+def partners(name):
+    """The smaller and the larger models of the same family. A folder has none."""
+    for family in BUNDLED, RELEASED, MODELS:
+        if name in family:
+            names = list(family)
+            i = names.index(name)
+            return names[:i], names[i + 1 :]
+    if not os.path.isdir(name):
+        raise no_such_model(name)
+    return [], []
 
 
 def load_models(draft_size, target_size, models_dir=MODELS_DIR):
     """Load a draft and a target with the same vocabulary -> encoder, gpt2.GPT2, gpt2.GPT2"""
-    loaded = [load_encoder_hparams_and_params(size, models_dir) for size in (draft_size, target_size)]
-    (encoder, *_), (other, *_) = loaded
-    networks = [GPT2(params, hparams) for _, hparams, params in loaded]
-    if encoder.ids != other.ids or networks[0].n_vocab != networks[1].n_vocab:
-        raise UserError(f"{draft_size} and {target_size} have different vocabularies; a pair must have the same")
-    return other, *networks
+    draft_encoder, hparams, params = load_encoder_hparams_and_params(draft_size, models_dir)
+    draft = GPT2(params, hparams)
+    encoder, hparams, params = load_encoder_hparams_and_params(target_size, models_dir)
+    target = GPT2(params, hparams)
+    if draft_encoder.ids != encoder.ids or draft.n_vocab != target.n_vocab:
+        what = "different vocabularies; a pair must have the same"
+        raise UserError(f"{draft_size} and {target_size} have {what}")
+    return encoder, draft, target
 
 
 def prompt_ids(prompt, N, encoder, networks):
     """The prompt as an array of ids. An empty prompt is the token that ends a text."""
     x = encoder.encode(prompt) or [encoder.eos]
     if x == [None]:
-        raise UserError("the prompt is empty, and this vocabulary has no token that ends a text; give a prompt")
-    n_ctx, n_vocab = min(network.n_ctx for network in networks), min(network.n_vocab for network in networks)
+        what = "the prompt is empty, and this vocabulary has no token that ends a text"
+        raise UserError(f"{what}; give a prompt")
+    n_ctx = min(network.n_ctx for network in networks)
+    n_vocab = min(network.n_vocab for network in networks)
     if len(x) + N > n_ctx:
-        raise UserError(f"the prompt has {len(x)} tokens and {N} more are wanted; these models hold {n_ctx} in all")
+        what = f"the prompt has {len(x)} tokens and {N} more are wanted"
+        raise UserError(f"{what}; these models hold {n_ctx} in all")
     if max(x) >= n_vocab:
-        raise UserError(f"the prompt has the token {encoder.tokens[max(x)]!r}, for which these weights have no row")
+        what = f"the prompt has the token {encoder.tokens[max(x)]!r}"
+        raise UserError(f"{what}, for which these weights have no row")
     return np.array(x)

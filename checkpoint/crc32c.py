@@ -32,7 +32,7 @@ TABLE = TABLE.tolist()  # because indexing a list is faster than indexing an arr
 
 
 def crc32c(data):
-    """The CRC-32C (Castagnoli) of bytes or of a contiguous array, as an int (RFC 3720, appendix B.4)."""
+    """The CRC-32C (Castagnoli) of bytes or of a contiguous array -> int. RFC 3720, appendix B.4."""
     data = np.frombuffer(data, np.uint8)
     register = 0xFFFFFFFF
     if len(data) > FAR:
@@ -43,13 +43,14 @@ def crc32c(data):
 
 
 def _fold(data):
-    """uint8 [n] -> uint8 [FAR] with the same remainder. The loop over it must start with 0, and not with all ones."""
+    """uint8 [n] -> uint8 [FAR] with the same remainder, for a loop that starts with 0, not ones."""
     rest = data[:0]
-    step = min(SHIFTS)  # bytes to move at once: at most the shortest shift, so that none lands on another of them
+    step = min(SHIFTS)  # bytes to move at once, at most, so that none lands on another of them
     for start in range(0, len(data), PIECE):
-        rest = np.concatenate([rest, data[start : start + PIECE]])  # a copy, because folding overwrites it
+        piece = data[start : start + PIECE]
+        rest = np.concatenate([rest, piece])  # a copy, because folding overwrites it
         if start == 0:
-            rest[:4] ^= 255  # flipping the first 32 bits has the same effect as a register of all ones
+            rest[:4] ^= 255  # which has the same effect as a register of all ones
         end = len(rest) - FAR  # how many bytes have to go
         for i in range(0, end, step):
             front = rest[i : min(i + step, end)]
@@ -60,5 +61,5 @@ def _fold(data):
 
 
 def mask(crc):
-    """A CRC-32C in the form in which LevelDB and TensorFlow store it: rotated by 15 bits, plus a constant."""
+    """A CRC-32C as LevelDB and TensorFlow store it: rotated by 15 bits, plus a constant."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -24,14 +24,17 @@ import numpy as np
 
 from checkpoint.crc32c import crc32c, mask
 
-INDEX, DATA = "model.ckpt.index", "model.ckpt.data-00000-of-00001"  # or model-1000.index, ... see `weights`
+INDEX = "model.ckpt.index"  # or model-1000.index, ... see `weights`
+DATA = "model.ckpt.data-00000-of-00001"
 FILES = ("encoder.json", "vocab.bpe", "hparams.json", INDEX, DATA)
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: "<f4", 19: "<f2"}  # DT_FLOAT, DT_HALF of types.proto
 EOT = "<|endoftext|>"
-PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that are written as their Latin-1 characters
-OTHERS = [byte for byte in range(256) if byte not in PLAIN]  # the others are written as U+0100, ...
-BYTES = {byte: chr(byte) for byte in PLAIN} | {byte: chr(256 + i) for i, byte in enumerate(OTHERS)}  # in order of ids
+NAMED = r"""^\s*model_checkpoint_path\s*:\s*["'](.+)["']"""  # in the file `checkpoint`
+PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
+OTHERS = [byte for byte in range(256) if byte not in PLAIN]
+BYTES = {byte: chr(byte) for byte in PLAIN}  # how bytes are written, in the order of their ids
+BYTES |= {byte: chr(256 + i) for i, byte in enumerate(OTHERS)}
 
 
 class Entry(NamedTuple):
@@ -47,11 +50,12 @@ class Entry(NamedTuple):
 def read_json(path):
     """A JSON file -> dict."""
     try:
-        if type(found := json.loads(path.read_text(encoding="utf-8"))) is dict:
-            return found
-        raise ValueError("it holds no names")
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is damaged: {error}") from None
+    if type(found) is not dict:
+        raise ValueError(f"{path.name} is damaged: it holds no names")
+    return found
 
 
 def hparams(folder):
@@ -59,21 +63,22 @@ def hparams(folder):
 
 
 def tokenizer(folder):
-    """What `encoder.Encoder` needs. The ids follow from the merges: bytes, pairs, <|endoftext|>. So compare them."""
+    """What `encoder.Encoder` needs. The ids follow from the merges, so compare them."""
     ids = read_json(folder / "encoder.json")
     lines = (folder / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:]
     merges = [tuple(line.split(" ")) for line in lines if line]
     tokens = [*BYTES.values(), *map("".join, merges), EOT]
-    if ids != {token: id for id, token in enumerate(tokens)} or {len(pair) for pair in merges} - {2}:
+    expected = {token: id for id, token in enumerate(tokens)}
+    if ids != expected or any(len(pair) != 2 for pair in merges):
         raise ValueError("encoder.json or vocab.bpe is damaged: one does not follow from the other")
     return {"merges": merges, "ids": ids, "eos": ids[EOT]}
 
 
 def tensors(folder, data=None):
-    """{name: array}, read-only views of the memory-mapped data. ValueError names a tensor that is damaged."""
+    """{name: array}, views of the memory-mapped data. ValueError names a tensor that is damaged."""
     index, usual = weights(folder)
     entries = read_index(index)
-    found = views(np.asarray(np.memmap(data or usual, np.uint8, "r")), entries)
+    found = views(mapped(data or usual), entries)
     for name, tensor in found.items():
         if mask(crc32c(tensor)) != entries[name].crc32c:
             raise ValueError(f"{usual.name} is damaged: {name!r} does not match its crc32c")
@@ -81,26 +86,41 @@ def tensors(folder, data=None):
 
 
 def weights(folder):
-    """The index and the data. A trainer may have named them by its steps, which the file `checkpoint` tells."""
-    name = "model.ckpt"
-    if (listed := folder / "checkpoint").exists():
+    """The index and the data. A trainer may have named them otherwise, in the file `checkpoint`."""
+    name, listed = "model.ckpt", folder / "checkpoint"
+    if listed.exists():
         text = listed.read_text(encoding="utf-8-sig", errors="replace")
-        if not (found := re.search(r"""^\s*model_checkpoint_path\s*:\s*["'](.+)["']""", text, re.MULTILINE)):
+        found = re.search(NAMED, text, re.MULTILINE)
+        if not found:
             raise ValueError("the file checkpoint has no model_checkpoint_path")
         name = re.split(r"[/\\]", found[1])[-1]
     return folder / INDEX.replace("model.ckpt", name), folder / DATA.replace("model.ckpt", name)
 
 
+def mapped(path):
+    """The bytes of a file, read-only."""
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path.name} is empty")
+    return np.asarray(np.memmap(path, np.uint8, "r"))
+
+
 def views(data, entries):
-    """uint8 [n], {name: Entry} -> {name: array}. ValueError unless the tensors fill the data, one after the other."""
+    """uint8 [n], {name: Entry} -> {name: array}. ValueError unless they fill the data, in a row."""
     end = 0
-    for name, entry in sorted(entries.items(), key=lambda item: item[1][2:4]):
+    for name in sorted(entries, key=lambda name: (entries[name].offset, entries[name].size)):
+        entry = entries[name]
         if entry.offset != end or entry.size < 0:
-            raise ValueError(f"{name!r} begins at byte {entry.offset:,}, where {end:,} was expected")
+            where = f"begins at byte {entry.offset:,}, where {end:,} was expected"
+            raise ValueError(f"{name!r} {where}")
         end += entry.size
     if end != len(data):
         raise ValueError(f"the weights have {len(data):,} bytes, not {end:,}")
-    return {name: data[e.offset :][: e.size].view(e.dtype).reshape(e.shape) for name, e in entries.items()}
+    return {name: tensor_of(data, entry) for name, entry in entries.items()}
+
+
+def tensor_of(data, entry):
+    part = data[entry.offset : entry.offset + entry.size]
+    return part.view(entry.dtype).reshape(entry.shape)
 
 
 def read_index(path):
@@ -110,7 +130,7 @@ def read_index(path):
         if int.from_bytes(table[-8:], "little") != MAGIC:
             raise ValueError("it is not a LevelDB table")
         footer = BytesIO(table[-48:])
-        _, _, *place = (varint(footer) for _ in range(4))  # the first two are those of the metaindex, which is empty
+        _, _, *place = (varint(footer) for _ in range(4))  # after the metaindex, which is empty
         items = []
         for _, handle in items_of(block(table, *place)):
             handle = BytesIO(handle)
@@ -126,7 +146,8 @@ def read_index(path):
 def block(table, offset, size):
     """The contents of a block. After it come its compression (1 byte) and its masked crc32c (4)."""
     end = offset + size
-    if mask(crc32c(table[offset : end + 1])) != int.from_bytes(table[end + 1 : end + 5], "little"):
+    stored = int.from_bytes(table[end + 1 : end + 5], "little")
+    if mask(crc32c(table[offset : end + 1])) != stored:
         raise ValueError(f"the block at {offset:,} does not match its crc32c")
     if table[end] != 0:
         raise ValueError("it is compressed, which cannot be read here")
@@ -140,18 +161,20 @@ def items_of(block):
     both share, the length of the rest, the length of the value, the rest, the value. The
     block ends with restart points, which are for binary search, and their number.
     """
-    f, key, end = BytesIO(block), b"", len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
-    while f.tell() < end:
+    n_restarts = int.from_bytes(block[-4:], "little")
+    f, key = BytesIO(block), b""
+    while f.tell() < len(block) - 4 - 4 * n_restarts:
         shared, unshared, n_value = varint(f), varint(f), varint(f)
         key = key[:shared] + f.read(unshared)
         yield key.decode(), f.read(n_value)
 
 
 def varint(f):
-    """Read a number, stored in groups of 7 bits, the lowest first, with bit 7 set in all but the last."""
+    """Read a number: groups of 7 bits, the lowest first, with bit 7 set in all but the last."""
     number = shift = 0
     while (byte := f.read(1)[0]) & 128:
-        number, shift = number | (byte & 127) << shift, shift + 7
+        number |= (byte & 127) << shift
+        shift += 7
     return number | byte << shift
 
 
@@ -175,6 +198,9 @@ def entry_of(value):
         raise ValueError("a tensor is in slices or in another file, which cannot be read here")
     dims = fields(found.get(2, [b""])[0]).get(2, [])  # TensorShapeProto: 2 dim, which has 1 size
     shape = tuple(fields(dim)[1][0] for dim in dims)
-    if (kind := found[1][0]) not in DTYPES:
-        raise ValueError(f"a tensor has TensorFlow's type {kind}; only float32 and float16, 1 and 19, are read here")
-    return Entry(DTYPES[kind], shape, found.get(4, [0])[0], found[5][0], found[6][0])
+    kind = found[1][0]
+    if kind not in DTYPES:
+        what = f"a tensor has TensorFlow's type {kind}"
+        raise ValueError(f"{what}; only float32 and float16, 1 and 19, are read here")
+    offset = found.get(4, [0])[0]
+    return Entry(DTYPES[kind], shape, offset, size=found[5][0], crc32c=found[6][0])

@@ -35,10 +35,12 @@ def write_checkpoint(folder, hparams, tensors):
             tensor = np.asarray(tensor, order="C")
             f.write(tensor)
             dims = b"".join(message(2, number(1, n)) for n in tensor.shape)
-            entry = number(1, NUMBER[tensor.dtype]) + message(2, dims) + number(4, offset) + number(5, tensor.nbytes)
-            entries[name.encode()] = entry + varint(6 << 3 | 5) + struct.pack("<I", mask(crc32c(tensor)))
+            entry = number(1, NUMBER[tensor.dtype]) + message(2, dims)
+            entry += number(4, offset) + number(5, tensor.nbytes)
+            entry += varint(6 << 3 | 5) + struct.pack("<I", mask(crc32c(tensor)))
+            entries[name.encode()] = entry
             offset += tensor.nbytes
-    header = number(1, 1) + message(3, number(1, 1))  # BundleHeaderProto: one data file, version 1 of the format
+    header = number(1, 1) + message(3, number(1, 1))  # BundleHeaderProto: one data file, version 1
     (folder / INDEX).write_bytes(table([(b"", header), *sorted(entries.items())]))
 
 
@@ -46,7 +48,8 @@ def write_vocabulary(folder, n_vocab):
     """Write a vocabulary for any text: all bytes, pairs of two bytes, and <|endoftext|>."""
     pairs = list(islice(product(BYTES.values(), repeat=2), n_vocab - 257))
     tokens = [*BYTES.values(), *map("".join, pairs), EOT]
-    Path(folder, "encoder.json").write_text(json.dumps({token: id for id, token in enumerate(tokens)}))
+    ids = {token: id for id, token in enumerate(tokens)}
+    Path(folder, "encoder.json").write_text(json.dumps(ids))
     text = "\n".join(["#version: 0.2", *map(" ".join, pairs), ""])
     Path(folder, "vocab.bpe").write_text(text, encoding="utf-8", newline="")
 
@@ -64,8 +67,10 @@ def table(items):
 
 def block(items):
     """Sorted (key, value) pairs -> the contents of a block. Each key is written in full."""
-    pairs = [varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in items]
-    return b"".join(pairs) + struct.pack("<2I", 0, 1)  # one restart point, at 0
+    pairs = b""
+    for key, value in items:
+        pairs += varint(0) + varint(len(key)) + varint(len(value)) + key + value
+    return pairs + struct.pack("<2I", 0, 1)  # one restart point, at 0
 
 
 def seal(contents):

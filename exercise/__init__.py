@@ -1,3 +1,3 @@
-"""Write speculative sampling yourself: exercise/README.md. `python -m exercise` tells you exactly what is wrong."""
+"""Write speculative sampling yourself, and be told exactly what is wrong: see README.md."""
 
 import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it

@@ -1,285 +1,58 @@
-"""Grade what you wrote: every path of your code is run, and its law is compared with the right one.
+"""Grade what you wrote: every path of your code is run, and its distribution compared.
 
 python -m exercise                         # all steps of exercise/mine.py
 python -m exercise exercise/mine.py 3      # one step, by its number or its name
 python -m exercise their_verify.py verify  # a function of another file
 """
 
+import faulthandler
 import importlib.util
-import linecache
 import os
+import pickle
+import random
 import shutil
+import signal
 import sys
-import threading
-import time
 import traceback
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
-from errors import UserError
-from lab import gallery
-from lab.gallery import EOS, PROMPT, TREES, VARIANTS, Variant, decode, plain, right_penalty, target_rows
-from lab.trees import Node, grow, paths, top_down
-from lab.trees import grade as grade_tree
-from sampling import sample
-from speculative import acceptance, autoregressive_sampling, speculative_sampling, verify
-from speculative import residual as right_residual
+from checkpoint import UserError
+from enumeration import NotByRng, TooManyPaths, first_difference, total_variation
+from exercise.praise import praise
+from exercise.steps import NAMES, README, STEPS, Wrong, first_token, spelt
 from terminal import Parser, report
 
 ROOT = Path(__file__).parent.parent
-MINE, STUBS = Path(__file__).with_name("mine.py"), Path(__file__).with_name("stubs.py")
+MINE = Path(__file__).with_name("mine.py")
+STUBS = Path(__file__).with_name("stubs.py")
 LIMIT = 20  # seconds of computing for a step, before it counts as endless
 ROUNDING = 1e-12  # distances below are rounding
-NAMES = "ABCD"
 
 
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """Rows of the draft and of the target after each token, how many tokens a text has, and how many are guessed."""
-
-    P: np.ndarray
-    Q: np.ndarray
-    N: int = 3
-    K: int = 2
-
-
-def rows(*numbers):
-    return np.array(numbers) / sum(numbers[0])
-
-
-# The README's pair after A; one with zeros; and one in which a round has three guesses. A
-# mistake may hide in any of them.
-CHAINS = (
-    Tables(rows([2, 5, 3], [1, 2, 7], [2, 3, 5]), rows([3, 2, 5], [5, 4, 1], [3, 5, 2])),
-    Tables(rows([2, 1, 1], [0, 4, 0], [1, 0, 3]), rows([1, 3, 0], [0, 2, 2], [2, 1, 1])),
-    Tables(rows([3, 2], [1, 4]), rows([1, 4], [2, 3]), N=4, K=3),
-)
-PAIRS = (  # for siblings: with three tokens, two that are refused leave only one to draw
-    Tables(gallery.P.astype(float), gallery.Q.astype(float)),
-    Tables(
-        rows([1, 2, 1, 0], [0, 4, 0, 0], [1, 0, 1, 2], [1, 1, 1, 1]),
-        rows([2, 1, 0, 1], [1, 1, 2, 0], [0, 2, 1, 1], [3, 0, 1, 0]),
-    ),
-)
-
-
-class Wrong(Exception):
-    """What a function returned cannot be right, whatever its law."""
-
-
-class Step(NamedTuple):
-    function: str
-    decode: callable  # decode(function) -> a function of rng that returns ids
-    own: callable = plain  # what it should be
-    rivals: list = ()  # variants of the gallery that may have the same law
-    tables: tuple = CHAINS
-    readme: bool = False  # whether the table of the README fits
-
-
-# ---- What the functions are put into ----
-
-
-def with_accept(function):
-    def rule(drafted, p, q, rng):
-        for i, token in enumerate(drafted):
-            if not is_bool(function(p[i].copy(), q[i].copy(), token, rng)):
-                return np.append(drafted[:i], sample(right_residual(p[i], q[i]), rng))
-        return np.append(drafted, sample(q[-1], rng))
-
-    return partial(decode, verify=rule)
-
-
-def with_residual(function):
-    def rule(drafted, p, q, rng):
-        for i, token in enumerate(drafted):
-            if not rng.random() < acceptance(p[i, token], q[i, token]):
-                row = rows_of(function(p[i], q[i]), "the residual", p[i].shape)
-                return np.append(drafted[:i], sample(row, rng))
-        return np.append(drafted, sample(q[-1], rng))
-
-    return partial(decode, verify=rule)
-
-
-def with_verify(function):
-    def rule(drafted, p, q, rng):
-        emitted, most = tokens(function(drafted, p, q, rng), "the round"), len(drafted) + 1
-        if not 1 <= len(emitted) <= most:
-            raise Wrong(f"a round of {most - 1} guesses emits 1 to {most} tokens; found {emitted!r:.60}")
-        return emitted
-
-    return partial(decode, verify=rule)
-
-
-def with_loop(function, eos=None, prompt=PROMPT, row_after=lambda ids: ids, calls=None):
-    """The loop with new models for each table; row_after(ids) says which row follows each of the ids.
-
-    calls collects how many ids the draft got, and None for each call of the target.
-    """
-    P, Q, N, K = gallery.P, gallery.Q, gallery.N, gallery.K
-
-    def draft(ids, n_rows=1):
-        if calls is not None:
-            calls.append(len(ids))
-        return P[row_after(ids)[-n_rows:]]
-
-    def target(ids, n_rows=1):
-        if calls is not None:
-            calls.append(None)
-        return Q[row_after(ids)[-n_rows:]]
-
-    def text(rng):
-        found = tokens(function(np.array(prompt), draft, target, N, K, rng, eos=eos), "the text")
-        ends = eos is not None and eos in found[len(prompt) :].tolist()
-        n = len(prompt) + N
-        if len(found) > n or (len(found) < n and not ends) or (*found[: len(prompt)],) != prompt:
-            fewer = "" if eos is None else f", or fewer up to an eos, {eos}"
-            raise Wrong(
-                f"the text must have {len(prompt)} + N = {n} tokens{fewer}, the prompt first; found {found!r:.60}"
-            )
-        return found
-
-    return text
-
-
-def with_propose(function):
-    def draft(x, draft_model, k, rng, stop=None):
-        if k == 0:
-            return x[:0], np.zeros((0, len(gallery.P)))
-        found = function(x, draft_model, k, rng)
-        if not isinstance(found, tuple) or len(found) != 2:
-            raise Wrong(f"a draft returns the guesses and their rows; found {found!r:.60}")
-        drafted, p = tokens(found[0], "the guesses"), array(found[1], "p", (k, len(gallery.P)))
-        favourites = [int(draft_model(np.append(x, drafted[:i]))[-1].argmax()) for i in range(k)]
-        if drafted.tolist() != favourites:
-            raise Wrong(f"a greedy draft guesses its favourites, {favourites} here; found {drafted.tolist()}")
-        return drafted, p
-
-    return partial(decode, propose=draft)
-
-
-def with_penalty(function):
-    def rows(x, drafted, memory):
-        q = target_rows(x, drafted, memory)
-        return rows_of(function(q.copy(), np.append(x, drafted)), "the rows", q.shape)
-
-    return partial(decode, rows=rows)
-
-
-def with_siblings(function):
-    def rule(node, rng):
-        emitted, most = function(node, rng), max(map(len, paths(node)))
-        if not isinstance(emitted, list) or not 1 <= len(tokens(emitted, "the list")) <= most:
-            raise Wrong(f"a list of 1 to {most} tokens is needed; found {emitted!r:.60}")
-        return emitted
-
-    return partial(gallery.tree, rule)
-
-
-def array(found, what, shape=None):
-    if found is None:
-        raise Wrong("it returned None; is a return missing?")
-    try:
-        found_array = np.array(found)
-    except ValueError:  # an array and a number, for example
-        raise Wrong(f"{what} must be an array; found {found!r:.60}") from None
-    if shape is not None and found_array.shape != shape:
-        raise Wrong(f"{what} must have the shape {list(shape)}; found {list(found_array.shape)}")
-    return found_array
-
-
-def tokens(found, what):
-    ids, n = array(found, what), len(gallery.P)
-    ids = ids if ids.size else ids.astype(int)
-    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(n)}:
-        raise Wrong(f"{what} must be tokens from 0 to {n - 1}; found {found!r:.60}")
-    return ids
-
-
-def rows_of(found, what, shape):
-    found_rows = array(found, what, shape)
-    total = found_rows.sum(axis=-1)
-    if not (found_rows.min() >= 0 and np.abs(total - 1).max() < 1e-9):
-        worst = max(np.ravel(total), key=lambda total: abs(total - 1))
-        shown = f"{np.round(found_rows, 4).tolist()!s:.60}, with a sum of {worst:.12g}"
-        raise Wrong(f"{what} must be a distribution, with a sum of 1; found {shown}")
-    return found_rows
-
-
-def is_bool(found):
-    if found is None:
-        raise Wrong("it returned None; is a return missing?")
-    if not isinstance(found, bool | np.bool_):
-        raise Wrong(f"True or False is needed; found {found!r:.60}")
-    return found
-
-
-def rules(*parts):
-    """The variants of the gallery that differ from the right one in these parts alone."""
-    usual = {name: Variant._field_defaults[name] for name in ("verify", "propose", "rows", "decode", "own")}
-    return [v for v in VARIANTS if all(getattr(v, name) == value for name, value in usual.items() if name not in parts)]
-
-
-def about(what):
-    return [v for v in VARIANTS if v.about == what]
-
-
-STEPS = [
-    Step("accept", with_accept, rivals=rules("verify"), readme=True),
-    Step("residual", with_residual, rivals=rules("verify"), readme=True),
-    Step("verify", with_verify, rivals=rules("verify"), readme=True),
-    Step("speculative_sampling", with_loop, rivals=rules("verify", "propose")),
-    Step("propose", with_propose, rivals=rules("propose")),
-    Step("penalised", with_penalty, own=partial(plain, rows=right_penalty), rivals=about("penalty")),
-    Step("siblings", with_siblings, own=gallery.plain_tree, rivals=TREES, tables=PAIRS),
-]
-LOOPS = {  # the fourth step is graded on these, too; an eos of the prompt ends nothing
-    f"{NAMES[EOS]} is the eos": Step(
-        "speculative_sampling", partial(with_loop, eos=EOS), partial(plain, eos=EOS), about("eos"), CHAINS[:2]
-    ),
-    "A is the eos, the prompt is A B A, and rows depend on all of the text": Step(
-        "speculative_sampling",
-        lambda function: with_loop(function, 0, (0, 1, 0), lambda ids: np.cumsum(ids) % len(gallery.P)),
-        lambda rng: autoregressive_sampling(
-            (0, 1, 0), lambda ids: gallery.Q[np.cumsum(ids)[-1:] % len(gallery.Q)], gallery.N, rng, eos=0
-        ),
-        tables=CHAINS[:2],
-    ),
-}
+class Endless(BaseException):
+    """It did not end in time. A program that catches every Exception does not catch this one."""
 
 
 # ---- Grading ----
 
 
-@contextmanager
-def put_into_gallery(tables):
-    """Within the `with` statement, the gallery has these rows and sizes."""
-    usual = {name: getattr(gallery, name) for name in vars(tables)}
-    try:
-        vars(gallery).update(vars(tables))
-        yield
-    finally:
-        vars(gallery).update(usual)
-
-
-def grade(step, function):
+def grade(check, function):
     """What is wrong with a function, in lines; [] if nothing is."""
-    for tables in step.tables:
-        with put_into_gallery(tables), np.errstate(all="ignore"):
-            text = step.decode(function)
-            found, own = output_distribution(text), output_distribution(step.own)
-            if (distance := total_variation(found, own)) > ROUNDING:
-                n_prompt = max(map(len, own)) - tables.N
-                first = total_variation(*(sums(law, n_prompt + 1) for law in (found, own)))
-                where = f"{shown(first)} in the first token, " if first > ROUNDING else ""
-                lines = [f"wrong by {where}{shown(distance)} in the text{name_of(step, function)}"]
-                lines += first_difference(found, own, n_prompt)
-                return lines + (readme_table(text.keywords["verify"]) if step.readme and tables is CHAINS[0] else [])
+    for setting in check.settings:
+        found = check.distribution(check.sampler(function), setting)
+        wanted = check.distribution(check.reference, setting)
+        distance = total_variation(found, wanted)
+        if distance > ROUNDING:
+            n = len(setting.prompt)
+            rows = [next_tokens(each, n)[setting.prompt] for each in (found, wanted)]
+            first = total_variation(*rows)
+            where = f"{shown(first)} in the first token, " if first > ROUNDING else ""
+            headline = f"wrong by {where}{shown(distance)} in the text{name_of(check, function)}"
+            return [headline, first_difference(found, wanted, ROUNDING, NAMES.__getitem__)]
     return []
 
 
@@ -287,245 +60,239 @@ def shown(distance):
     return f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
 
 
-def name_of(step, function):
-    """The bug of the gallery with the same law on all tables, if there is one."""
-    laws = [law(lambda: step.decode(function), tables) for tables in step.tables]
-    for rival in step.rivals:
-        others = [law_of_rival(rival, tables) for tables in step.tables]
-        same = [total_variation(*both) < ROUNDING for both in zip(laws, others) if None not in both]
-        if not rival.exact and same and all(same):
-            return f': the law of "{rival.name}"' + f" ({rival.seen})" * bool(rival.seen)
+def name_of(check, function):
+    """The bug of the gallery with the same distributions, if there is one."""
+    sampler = check.sampler(function)
+    for rival in check.rivals:
+        if not rival.exact and is_same(check, sampler, rival.text):
+            seen = f" ({rival.seen})" if rival.seen else ""
+            return f': the distribution of "{rival.name}"{seen}'
     return ""
 
 
-def law(make, tables):
-    """The distribution of the text that make() makes with these tables, or None if it cannot cope with their zeros."""
-    with put_into_gallery(tables), np.errstate(all="ignore"):
-        try:
-            return output_distribution(make())
-        except (ValueError, IndexError, Wrong):
-            return None
+def is_same(check, one, other):
+    """Whether two samplers agree on three tables, where both can cope with them."""
+    for setting in check.settings[:3]:
+        both = [distribution_of(check, sampler, setting) for sampler in (one, other)]
+        if None not in both and total_variation(*both) > ROUNDING:
+            return False
+    return True
 
 
 @cache
-def law_of_rival(rival, tables):
-    return law(lambda: rival.text, tables)
+def distribution_of(check, sampler, setting):
+    """None if the sampler cannot cope with the zeros of the tables."""
+    try:
+        return check.distribution(sampler, setting)
+    except (ValueError, IndexError, Wrong):
+        return None
 
 
-def first_difference(found, own, n_prompt):
-    """The first prefix after which a token has a wrong probability."""
-    ended = [{(*ids, None): mass for ids, mass in law.items()} for law in (found, own)]
-    for n in range(n_prompt, n_prompt + gallery.N + 1):
-        before, after = ([sums(law, m) for law in ended] for m in (n, n + 1))
-        for ids in sorted({*after[0], *after[1]}, key=str):
-            if not all(then.get(ids[:-1]) for then in before):
-                continue
-            one, other = (now.get(ids, 0) / then[ids[:-1]] for now, then in zip(after, before))
-            if abs(one - other) > ROUNDING:
-                text, last = " ".join(NAMES[id] for id in ids[:-1]), ids[-1]
-                what = "the text ends" if last is None else f"{NAMES[last]} is emitted"
-                digits = next(n for n in range(4, 18) if f"{one:.{n}g}" != f"{other:.{n}g}")
-                return [f"after {text}, {what} with probability {one:.{digits}g}, but q says {other:.{digits}g}"]
-    return []
-
-
-def sums(law, n):
-    """The probability of each beginning of n tokens."""
+def next_tokens(distribution, n):
+    """{beginning of n tokens: {next token, or None for the end: probability}}"""
     found = {}
-    for ids, mass in law.items():
+    for ids, mass in distribution.items():
         if len(ids) >= n:
-            found[ids[:n]] = found.get(ids[:n], 0) + mass
+            row = found.setdefault(ids[:n], {})
+            token = ids[n] if len(ids) > n else None
+            row[token] = row.get(token, 0) + mass
+    for row in found.values():
+        total = sum(row.values())
+        row.update({token: mass / total for token, mass in row.items()})
     return found
 
 
 def readme_table(rule):
-    """How the first token after A comes about, as in the README."""
-
-    def first(rng):
-        token = rng.choice(3, p=gallery.P[0])
-        emitted = rule(np.array([token]), gallery.P[[0]], gallery.Q[[0, token]], rng)
-        return [len(emitted) == 2, emitted[0]]
-
-    found = np.zeros((2, 3))
-    for (accepted, token), mass in output_distribution(first).items():
-        found[1 - accepted, token] += mass
-    rows = {"guessed and accepted": found[0], "rejected, then": found[1]}
-    rows |= {"emitted": found.sum(axis=0), "q": gallery.Q[0]}
-    if np.allclose(rows["emitted"], rows["q"]):
+    kept, replaced = first_token(rule)
+    if np.allclose(kept + replaced, README.Q[0]):
         return []  # the mistake is somewhere else
-    header = f"{'after A':22}" + "".join(f"{name:>7}" for name in NAMES[:3])
-    return [header, *(f"{name:22}" + "".join(f"{x:7.3f}" for x in row) for name, row in rows.items())]
+    rows = {"guessed and accepted": kept, "rejected, then": replaced}
+    rows |= {"emitted": kept + replaced, "q": README.Q[0]}
+    lines = [table_line("after A", NAMES[:3])]
+    for name, row in rows.items():
+        lines.append(table_line(name, [f"{x:.3f}" for x in row]))
+    return lines
 
 
-# ---- What a right function saves ----
-
-
-def praise(step, function):
-    """What to say of a function that is exact: how many tokens it yields, beside the papers' rule."""
-    measure = {"verify": tokens_per_round, "siblings": tokens_per_tree, "speculative_sampling": tokens_per_pass}
-    if step.function not in measure:
-        return "exact"
-    papers = {"verify": verify, "siblings": top_down, "speculative_sampling": papers_loop}
-    with put_into_gallery(step.tables[0]):
-        own, usual = (measure[step.function](f) for f in (function, papers[step.function]))
-        unit = "pass of the target" if step.function == "speculative_sampling" else "round"
-        said = f"{own:.2f} tokens per {unit}"
-        if own < 1 + ROUNDING:
-            return f"exact, but it never uses its guesses: {said}; the papers' rule has {usual:.2f}"
-        if step.function == "speculative_sampling" and drafts_too_much(function):
-            return f"exact, with {said}, but it makes guesses for which the text has no room"
-        return f"exact, with {said}" + (f"; the papers' rule has {usual:.2f}" if abs(own - usual) > 1e-9 else "")
-
-
-def mean(function, count):
-    return sum(mass * count(found) for found, mass in output_distribution(function).items())
-
-
-def tokens_per_round(rule):
-    return Variant("", "", verify=rule).tokens_per_round()
-
-
-def tokens_per_tree(rule):
-    def first_round(rng):
-        root = Node(children=grow(np.array(PROMPT), gallery.draft_model, gallery.SHAPE, rng))
-        grade_tree(PROMPT, gallery.target_model, root)
-        return rule(root, rng)
-
-    return mean(first_round, len)
-
-
-def calls_of(function):
-    """A function of rng that says, for each call of a model, how many ids the draft got, or -1 for the target."""
-
-    def run(rng):
-        calls = []
-        with_loop(function, calls=calls)(rng)
-        return [-1 if n is None else n for n in calls]
-
-    return run
-
-
-def tokens_per_pass(function):
-    return gallery.N / mean(calls_of(function), lambda calls: calls.count(-1))
-
-
-def drafts_too_much(function):
-    """Whether it guesses the last token, or one behind it: the target gives that anyway."""
-    return mean(calls_of(function), lambda calls: max(calls) >= len(PROMPT) + gallery.N - 1) > 0
-
-
-def papers_loop(x, draft_model, target_model, N, K, rng, eos=None):
-    return speculative_sampling(x, draft_model, target_model, N, K, rng, eos=eos)
+def table_line(name, cells):
+    return f"{name:22}" + "".join(f"{cell:>7}" for cell in cells)
 
 
 # ---- Showing ----
 
 
+@contextmanager
+def in_time():
+    """Raise Endless after LIMIT seconds of computing.
+
+    Where nothing can interrupt the program, Python ends and shows where it was.
+    """
+    has_timer = hasattr(signal, "setitimer")  # not on Windows
+    faulthandler.dump_traceback_later((10 if has_timer else 3) * LIMIT, exit=True)
+    if has_timer:
+        signal.signal(signal.SIGVTALRM, end)
+        signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+    try:
+        yield
+    finally:
+        if has_timer:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+
+
+def end(*_):
+    raise Endless
+
+
+@in_time()
 def graded(step, function, path):
     """The lines about a function, and whether it is exact. None: not written yet."""
+    generators, where = other_generators(), ""
     try:
-        lines = grade(step, function)
-        for where, loop in LOOPS.items() if step.function == "speculative_sampling" else ():
-            if not lines and (lines := grade(loop, function)):
-                lines[0] += f", where {where}"
-        return lines or [praise(step, function)], not lines
-    except NotImplementedError as error:
-        frame = [*traceback.walk_tb(error.__traceback__)][-1][0].f_code
-        if frame.co_code == stub.__code__.co_code:
-            whose = "not written yet" if frame.co_name == step.function else "which is not written yet"
-            return [whose if frame.co_name == step.function else f"it calls {frame.co_name}, {whose}"], None
-        return [crash(error, path)], False
-    except (Wrong, NotByRng) as error:
-        return [str(error)], False
-    except TooManyPaths as error:
-        problem = str(error).split(";")[0]
-        return ["a loop may go on for ever" if "along one path" in problem else problem], False
+        for check in step.checks:
+            where = f", where {check.where}" if check.where else ""
+            lines = grade(check, function)
+            if lines:
+                table = readme_table(step.as_rule(function)) if step.as_rule else []
+                return [lines[0] + where, *lines[1:], *table], False
+        return praise(step, function), True
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
-        return [crash(error, path)], False
+        missing = not_written(error, step)
+        if missing:
+            return [missing], None
+        return [problem(error, path, generators) + where], False
+
+
+def not_written(error, step):
+    """What to say if a stub was called."""
+    code = [*traceback.walk_tb(error.__traceback__)][-1][0].f_code
+    if not isinstance(error, NotImplementedError) or code.co_code != stub.__code__.co_code:
+        return ""
+    if code.co_name == step.function:
+        return "not written yet"
+    return f"it calls {code.co_name}, which is not written yet"
 
 
 def stub():
     raise NotImplementedError
 
 
-def crash(error, path):
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if os.path.abspath(f.filename) == path]
-    where = f"line {frames[-1].lineno}, {frames[-1].line}: " if frames else ""
-    door = "; for code that draws from PyTorch, see enumeration/pytorch.py" if "torch" in sys.modules else ""
-    return f"{where}{type(error).__name__}: {error}{door}"
+def problem(error, path, generators):
+    """One line about an error. generators is what `other_generators` found before."""
+    if isinstance(error, Wrong):
+        return str(error)
+    if isinstance(error, NotByRng):
+        drawn = [name for name, state in other_generators().items() if state != generators[name]]
+        return f"it draws from {' and '.join(drawn)}; draw from rng alone" if drawn else str(error)
+    if isinstance(error, TooManyPaths):
+        words = str(error).split(";")[0]
+        return "a loop may go on for ever" if "along one path" in words else words
+    where = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if os.path.abspath(frame.filename) == path:
+            where = f"line {frame.lineno}, {frame.line.rstrip(':')}: "
+    if isinstance(error, Endless):
+        return f"{where}it did not end within {LIMIT} seconds of computing"
+    door = "; for code that draws from PyTorch, see enumeration/pytorch.py"
+    return f"{where}{type(error).__name__}: {error}{door if 'torch' in sys.modules else ''}"
 
 
-def in_time(step, function, path):
-    """`graded`, but a loop that draws nothing is stopped."""
-    found, begun = [], time.process_time()
-    worker = threading.Thread(target=lambda: found.append(graded(step, function, path)), daemon=True)
-    worker.start()
-    while worker.is_alive() and time.process_time() - begun < LIMIT:
-        worker.join(0.1)
-    if found:
-        return found[0]
-    frame, line = sys._current_frames()[worker.ident], None
-    while frame and line is None:
-        line = frame.f_lineno if os.path.abspath(frame.f_code.co_filename) == path else None
-        frame = frame.f_back
-    where = f", near line {line}: {linecache.getline(path, line).strip()}" if line else ""
-    problem = f"it did not end within {LIMIT} seconds of computing{where}; no step after it was run"
-    show(STEPS.index(step) + 1, step.function, [problem], False)
-    sys.exit(1)
+def other_generators():
+    states = {"np.random": np.random.get_state(), "random": random.getstate()}
+    return {name: pickle.dumps(state) for name, state in states.items()}
+
+
+def wrong_parts(step, mine, path):
+    """Lines about functions of the file that this one calls, and that are wrong themselves."""
+    lines = []
+    names = getattr(getattr(mine, step.function), "__code__", stub.__code__).co_names
+    for part in STEPS:
+        function = getattr(mine, part.function, None)
+        if part is not step and part.function in names and function is not None:
+            _, is_exact = graded(part, function, path)
+            if is_exact is False:
+                lines.append(f"your {part.function}, which is wrong, is part of this")
+    return lines
 
 
 def show(number, name, lines, is_exact):
-    colour = {True: "\x1b[32m", False: "\x1b[31m", None: ""}[is_exact] if sys.stdout.isatty() else ""
-    print(f"{number} {name:21} {colour}{lines[0]}{colour and chr(27) + '[0m'}")
+    colour, reset = {True: "\x1b[32m", False: "\x1b[31m", None: ""}[is_exact], "\x1b[0m"
+    if not sys.stdout.isatty():
+        colour, reset = "", ""
+    print(f"{number} {name:21} {colour}{lines[0]}{reset}")
     for line in lines[1:]:
         print(f"    {line}")
 
 
-def forget_namesakes(folder):
-    """Let a file in this folder import its neighbours, and not the modules of this project that have their names."""
-    for name, module in [*sys.modules.items()]:
-        is_ours = name != "__main__" and Path(getattr(module, "__file__", None) or "/").is_relative_to(ROOT)
-        if is_ours and Path(folder) != ROOT and importlib.machinery.PathFinder.find_spec(name.split(".")[0], [folder]):
-            del sys.modules[name]
+# ---- The file ----
 
 
-def main(argv=None):
-    parser = Parser(prog="python -m exercise", description=__doc__)
-    parser.add_argument("file", nargs="?", default=str(MINE), help="your file")
-    parser.add_argument("step", nargs="?", help="the number or the name of a step; all, if left out")
-    args = parser.parse_args(argv)
-    numbers = {key: i for i, step in enumerate(STEPS, start=1) for key in (str(i), step.function)}
-    if args.step is None and args.file in numbers:
-        args.file, args.step = parser.get_default("file"), args.file
-    names = ", ".join(step.function for step in STEPS)
-    if args.step is not None and args.step not in numbers:
-        raise UserError(f"there is no step {args.step!r}; there are 1 to {len(STEPS)}, or {names}")
-    path = os.path.abspath(args.file)
-    if path == str(MINE) and not MINE.exists():
-        shutil.copy(STUBS, MINE)
-        print(f"wrote {os.path.relpath(MINE)}, for you to fill in")
+def imported(file):
+    """The user's file as a module. It may import its own neighbours."""
+    path = os.path.abspath(file)
     spec = importlib.util.spec_from_file_location("mine", path)
-    if not os.path.isfile(path):
-        raise UserError(f"there is neither a file nor a step {args.file!r}; steps are 1 to {len(STEPS)}, or {names}")
     if spec is None:
-        raise UserError(f"{args.file} is no Python file")
-    forget_namesakes(os.path.dirname(path))
-    sys.path.insert(0, os.path.dirname(path))
+        raise UserError(f"{file} is no Python file")
+    folder = os.path.dirname(path)
+    forget_namesakes(Path(folder))
+    sys.path.insert(0, folder)
     sys.modules["mine"] = mine = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(mine)
     except (Exception, SystemExit) as error:
-        raise UserError(f"{args.file} cannot be imported: {type(error).__name__}: {error}") from None
-    wrong = False
+        raise UserError(f"{file} cannot be imported: {type(error).__name__}: {error}") from None
+    return mine
+
+
+def forget_namesakes(folder):
+    """Let a file in this folder import its neighbours, and not ours of the same names."""
+    ours = {path.stem for path in ROOT.iterdir()} - {"enumeration"}  # it is at work
+    theirs = {path.stem for path in folder.iterdir()}
+    for name in [*sys.modules]:
+        if folder != ROOT and name.split(".")[0] in ours & theirs:
+            del sys.modules[name]
+
+
+def arguments(argv):
+    """The file, and the name of a step or None."""
+    parser = Parser(prog="python -m exercise", description=__doc__)
+    parser.add_argument("file", nargs="?", default=str(MINE), help="your file")
+    parser.add_argument("step", nargs="?", help="its number or its name; all, if left out")
+    args = parser.parse_args(argv)
+    names = [step.function for step in STEPS]
+    by_key = {name: name for name in names}
+    by_key |= {str(i): name for i, name in enumerate(names, start=1)}
+    if args.step is None and args.file in by_key:
+        return str(MINE), by_key[args.file]
+    known = f"1 to {len(names)}, or {', '.join(names)}"
+    if args.step is not None and args.step not in by_key:
+        raise UserError(f"there is no step {args.step!r}; there are {known}")
+    if args.file != str(MINE) and not os.path.isfile(args.file):
+        raise UserError(f"there is neither a file nor a step {args.file!r}; steps are {known}")
+    return args.file, by_key.get(args.step)
+
+
+def main(argv=None):
+    file, wanted = arguments(argv)
+    if file == str(MINE) and not MINE.exists():
+        shutil.copy(STUBS, MINE)
+        print(f"wrote {os.path.relpath(MINE)}, for you to fill in")
+    mine, path, is_wrong = imported(file), os.path.abspath(file), False
+    if wanted and not hasattr(mine, wanted):
+        raise UserError(f"{file} has no function {wanted}")
     for number, step in enumerate(STEPS, start=1):
-        if args.step is None or numbers[args.step] == number:
-            function = getattr(mine, step.function, None)
-            if function is None and args.step is not None:
-                raise UserError(f"{args.file} has no function {step.function}")
-            lines, is_exact = in_time(step, function, path) if function else (["not in this file"], None)
+        if wanted in (None, step.function):
+            lines, is_exact = ["not in this file"], None
+            if hasattr(mine, step.function):
+                lines, is_exact = graded(step, getattr(mine, step.function), path)
+            if is_exact is False:
+                lines[1:1] = wrong_parts(step, mine, path)
             show(number, step.function, lines, is_exact)
-            wrong |= is_exact is False
-    return sys.exit(1) if wrong else None
+            is_wrong |= is_exact is False
+    if is_wrong:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

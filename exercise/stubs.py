@@ -1,38 +1,59 @@
-"""Your own speculative sampling, in seven steps: see exercise/README.md. `python -m exercise` grades it."""
+"""Your own speculative sampling, in seven steps: see README.md. `python -m exercise` grades it."""
 
 import numpy as np  # noqa: F401
 
 
 def accept(p, q, token, rng):
-    """Step 1: whether to keep a guess. p and q are rows [n_vocab]; the token was drawn from p -> bool"""
+    """Step 1: whether to keep a guess.
+
+    p and q are rows [n_vocab], and the token was drawn from p -> bool
+    """
     raise NotImplementedError
 
 
 def residual(p, q):
-    """Step 2: the row that a rejected guess is replaced from. float64 [n_vocab], twice -> float64 [n_vocab]"""
+    """Step 2: the row that a rejected guess is replaced from.
+
+    float64 [n_vocab] and [n_vocab] -> float64 [n_vocab]
+    """
     raise NotImplementedError
 
 
 def verify(drafted, p, q, rng):
-    """Step 3: a round. int [k], float64 [k, n_vocab] and [k+1, n_vocab] -> int [n_accepted + 1]"""
+    """Step 3: a round.
+
+    int [k], float64 [k, n_vocab] and [k+1, n_vocab] -> int [n_accepted + 1]
+    """
     raise NotImplementedError
 
 
 def speculative_sampling(x, draft_model, target_model, N, K, rng, eos=None):
-    """Step 4: the loop. The prompt x, int [n], and N new tokens, or fewer if eos ends the text -> int [n + N]"""
+    """Step 4: the loop.
+
+    The prompt x, int [n], and N new tokens, or fewer if eos ends the text -> int [n + N]
+    """
     raise NotImplementedError
 
 
 def propose(x, draft_model, k, rng):
-    """Step 5: a greedy draft. k guesses after x, and the rows they were drawn from -> int [k], float64 [k, n_vocab]"""
+    """Step 5: a greedy draft.
+
+    k guesses after x, and the rows they were drawn from -> int [k], float64 [k, n_vocab]
+    """
     raise NotImplementedError
 
 
 def penalised(rows, ids):
-    """Step 6: rows [n_rows, n_vocab] after the last n_rows prefixes of ids, with a penalty -> the same shape"""
+    """Step 6: rows with a penalty.
+
+    rows [n_rows, n_vocab] after the last n_rows prefixes of ids -> the same shape
+    """
     raise NotImplementedError
 
 
 def siblings(node, rng):
-    """Step 7: judge two guesses for one place. A `lab.trees.Node` -> the tokens that are emitted, a list"""
+    """Step 7: judge two guesses for one place.
+
+    A `lab.trees.Node` -> the tokens that are emitted, a list
+    """
     raise NotImplementedError

@@ -6,6 +6,6 @@ Import it before NumPy, and all threads are those of threads.py.
 from fast import threads  # first, because it loads NumPy
 
 # isort: split
-from fast.attention import KeysAndValues
-from fast.product import Tiles, lay_out, matrix_kernel, parts
+from fast.attention import KVCache
+from fast.product import Tiles, matrix_kernel, parts, tile_params
 from fast.threads import lock

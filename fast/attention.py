@@ -18,7 +18,7 @@ BLOCK = TILE  # positions in a block; it is multiplied like a tile
 LANES = 16  # numbers in a register of AVX-512
 
 
-class KeysAndValues:
+class KVCache:
     """Room for the keys and values of n_ctx positions. Usually, only blocks that are written take memory."""
 
     def __init__(self, n_ctx, n_head, d):  # d = n_embd / n_head
@@ -37,7 +37,9 @@ class KeysAndValues:
         q = in_groups(q / math.sqrt(d))  # [n_head, n_groups, group, d]
         _, n_groups, group, _ = q.shape
         n_blocks = math.ceil((n_past + n_groups * group) / BLOCK)
-        masked = (small_mask if n_groups * group <= BLOCK else mask)(n_past % BLOCK, n_groups, group)
+        masked = (small_mask if n_groups * group <= BLOCK else mask)(
+            n_past % BLOCK, n_groups, group
+        )
         heads = np.empty((n_groups, group, n_head, d), dtype=np.float32)
 
         def attend_to(some):  # a slice of the heads
@@ -45,7 +47,9 @@ class KeysAndValues:
             scores = np.matmul(q[some], self.keys[:n_blocks, some], order="C")
             scores[n_past // BLOCK :] += masked
             scores -= scores.max(axis=(0, 4), keepdims=True)
-            shares = np.exp(scores, out=scores)  # a softmax, except for the division, which comes last
+            shares = np.exp(
+                scores, out=scores
+            )  # a softmax, except for the division, which comes last
             sums = np.matmul(shares, self.values[:n_blocks, some], order="C").sum(axis=0)
             sums = sums.transpose(1, 2, 0, 3)  # [n_groups, group, n_some, d + 1 and padding]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, :, some])
@@ -71,9 +75,15 @@ def mask(first, n_groups, group):
     """0 where a query may look and -inf where it may not, if the first query is at position `first` of its block."""
     n_seq = n_groups * group
     n_blocks = math.ceil((first + n_seq) / BLOCK)
-    later = np.arange(n_blocks * BLOCK) > first + np.arange(n_seq)[:, None]  # [n_seq, n_blocks * BLOCK]
-    masked = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(n_groups, group, n_blocks, BLOCK)
+    later = (
+        np.arange(n_blocks * BLOCK) > first + np.arange(n_seq)[:, None]
+    )  # [n_seq, n_blocks * BLOCK]
+    masked = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(
+        n_groups, group, n_blocks, BLOCK
+    )
     return masked.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
 
 
-small_mask = lru_cache(maxsize=256)(mask)  # at most 8 MB; a larger mask takes little time, compared with its pass
+small_mask = lru_cache(maxsize=256)(
+    mask
+)  # at most 8 MB; a larger mask takes little time, compared with its pass

@@ -43,7 +43,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from errors import UserError
 from fast.threads import ONE_POOL, in_parallel
 
 TILE, NARROW = 64, 32  # columns of a tile for groups of rows, and for single rows
@@ -59,23 +58,35 @@ class Tiles:
 
     __array_ufunc__ = None  # so that NumPy leaves `x @ w` to this class
 
-    def __init__(self, w, room):  # [n_in, n_out], zeros that `tile_shape` describes, one after the other
-        self.n_out, self.kernel, self.tiles = w.shape[1], matrix_kernel(), room.reshape(tile_shape(*w.shape))
-        columns = self.tiles.swapaxes(2, 3) if self.kernel == SINGLE else self.tiles  # [..., n_chunks, depth, width]
+    def __init__(
+        self, w, room
+    ):  # [n_in, n_out], zeros that `tile_shape` describes, one after the other
+        self.n_out, self.kernel, self.tiles = (
+            w.shape[1],
+            matrix_kernel(),
+            room.reshape(tile_shape(*w.shape)),
+        )
+        columns = (
+            self.tiles.swapaxes(2, 3) if self.kernel == SINGLE else self.tiles
+        )  # [..., n_chunks, depth, width]
         width = columns.shape[-1]
 
         def fill(some):
             for i in range(len(columns))[some]:
-                part = w[:, i * width : (i + 1) * width]  # the last one may be narrower, and leaves some zeros
+                part = w[
+                    :, i * width : (i + 1) * width
+                ]  # the last one may be narrower, and leaves some zeros
                 columns[i].reshape(-1, width)[:, : part.shape[1]] = part
 
-        in_parallel(fill, len(columns), 4 * columns[0].nbytes)  # 4, because copying is slower than reading
+        in_parallel(
+            fill, len(columns), 4 * columns[0].nbytes
+        )  # 4, because copying is slower than reading
 
     def __rmatmul__(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
         w, n_seq = self.tiles, len(x)
         if self.kernel == SINGLE:
             if n_seq == 1 or n_seq >= MANY:
-                return self.joined(x)
+                return self.one_gemm(x)
             w = w.swapaxes(2, 3)
         n_tiles, n_chunks, depth, width = w.shape
         x = in_groups(x)  # [n_groups, group, n_in]
@@ -88,16 +99,20 @@ class Tiles:
         def multiply(some):  # a slice of the tiles
             # order="C" makes NumPy multiply all groups by one tile before it takes the next.
             if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width]
-                np.matmul(x[0], w[some], out=by_tile[some], order="C")  # -> [n_some, n_groups, group, width]
+                np.matmul(
+                    x[0], w[some], out=by_tile[some], order="C"
+                )  # -> [n_some, n_groups, group, width]
             else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
                 np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
         # The work of a tile is its bytes, once for each group. If later groups, which find
         # it in the cache, counted for less, five single rows would stay on one core.
         in_parallel(multiply, n_tiles, w[0].nbytes * n_groups)
-        return out.reshape(n_groups * group, n_tiles * width)[:n_seq, : self.n_out]  # without padding
+        return out.reshape(n_groups * group, n_tiles * width)[
+            :n_seq, : self.n_out
+        ]  # without padding
 
-    def joined(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
+    def one_gemm(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
         """All tiles are w.T, so one row takes one gemv, with the same bits as tile by tile, and many rows one gemm."""
         n_seq, n_in = x.shape
         w = self.tiles.reshape(-1, n_in).T
@@ -144,11 +159,13 @@ def parts(n_past, n_before, n):
 
 def arranged(x):  # [..., group, depth] -> the same
     """x in the memory order that is fastest for this group size: by columns for multiples of 6, otherwise unchanged."""
-    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
+    return (
+        np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
+    )
 
 
 @np.errstate(all="ignore")  # a weight may be too large for float32; GPT2 checks the logits
-def lay_out(params):
+def tile_params(params):
     """A copy of nested parameters in float32, in which each matrix "w" is cut into `Tiles`.
 
     All matrices share one array, because on Linux, NumPy asks for huge pages if an array
@@ -185,7 +202,9 @@ def aligned_zeros(*shape):
     return room[first : first + math.prod(shape)].reshape(shape)
 
 
-def tile_shape(n_in, n_out):  # -> n_tiles, n_chunks, depth, width, or for single rows n_tiles, 1, width, depth
+def tile_shape(
+    n_in, n_out
+):  # -> n_tiles, n_chunks, depth, width, or for single rows n_tiles, 1, width, depth
     if matrix_kernel() == SINGLE:
         return math.ceil(n_out / NARROW), 1, NARROW, n_in
     deepest = SMALL // (2 * GROUP * TILE)  # 1,302
@@ -204,10 +223,13 @@ def matrix_kernel():
     kernels = {"groups": GROUPED, "single": SINGLE}
     if choice := os.environ.get("SPECULATIVE_KERNEL"):
         if choice not in kernels:
-            raise UserError(f"SPECULATIVE_KERNEL is {choice!r} in the environment; use groups or single, or unset it")
+            what = f"SPECULATIVE_KERNEL is {choice!r} in the environment"
+            raise OSError(f"{what}; use groups or single, or unset it")
         return kernels[choice]
     rng = np.random.default_rng(0)
-    x, tile = (rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE)))
+    x, tile = (
+        rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE))
+    )
 
     def seconds(group):
         rows = arranged(x.reshape(-1, group, 768))
@@ -216,5 +238,7 @@ def matrix_kernel():
 
     together = np.matmul(arranged(x), tile)
     groups = [slice(i, i + n) for n in range(2, 2 * GROUP + 1, 2) for i in range(2 * GROUP - n + 1)]
-    same_bits = all(np.array_equal(np.matmul(arranged(x[group]), tile), together[group]) for group in groups)
+    same_bits = all(
+        np.array_equal(np.matmul(arranged(x[group]), tile), together[group]) for group in groups
+    )
     return GROUPED if same_bits and seconds(GROUP) < 0.75 * seconds(1) else SINGLE

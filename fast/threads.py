@@ -92,16 +92,23 @@ def help_with(work):
 
     np.seterr(all="ignore")  # np.errstate does not reach this thread; GPT2 checks the logits
     while True:
-        do(*work.get())  # without a name, or they would keep a model's weights in memory until the next job
+        do(
+            *work.get()
+        )  # without a name, or they would keep a model's weights in memory until the next job
 
 
 def n_cores():
     """The cores that this process may use, at most MAX_CORES."""
-    limits = [MAX_CORES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    limits = [
+        MAX_CORES,
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+    ]
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         with contextlib.suppress(KeyError, ValueError):
             limits.append(int(os.environ[name].split(",")[0]))  # "4,2" is for nested threads
-    with contextlib.suppress(OSError, ValueError):  # a container's quota: "200000 100000" is two cores, "max" no limit
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # a container's quota: "200000 100000" is two cores, "max" no limit
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         limits.append(math.ceil(int(quota) / int(period)))
     return min(limit for limit in limits if limit > 0)  # 0 and -1 are no limits
@@ -116,5 +123,9 @@ def after_fork():
     lock.release()
 
 
-if hasattr(os, "register_at_fork"):  # no fork in the middle of a product, where a BLAS with threads would hang
-    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=after_fork)
+if hasattr(
+    os, "register_at_fork"
+):  # no fork in the middle of a product, where a BLAS with threads would hang
+    os.register_at_fork(
+        before=lock.acquire, after_in_parent=lock.release, after_in_child=after_fork
+    )

@@ -9,14 +9,21 @@ from pathlib import Path
 
 import numpy as np
 
+from checkpoint import UserError
 from checkpoint.find import MODELS_DIR
 from checkpoint.openai import EOT
-from errors import UserError
 from lab.ngrams import NGram, continuations, ngram, online
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
-TABLES = Path(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled models were trained on
-DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, ...; `make_draft` makes all but "model"
+TABLES = Path(
+    MODELS_DIR, "ngrams.npz"
+)  # counts in the text that the bundled models were trained on
+DRAFTS = (
+    "model",
+    *ORDERS,
+    "online",
+    "lookup",
+)  # and early-exit:1, ...; `make_draft` makes all but "model"
 
 
 def lookup(ids, n_vocab, longest=3):
@@ -48,7 +55,7 @@ class AsNetwork:
         with np.errstate(divide="ignore"):
             return np.log(rows)  # [n_rows, n_vocab]
 
-    def forget(self):
+    def reset(self):
         """These drafts keep nothing from call to call."""
 
 
@@ -65,7 +72,9 @@ def shared_vocabulary(draft, ids, unknown=0):
         raise ValueError("draft and target share no token")
 
     def model(x, n_rows=1):
-        rows = np.asarray(draft(np.where(ids[x] < 0, unknown, ids[x]), n_rows))  # [n_rows, n_vocab of the draft]
+        rows = np.asarray(
+            draft(np.where(ids[x] < 0, unknown, ids[x]), n_rows)
+        )  # [n_rows, n_vocab of the draft]
         p = np.zeros((n_rows, len(ids)))
         p[:, shared] = rows[:, ids[shared]]
         p[p.sum(axis=-1) == 0, shared[0]] = 1  # nothing is shared
@@ -92,12 +101,16 @@ def make_draft(name, target, encoder, corpus=None):
     if name == "online":
         return AsNetwork(lambda ids: online(ids, n_vocab))
     if name not in ORDERS:
-        raise UserError(f"unknown draft {name!r}; there are {', '.join(DRAFTS[1:])}, early-exit:1, ...")
+        raise UserError(
+            f"unknown draft {name!r}; there are {', '.join(DRAFTS[1:])}, early-exit:1, ..."
+        )
     if corpus is not None:
         return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
     table = NGram.load(TABLES, ORDERS[name])
     if table.n_vocab != n_vocab:
-        raise UserError(f"the bundled n-grams fit only the bundled models; --draft {name} needs a --draft_corpus FILE")
+        raise UserError(
+            f"the bundled n-grams fit only the bundled models; --draft {name} needs a --draft_corpus FILE"
+        )
     return AsNetwork(table)
 
 

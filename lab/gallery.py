@@ -1,6 +1,6 @@
 """Ways to get speculative sampling wrong, each with its exact distance from the target, and some that look wrong.
 
-    python -m tools.write  # writes the tables into docs/exactness.md and docs/drafts.md
+    python -m studies.making.write  # writes the tables into docs/exactness.md and docs/drafts.md
 
 Every variant decodes texts of three tokens after A, with K = 2. Most look right. The code
 shows only the idea, and is not taken from other projects. The rows are Fractions, so the
@@ -11,6 +11,7 @@ has a distance of its own, and none has 0.
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
 from types import SimpleNamespace
@@ -32,50 +33,84 @@ def tenths(*numbers):
 # P[t] and Q[t] are the rows of the draft and of the target after token t.
 P = tenths([4, 1, 3, 2], [5, 2, 2, 1], [1, 7, 1, 1], [1, 2, 2, 5])
 Q = tenths([1, 5, 1, 3], [1, 1, 1, 7], [2, 3, 4, 1], [4, 2, 2, 2])
-PROMPT, N, K = (0,), 3, 2
 EOS, STOP = 2, (1, 2)  # for the variants that are about the end of a text
 HALF = Fraction(1, 2)
 
 
-def draft_model(ids, n_rows=1):
-    return P[ids[-n_rows:]]
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a text is decoded with: two models by their tables, a prompt, N, K, a shape for trees."""
+
+    P: np.ndarray
+    Q: np.ndarray
+    prompt: tuple = (0,)
+    N: int = 3
+    K: int = 2
+    shape: tuple = balanced(2)
+
+    def index(self, ids):
+        """Which row of a table follows each of the ids."""
+        return np.asarray(ids)
+
+    def draft_model(self, ids, n_rows=1):
+        return self.P[self.index(ids)[-n_rows:]]
+
+    def target_model(self, ids, n_rows=1):
+        return self.Q[self.index(ids)[-n_rows:]]
 
 
-def target_model(ids, n_rows=1):
-    return Q[ids[-n_rows:]]
+SETTING = Setting(P, Q)
+draft_model = SETTING.draft_model
+target_model = SETTING.target_model
 
 
-def target_rows(x, drafted, memory):
+def target_rows(setting, x, drafted, memory):
     """The rows q of a round. memory is a dict that lasts for a text; a right target needs none."""
-    return target_model(np.append(x, drafted).astype(int), len(drafted) + 1)
+    return setting.target_model(np.append(x, drafted).astype(int), len(drafted) + 1)
 
 
-def decode(rng, verify=verify, propose=propose, rows=target_rows, eos=None, ends=lambda x, emitted: None):
-    """`speculative_sampling` with parts that can be exchanged. ends(x, emitted) says where the text ends, or None."""
-    x, memory, end = np.array(PROMPT), {}, len(PROMPT) + N
-    while len(x) < end and x[-1] != eos:
-        target = with_rows(rows, memory)
-        emitted = one_round(x, draft_model, target, min(K, end - len(x) - 1), rng, verify, propose).emitted
+def decode(rng, setting, verify=verify, propose=propose, rows=target_rows, eos=None, end_of=None):
+    """`speculative_sampling` with parts that can be exchanged.
+
+    end_of(new, emitted) says how many of the new tokens the text keeps, if it ends there.
+    """
+    x, n, memory = np.array(setting.prompt), len(setting.prompt), {}
+    target = with_rows(rows, memory, setting)
+    while len(x) < n + setting.N:
+        k = min(setting.K, n + setting.N - len(x) - 1)
+        emitted = one_round(x, setting.draft_model, target, k, rng, verify, propose).emitted
         x = np.append(x, emitted)
-        if (length := ends(x, emitted)) is not None:
-            return x[:length]
+        kept = None if end_of is None else end_of(x[n:], emitted)
+        if kept is not None:
+            return x[: n + kept]
+        if x[-1] == eos:
+            return x
     return x
 
 
-def with_rows(rows, memory):
-    """The target of a round whose rows are rows(x, drafted, memory)."""
-    return lambda ids, n: rows(ids[: len(ids) - n + 1], ids[len(ids) - n + 1 :], memory)
+def with_rows(rows, memory, setting):
+    """The target of a round whose rows are rows(setting, x, drafted, memory)."""
+
+    def target(ids, n_rows):
+        n = len(ids) - n_rows + 1
+        return rows(setting, ids[:n], ids[n:], memory)
+
+    return target
 
 
-def one_round_law(verify=verify, propose=propose, rows=target_rows):
-    """The law of what a round with K guesses emits after the prompt."""
-    args = np.array(PROMPT), draft_model, with_rows(rows, {}), K
-    return output_distribution(lambda rng: one_round(*args, rng, verify, propose).emitted)
+def one_round_law(verify=verify, propose=propose, rows=target_rows, setting=SETTING):
+    """The distribution of what a round with K guesses emits after the prompt."""
+    x, target = np.array(setting.prompt), with_rows(rows, {}, setting)
+
+    def emitted(rng):
+        return one_round(x, setting.draft_model, target, setting.K, rng, verify, propose).emitted
+
+    return output_distribution(emitted)
 
 
-def plain(rng, **options):
+def plain(rng, setting, **options):
     """Plain sampling from the target."""
-    return decode(rng, propose=lambda x, *_: (x[:0], ()), **options)
+    return decode(rng, setting, propose=lambda x, *_: (x[:0], ()), **options)
 
 
 class Variant(NamedTuple):
@@ -86,24 +121,28 @@ class Variant(NamedTuple):
     verify: Callable = verify
     propose: Callable = propose
     rows: Callable = target_rows
-    decode: Callable | None = None  # decode(rng) -> ids, if the three above do not say it
-    own: Callable = plain  # own(rng) -> ids: what it should do
+    decode: Callable | None = None  # decode(rng, setting) -> ids, if the three above do not say it
+    tree_rule: Callable | None = None  # rule(node, rng) -> a list of tokens, for trees
+    own: Callable = plain  # own(rng, setting) -> ids: what it should do
     about: str = ""  # "penalty" or "eos", if it is about one of these
 
-    def text(self, rng):
+    def text(self, rng, setting=SETTING):
         if self.decode is not None:
-            return self.decode(rng)
-        return decode(rng, self.verify, self.propose, self.rows)
+            return self.decode(rng, setting)
+        if self.tree_rule is not None:
+            return tree(self.tree_rule, rng, setting)
+        return decode(rng, setting, self.verify, self.propose, self.rows)
 
     @cache  # noqa: B019  # there are only some dozens of them
     def distance(self):
         """The total variation distance between its texts and those that it should write."""
-        return total_variation(output_distribution(self.text), output_distribution(self.own))
+        found = output_distribution(self.text)
+        return total_variation(found, output_distribution(partial(self.own, setting=SETTING)))
 
-    def tokens_per_round(self):
+    def tokens_per_round(self, setting=SETTING):
         """How many tokens a round adds after the prompt, on average."""
-        law = one_round_law(self.verify, self.propose, self.rows)
-        return sum(mass * len(emitted) for emitted, mass in law.items())
+        found = one_round_law(self.verify, self.propose, self.rows, setting)
+        return sum(mass * len(emitted) for emitted, mass in found.items())
 
 
 # ---- The rule ----
@@ -210,9 +249,10 @@ def draws_again_after_a_miss(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
-def changes_a_row_in_place(rng):
+def changes_a_row_in_place(rng, setting):
     """The residual is computed in a row of a model that computes each row once, and keeps it."""
-    table, x, end = Q.copy(), np.array(PROMPT), len(PROMPT) + N
+    table, x = setting.Q.copy(), np.array(setting.prompt)
+    end = len(x) + setting.N
 
     def rule(drafted, p, q, rng):
         for i, token in enumerate(drafted):
@@ -222,8 +262,9 @@ def changes_a_row_in_place(rng):
         return np.append(drafted, sample(q[-1], rng))
 
     while len(x) < end:
-        drafted, p = propose(x, draft_model, min(K, end - len(x) - 1), rng)
-        x = np.append(x, rule(drafted, p, [table[token] for token in (x[-1], *drafted)], rng))
+        drafted, p = propose(x, setting.draft_model, min(setting.K, end - len(x) - 1), rng)
+        places = setting.index(np.append(x, drafted))[len(x) - 1 :]
+        x = np.append(x, rule(drafted, p, [table[i] for i in places], rng))
     return x
 
 
@@ -252,16 +293,21 @@ def picked(row, u):
     return one_hot(row, int(np.sum(row.cumsum()[:-1] <= u)))
 
 
-def noisy_draft(once):
-    """`propose` that draws by NOISE, which is filled once per text or once per round."""
+def drafted_by(noise, x, draft_model, k, rng):
+    """`propose` with numbers that are given."""
+    numbers = iter(noise)
+    draft = changed_draft(draw=lambda row, rng: favourite(picked(row, next(numbers))))
+    return draft(x, draft_model, k, rng)
 
-    def variant(x, draft_model, k, rng, stop=None):
-        if not once or len(x) == len(PROMPT):
-            NOISE[:] = [rng.random() for _ in range(K)]
-        numbers = iter(NOISE)
-        return changed_draft(draw=lambda row, rng: favourite(picked(row, next(numbers))))(x, draft_model, k, rng)
 
-    return variant
+def noisy_draft(x, draft_model, k, rng, stop=None):
+    NOISE[:] = [rng.random() for _ in range(k)]
+    return drafted_by(NOISE, x, draft_model, k, rng)
+
+
+def noise_once_per_text(rng, setting):
+    noise = [rng.random() for _ in range(setting.K)]
+    return decode(rng, setting, propose=lambda *args: drafted_by(noise, *args[:4]))
 
 
 def noise_tests_its_guess(drafted, p, q, rng):
@@ -290,12 +336,15 @@ def forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
     n, before = len(x), x
     for _ in range(k):
         x = np.append(x, sample(draft_model(before)[-1], rng))
-    return x[n:], draft_model(x[:-1], k) if k else P[:0]
+    return x[n:], draft_model(x[:-1], k) if k else draft_model(x)[:0]
 
 
 def rows_of_another_sequence(x, draft_model, k, rng, stop=None):
-    drafted, _ = propose(x, draft_model, k, rng)
-    return drafted, draft_model((np.append(x, drafted)[:-1] + 1) % len(P), k) if k else P[:0]
+    drafted, p = propose(x, draft_model, k, rng)
+    if k == 0:
+        return drafted, p
+    other = (np.append(x, drafted) + 1) % p.shape[1]
+    return drafted, draft_model(other[:-1], k)
 
 
 def best_of_two_beams(x, draft_model, k, rng, stop=None):
@@ -327,8 +376,8 @@ def withdraws_an_unsure_favourite(x, draft_model, k, rng, stop=None):
 def changed_rows(change, last=None):
     """Rows change(row) for those that check guesses, and last(row) for the one after all of them."""
 
-    def rows(x, drafted, memory):
-        *checks, bonus = target_rows(x, drafted, memory)
+    def rows(setting, x, drafted, memory):
+        *checks, bonus = target_rows(setting, x, drafted, memory)
         return np.array([*map(change, checks), (last or change)(bonus)])
 
     return rows
@@ -352,30 +401,30 @@ def min_p(row, share=HALF):
     return max_fn(np.where(row >= share * row.max(), row, 0))
 
 
-def own_continuation(x, drafted, memory):
+def own_continuation(setting, x, drafted, memory):
     """Rows after what the target itself finds most probable, in place of the guesses."""
-    found = [Q[x[-1]]]
     for _ in drafted:
-        found.append(Q[favourite(found[-1])])
-    return np.array(found)
+        x = np.append(x, favourite(setting.target_model(x)[-1]))
+    return setting.target_model(x, len(drafted) + 1)
 
 
-def penalised_row(last, seen):
-    """The target's row after a token, where each time that a token was seen halves its probability."""
-    counts = np.bincount(np.array(seen, dtype=int), minlength=len(Q)).tolist()
-    return max_fn(Q[last] * [HALF**n for n in counts])
+def penalised_row(row, seen):
+    """A row of the target, where each time that a token was seen halves its probability."""
+    counts = np.bincount(np.array(seen, dtype=int), minlength=len(row)).tolist()
+    return max_fn(row * [HALF**n for n in counts])
 
 
 def penalised_rows(seen):
     """Rows with a penalty for seen(x, drafted, i, memory), the tokens that row i looks at, or without one for None."""
 
-    def rows(x, drafted, memory):
-        found = []
-        for i, last in enumerate([x[-1], *drafted]):
+    def rows(setting, x, drafted, memory):
+        found = target_rows(setting, x, drafted, memory)
+        for i, row in enumerate(found):
             tokens = seen([*x], [*drafted], i, memory)
-            found.append(Q[last] if tokens is None else penalised_row(last, tokens))
+            if tokens is not None:
+                found[i] = penalised_row(row, tokens)
         memory["round"] = len(x), [*drafted]
-        return np.array(found)
+        return found
 
     return rows
 
@@ -404,10 +453,10 @@ right_penalty = penalised_rows(lambda x, drafted, i, memory: [*x, *drafted[:i]])
 def recurrent_rows(rolls_back):
     """Rows that depend on a state, the sum of all tokens that were read, modulo their number."""
 
-    def rows(x, drafted, memory):
+    def rows(setting, x, drafted, memory):
         extra = 0 if rolls_back else memory.get("extra", 0) + sum(fate(x, memory)[1])
         memory.update(extra=extra, round=(len(x), [*drafted]))
-        return Q[(sum(x) + extra + np.cumsum([0, *drafted])) % len(Q)]
+        return setting.Q[(sum(x) + extra + np.cumsum([0, *drafted])) % len(setting.Q)]
 
     return rows
 
@@ -415,10 +464,12 @@ def recurrent_rows(rolls_back):
 def masked_rows(sees_the_round):
     """After token B, a grammar forbids A: a mask that is put on all rows, or on those of the rounds that follow."""
 
-    def rows(x, drafted, memory):
-        texts = ([*x[1:], *(drafted[:i] if sees_the_round else ())] for i in range(len(drafted) + 1))
-        plain_rows = target_rows(x, drafted, memory)
-        return np.array([without(row, 0) if 1 in text else row for row, text in zip(plain_rows, texts)])
+    def rows(setting, x, drafted, memory):
+        found, new = target_rows(setting, x, drafted, memory), x[len(setting.prompt) :]
+        for i, row in enumerate(found):
+            if 1 in new or (sees_the_round and 1 in drafted[:i]):
+                found[i] = without(row, 0)
+        return found
 
     return rows
 
@@ -426,9 +477,9 @@ def masked_rows(sees_the_round):
 # ---- The loop ----
 
 
-def overlooks_an_eos(rng, verify=verify):
+def overlooks_an_eos(rng, setting, verify=verify):
     """It looks at the last token of a round only."""
-    return decode(rng, verify, eos=EOS)
+    return decode(rng, setting, verify, eos=EOS)
 
 
 def verification_of_the_note(drafted, p, q, rng):
@@ -439,16 +490,18 @@ def verification_of_the_note(drafted, p, q, rng):
 
 
 def stopped(counts):
-    """Texts that end after the tokens STOP, if counts(length, x, emitted) says so of a place where they have ended."""
+    """Texts that end behind the tokens STOP, where counts(length, new, emitted) says so."""
 
-    def ends(x, emitted):
-        places = [i for i in range(len(PROMPT) + len(STOP), len(x) + 1) if (*x[i - len(STOP) : i],) == STOP]
-        return next((length for length in places if counts(length, x, emitted)), None)
+    def end_of(new, emitted):
+        for length in range(len(STOP), len(new) + 1):
+            is_end = (*new[length - len(STOP) : length],) == STOP
+            if is_end and counts(length, new, emitted):
+                return length
 
-    return {"ends": ends}
+    return {"end_of": end_of}
 
 
-STOPPED = stopped(lambda length, x, emitted: True)
+STOPPED = stopped(lambda length, new, emitted: True)
 
 
 class Grid:
@@ -473,15 +526,14 @@ def at_most(drafted, p, q, rng):
 
 # ---- Trees, in texts of two tokens: one round and a part of the next ----
 
-SHAPE = balanced(2)  # two guesses for each place
+
+def tree(rule, rng, setting):
+    args = np.array(setting.prompt), setting.draft_model, setting.target_model, setting.N - 1
+    return tree_sampling(*args, setting.shape, rng, rule)
 
 
-def tree(rule, rng):
-    return tree_sampling(np.array(PROMPT), draft_model, target_model, N - 1, SHAPE, rng, rule)
-
-
-def plain_tree(rng):
-    return tree_sampling(np.array(PROMPT), draft_model, target_model, N - 1, (), rng)
+def plain_tree(rng, setting):
+    return tree(top_down, rng, replace(setting, shape=()))
 
 
 def walks(
@@ -501,7 +553,7 @@ def walks(
             r = left(child, node, r)
         return [last(node, r, rng)]
 
-    return partial(tree, rule)
+    return rule
 
 
 def refused_tokens(node):
@@ -537,19 +589,20 @@ def draws_for_each_branch(node, rng):
     return own[:1]
 
 
-def one_coin(rng, threshold=1):
+def one_coin(rng, setting, threshold=1):
     """The draft's two favourites, with p = 1, and one u: the first is accepted where u < q / threshold, and so on."""
-    x = [*PROMPT]
-    while len(x) < len(PROMPT) + N - 1:
-        q, u, reached = Q[x[-1]], rng.random(), 0
-        siblings = np.argsort(-P[x[-1]], kind="stable")[:2].tolist()
+    x = np.array(setting.prompt)
+    for _ in range(setting.N - 1):
+        p, q = setting.draft_model(x)[-1], setting.target_model(x)[-1]
+        u, reached = rng.random(), 0
+        siblings = np.argsort(-p, kind="stable")[:2].tolist()
         for token in siblings:
             reached += q[token]
             if u < reached / threshold:
                 break
         else:
             token = sample(without(q, *siblings), rng)
-        x.append(int(token))
+        x = np.append(x, token)
     return x
 
 
@@ -585,7 +638,11 @@ def by_cut(cut, first=same):
 
 def in_rounds(cut):
     """A cut that rounds with guesses ignore."""
-    rows = lambda x, drafted, memory: changed_rows(same if len(drafted) else cut)(x, drafted, memory)  # noqa: E731
+
+    def rows(setting, x, drafted, memory):
+        change = same if len(drafted) else cut
+        return changed_rows(change)(setting, x, drafted, memory)
+
     return {"rows": rows, "own": partial(plain, rows=changed_rows(cut))}
 
 
@@ -614,10 +671,10 @@ VARIANTS = [
     V("one random number for all", "one u decides about all guesses of a round", "feifeibear/LLMSpeculativeSampling",
       verify=one_random_number_for_all),
     V("the u that drew a guess also tests it", "so a guess is accepted more often, or less", "vLLM #47386",
-      propose=noisy_draft(once=False), verify=noise_tests_its_guess),
+      propose=noisy_draft, verify=noise_tests_its_guess),
     V("u <= ratio", "where u may be 0, a token with q = 0 is accepted", "sglang #35771",
-      decode=lambda rng: decode(Grid(rng), at_most, rows=changed_rows(top_k)),
-      own=lambda rng: decode(Grid(rng), rows=changed_rows(top_k))),
+      decode=lambda rng, setting: decode(Grid(rng), setting, at_most, rows=changed_rows(top_k)),
+      own=lambda rng, setting: decode(Grid(rng), setting, rows=changed_rows(top_k))),
     # the replacement
     V("draws the replacement from the target", "from q in place of the residual", "ccs96307/fast-llm-inference",
       verify=changed(replacement=lambda p, q, i, t: q[i])),
@@ -683,10 +740,10 @@ VARIANTS = [
       propose=rows_of_another_sequence),
     V("draft that forgets its own tokens", "all guesses are drawn from its first row", propose=forgets_its_own_tokens),
     V("noise drawn once per text", "the same number draws guess i in each round", "Infini-AI-Lab/Sequoia",
-      propose=noisy_draft(once=True)),
+      decode=noise_once_per_text),
     V("one noise for two draws", "the u that drew a guess also draws its replacement",
       "as an option, until vLLM #54282",
-      propose=noisy_draft(once=False),
+      propose=noisy_draft,
       verify=changed(replacement=lambda p, q, i, t: picked(residual(p[i], q[i]), NOISE[i]))),
     # what the target has seen
     V("penalty on the bonus only", "the rows that check guesses have none", "defended in sglang #28242",
@@ -723,9 +780,11 @@ VARIANTS = [
     V("redraws an accepted eos", "if a guess behind it is rejected, and replaces from q", "ccs96307/fast-llm-inference",
       decode=partial(overlooks_an_eos, verify=verification_of_the_note), own=partial(plain, eos=EOS), about="eos"),
     V("stop sequence sought at a round's end", "it is overlooked inside a round", "sglang #23802",
-      decode=partial(decode, **stopped(lambda length, x, emitted: length == len(x))), own=partial(plain, **STOPPED)),
+      decode=partial(decode, **stopped(lambda length, new, emitted: length == len(new))),
+      own=partial(plain, **STOPPED)),
     V("stop sequence sought within a round", "it is overlooked if two rounds have written it",
-      decode=partial(decode, **stopped(lambda length, x, emitted: length - len(STOP) >= len(x) - len(emitted))),
+      decode=partial(decode, **stopped(
+          lambda length, new, emitted: length - len(STOP) >= len(new) - len(emitted))),
       own=partial(plain, **STOPPED)),
     # exact
     V("accept with probability q, replace by another token", "from q without the guess; p is not used", exact=True,
@@ -735,7 +794,7 @@ VARIANTS = [
     V("accept if the target draws the same", "and emit what the target draws", "mlxcel #992", exact=True,
       verify=accepts_what_the_target_draws),
     V("accept if the same noise picks it from q", "and emit what it picks", "Daliri et al. 2024", exact=True,
-      propose=noisy_draft(once=False),
+      propose=noisy_draft,
       verify=changed(lambda p, q, i, t: picked(q[i], NOISE[i])[t], lambda p, q, i, t: picked(q[i], NOISE[i]))),
     V("an unsure favourite withdrawn", "of a greedy draft, whose row decides, and no draw", "llama.cpp #22506",
       exact=True, propose=withdraws_an_unsure_favourite),
@@ -749,27 +808,32 @@ VARIANTS = [
 
 TREES = [V(*args, own=plain_tree, **options) for args, options in [
     (("all siblings judged by the first p", "the second was drawn from p without the first"),
-     dict(decode=walks(row_of=lambda child, node, r: node.children[0].p))),
+     dict(tree_rule=walks(row_of=lambda child, node, r: node.children[0].p))),
     (("the best of the siblings judged", "the guess with the largest q / p, as if it were the only one"),
-     dict(decode=partial(tree, judges_the_best_of_its_siblings))),
+     dict(tree_rule=judges_the_best_of_its_siblings)),
     (("q left as it is between siblings", "each child has its turn against q"),
-     dict(decode=walks(against=lambda child, node, r: node.q, left=lambda child, node, r: residual(child.p, node.q)))),
+     dict(tree_rule=walks(
+         against=lambda child, node, r: node.q,
+         left=lambda child, node, r: residual(child.p, node.q)))),
     (("the favourite of what is left", "in place of a draw, after the last refusal"),
-     dict(decode=walks(last=lambda node, r, rng: favourite(r)))),
+     dict(tree_rule=walks(last=lambda node, r, rng: favourite(r)))),
     (("q without the refused ones", "in place of what is left"),
-     dict(decode=walks(last=lambda node, r, rng: sample(without(node.q, *refused_tokens(node)), rng)))),
+     dict(tree_rule=walks(
+         last=lambda node, r, rng: sample(without(node.q, *refused_tokens(node)), rng)))),
     (("uniform over what is left", "in place of what is left"),
-     dict(decode=walks(last=lambda node, r, rng: sample(max_fn(np.where(r > 0, 1, 0) * Fraction(1)), rng)))),
+     dict(tree_rule=walks(
+         last=lambda node, r, rng: sample(max_fn(np.where(r > 0, 1, 0) * Fraction(1)), rng)))),
     (("each branch draws for itself", "its own token of the target; the first match counts",
       "warned of in fms-extras #12"),
-     dict(decode=partial(tree, draws_for_each_branch))),
+     dict(tree_rule=draws_for_each_branch)),
     (("w from the ratio of two norms", "bottom-up, but w becomes S / (1 - p(x)) and not S / (S + 1 - w)",
-      "brian030128/subspec_v2"), dict(decode=partial(tree, divides_the_norms_to_get_w))),
+      "brian030128/subspec_v2"), dict(tree_rule=divides_the_norms_to_get_w)),
     (("one coin for all siblings, and a threshold", "accepts where u < the q so far / .8", "in sglang #35798"),
      dict(decode=partial(one_coin, threshold=Fraction(8, 10)))),
     (("one coin for all siblings", "accepts where u < the q so far", "sglang #35798"),
      dict(exact=True, decode=one_coin)),
     (("`top_down`", "each child against what the ones before it left", "SpecInfer"),
-     dict(exact=True, decode=partial(tree, top_down))),
-    (("`bottom_up`", "leaves first", "traversal verification"), dict(exact=True, decode=partial(tree, bottom_up))),
+     dict(exact=True, tree_rule=top_down)),
+    (("`bottom_up`", "leaves first", "traversal verification"),
+     dict(exact=True, tree_rule=bottom_up)),
 ]]  # fmt: skip

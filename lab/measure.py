@@ -10,7 +10,7 @@ from lab import theory
 
 
 def costs(times, K):
-    """What rounds with 0 ... K drafted tokens cost, from `Pair.times`, for `schedules.adaptive`.
+    """What rounds with 0 ... K drafted tokens cost, from `LabPair.times`, for `schedules.adaptive`.
 
     A k counts as timed after two rounds, because the first one with a new k is often
     slow, and costs the median of its times. Until 0 and 1 are timed, they look best, so
@@ -36,7 +36,7 @@ def best_K(pair, x, N, K_max=8, **options):
 
     N = 96 is enough for K_max = 8. Each estimate comes from the shortest of a few rounds,
     since other programs only add to their times. options are rng, verify, eos and
-    on_round of `Pair.decode`.
+    on_round of `LabPair.decode`.
 
     Returns
     -------
@@ -45,10 +45,14 @@ def best_K(pair, x, N, K_max=8, **options):
     """
     ks = itertools.cycle(range(K_max + 1))
     pilot = pair.decode(x, N, K_max, schedule=lambda last: next(ks), **options)
-    tokens, speedups = theory.tokens_by_position(pilot.betas, K_max), np.zeros(K_max + 1)
+    tokens = theory.tokens_by_position(pilot.chances, K_max)
+    speedups = np.zeros(K_max + 1)
+    if len(pair.times[0]) < 2:
+        return 0, speedups
     for K in range(K_max + 1):
-        if len(pair.times[K]) > 1 and len(pair.times[0]) > 1:
-            speedups[K] = tokens[K] * min(pair.times[0]) / min(pair.times[K])
+        if len(pair.times[K]) > 1:
+            cost = min(pair.times[K]) / min(pair.times[0])
+            speedups[K] = tokens[K] / cost
     return int(np.argmax(speedups)), speedups
 
 
@@ -56,5 +60,6 @@ def best_K_found(K, speedups):
     """The figure that --K auto adds: what `best_K` returned, in words."""
     if not speedups[1:].any():
         return f"unknown, because the pilot run was too short; {K} was used"
-    estimates = ", ".join(f"{speedup:.2f} (K = {k})" for k, speedup in enumerate(speedups) if speedup)
+    timed = np.flatnonzero(speedups)
+    estimates = ", ".join(f"{speedups[k]:.2f} (K = {k})" for k in timed)
     return f"{K}; rough estimates of the speedup: {estimates}"

@@ -6,7 +6,7 @@ counts after contexts of all lengths are blended.
 
 import numpy as np
 
-from errors import UserError
+from checkpoint import UserError
 
 DISCOUNT = 0.75
 
@@ -49,9 +49,15 @@ class NGram:
 
     def save(self, path):
         """Write a .npz with the differences between neighbouring n-grams, which compress better than the n-grams."""
-        arrays = {f"steps_{n}": np.diff(grams, prepend=0) for n, (grams, _) in enumerate(self.tables, start=1)}
+        arrays = {
+            f"steps_{n}": np.diff(grams, prepend=0)
+            for n, (grams, _) in enumerate(self.tables, start=1)
+        }
         arrays |= {f"counts_{n}": counts for n, (_, counts) in enumerate(self.tables, start=1)}
-        small = {name: array.astype(np.min_scalar_type(array.max(initial=0))) for name, array in arrays.items()}
+        small = {
+            name: array.astype(np.min_scalar_type(array.max(initial=0)))
+            for name, array in arrays.items()
+        }
         np.savez_compressed(path, n_vocab=self.n_vocab, **small)
 
     @classmethod
@@ -61,13 +67,19 @@ class NGram:
             try:
                 with np.load(file, allow_pickle=False) as f:
                     n_vocab = int(f["n_vocab"])
-                    grams = [np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)]
+                    grams = [
+                        np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)
+                    ]
                     counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
                 if list(map(len, grams)) != list(map(len, counts)):
                     raise ValueError("an n-gram has no count, or a count has no n-gram")
                 return cls(n_vocab, list(zip(grams, counts)))
-            except Exception as error:  # a damaged file can raise almost anything, from BadZipFile to KeyError
-                raise UserError(f"{path} is damaged, or has no {order}-grams, so restore it: {error}") from None
+            except (
+                Exception
+            ) as error:  # a damaged file can raise almost anything, from BadZipFile to KeyError
+                raise UserError(
+                    f"{path} is damaged, or has no {order}-grams, so restore it: {error}"
+                ) from None
 
 
 def ngram(ids, n_vocab, order, least=1):
@@ -81,12 +93,18 @@ def ngram(ids, n_vocab, order, least=1):
     if len(ids) == 0:
         raise UserError("the text to count n-grams in is empty; give at least one token")
     if ids.min() < 0 or ids.max() >= n_vocab:
-        raise UserError(f"the text has ids from {ids.min()} to {ids.max()}; they must be from 0 to {n_vocab - 1}")
+        raise UserError(
+            f"the text has ids from {ids.min()} to {ids.max()}; they must be from 0 to {n_vocab - 1}"
+        )
     if order < 1 or n_vocab**order >= 2**63:
-        raise UserError(f"order = {order}, but it must be 1 or more, and {n_vocab} ** order must be below 2 ** 63")
+        raise UserError(
+            f"order = {order}, but it must be 1 or more, and {n_vocab} ** order must be below 2 ** 63"
+        )
     tables, grams = [], np.zeros(len(ids), dtype=np.int64)
     for n in range(1, order + 1):
-        grams = grams[: len(ids) - n + 1] * n_vocab + ids[n - 1 :]  # the (n-1)-grams before, each with its next token
+        grams = (
+            grams[: len(ids) - n + 1] * n_vocab + ids[n - 1 :]
+        )  # the (n-1)-grams before, each with its next token
         found, counts = np.unique(grams, return_counts=True)
         kept = counts >= (least if n > 1 else 1)
         tables.append((found[kept], counts[kept]))

@@ -4,7 +4,7 @@ import codecs
 from html import escape
 from pathlib import Path
 
-from runs import LEGEND
+from terminal import LEGEND
 
 HERE = Path(__file__).parent
 SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # how white space is written in a token that stands alone
@@ -24,7 +24,7 @@ MEANING = {
     "speedup": "Tokens per round, divided by the cost of a round.",
     "acceptance rate": "The share of the drafted tokens that is in the text. Guesses that were never looked at count "
     "as misses.",
-    "alpha": "The mean probability that a guess is accepted, over those that were looked at.",
+    "alpha": "The mean probability that a guess is accepted if all guesses before it are.",
     "tokens per round": "Tokens added per pass of the target. The plain loop adds one.",
     "cost of a round": "A plain step is one token of the plain loop. c is a step of the draft, v the target's pass "
     "over K + 1 positions, r is drawing and accepting.",
@@ -33,20 +33,23 @@ MEANING = {
     "best K": "Each estimate comes from a few rounds, so the largest is usually too high.",
 }
 PLAY = ' <a href="play.html">Play with a single token.</a>'
-ADDED = {"corrected": "drawn from the residual", "bonus": "a bonus: nothing was rejected"}
+ADDED = {"resampled": "drawn from the residual", "bonus": "a bonus: nothing was rejected"}
 
 
 def page(encoder, prompt, plain, fast, rounds, figures, command, beside_play=False):
     """The page as a text.
 
     prompt holds ids. plain and fast are `runs.Run`s without and with speculation, rounds
-    the `rounds.Seen` of fast, at least one. figures is what `runs.figures` returns.
+    those of fast that `rounds.Recorder` kept, at least one. figures is what `terminal.figures` returns.
     beside_play says that play.html is in the same folder.
     """
     rows = "".join(
-        f"<dt>{name}</dt><dd><b>{escape(value)}</b> {MEANING.get(name, '')}</dd>\n" for name, value in figures.items()
+        f"<dt>{name}</dt><dd><b>{escape(value)}</b> {MEANING.get(name, '')}</dd>\n"
+        for name, value in figures.items()
     )
-    legend = " ".join(f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items())
+    legend = " ".join(
+        f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items()
+    )
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -125,7 +128,14 @@ def card(encoder, i, r):
     head = f"{n_accepted} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
     parts = [f'<article id="round-{i}" data-round="{i}" tabindex="0"><h3>Round {i}: {head}</h3>\n']
     if looked_at := r.looked_at:
-        names = ["drafted", "p", "q", *(["w", "h"] if r.is_block else ["min(1, q/p)"]), "drawn", ""]
+        names = [
+            "drafted",
+            "p",
+            "q",
+            *(["w", "h"] if r.is_block else ["min(1, q/p)"]),
+            "random u",
+            "",
+        ]
         parts.append(f"<table><tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>\n")
         parts += [drafted_row(encoder, d, place < n_accepted) for place, d in enumerate(looked_at)]
         parts.append("</table>\n")
@@ -138,23 +148,26 @@ def card(encoder, i, r):
     else:
         parts.append("<p>The text ends with this token.</p>\n")
     if r.top:
-        marks = {r.drafted[n_accepted].token: "rejected", r.emitted[-1]: "corrected"}
-        bars = "".join(f"<div><h4>{name}</h4>{tops(encoder, top, marks)}</div>\n" for name, top in r.top.items())
+        marks = {r.drafted[n_accepted].token: "rejected", r.emitted[-1]: "resampled"}
+        bars = "".join(
+            f"<div><h4>{name}</h4>{tops(encoder, top, marks)}</div>\n"
+            for name, top in r.top.items()
+        )
         parts.append(f'<div class="top">{bars}</div>\n')
     return "".join([*parts, "</article>\n"])
 
 
 def drafted_row(encoder, d, in_text):
-    """One drafted token: probabilities, a bar for `keep` with a tick at the number that was drawn, and the verdict."""
-    coin, tick = number(d.coin), ""
-    if d.coin is not None:
-        coin += " &lt;" if d.coin < d.keep else " ≥"
-        tick = f'<i style="left:{100 * d.coin:.0f}%"></i>'
+    """One drafted token: probabilities, a bar for `keep` with a tick at the random number u, and the verdict."""
+    u, tick = number(d.u), ""
+    if d.u is not None:
+        u += " &lt;" if d.u < d.keep else " ≥"
+        tick = f'<i style="left:{100 * d.u:.0f}%"></i>'
     verdict = "accepted" if d.kept else "rejected"
     after = ", after the end" if d.kept and not in_text else ""
     numbers = map(number, [*d.probabilities, d.keep])
     share = "" if d.keep is None else bar(d.keep, tick)
-    cells = [alone(encoder, d.token), *numbers, coin, f"{share} {verdict}{after}"]
+    cells = [alone(encoder, d.token), *numbers, u, f"{share} {verdict}{after}"]
     return f'<tr class="{verdict}">{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>\n'
 
 
@@ -178,8 +191,8 @@ def timeline(plain, fast):
         return f'<rect class="{kind}" x="{x:.2f}" width="{width:.2f}" height="20"/>'
 
     def rounds(run):
-        begin, steps = 0.0, iter(run.steps)
-        for k, lasted, seconds in zip(run.n_drafted, run.lasted, run.passes):
+        begin, steps = 0.0, iter(run.draft_seconds)
+        for k, lasted, seconds in zip(run.n_drafted, run.round_seconds, run.target_seconds):
             now, boxes = begin, box("rest", begin, lasted)
             for kind, taken in [*(("draft", next(steps)) for _ in range(k)), ("target", seconds)]:
                 boxes += box(kind, now, taken)
@@ -188,8 +201,8 @@ def timeline(plain, fast):
             begin += lasted
 
     groups = (f'<g data-round="{i}">{boxes}</g>' for i, boxes in enumerate(rounds(fast), start=1))
-    return f"""<p>Token by token: {len(plain.lasted)} passes of the target, {plain.seconds:.2f} s</p>
-{strip("token by token", "".join(rounds(plain)))}<p>In rounds: {len(fast.lasted)} passes of the target and \
-{len(fast.steps)} steps of the draft, {fast.seconds:.2f} s</p>
+    return f"""<p>Token by token: {len(plain.round_seconds)} passes of the target, {plain.seconds:.2f} s</p>
+{strip("token by token", "".join(rounds(plain)))}<p>In rounds: {len(fast.round_seconds)} passes of the target and \
+{len(fast.draft_seconds)} steps of the draft, {fast.seconds:.2f} s</p>
 {strip("in rounds", "".join(groups))}<p class="legend"><span class="target">pass of the target</span>
 <span class="draft">step of the draft</span> <span class="rest">drawing and accepting</span></p>"""

@@ -13,13 +13,15 @@ class Drafted(NamedTuple):
     """A guess, and what became of it."""
 
     token: int
-    probabilities: list  # p and q of the token, and w of block verification, see block.block_probabilities
-    coin: float | None  # the random number that decided, or None if the token was not looked at
+    probabilities: (
+        list  # p and q of the token, and w of block verification, see block.block_probabilities
+    )
+    u: float | None  # the random number that decided, or None if the token was not looked at
     keep: float | None  # what it was compared with: min(1, q/p), or h of block verification
     kept: bool  # also if an eos before it ended the text
 
 
-class Seen(NamedTuple):
+class RecordedRound(NamedTuple):
     """A `speculative.Round` with the numbers that were drawn, in plain lists."""
 
     is_block: bool
@@ -31,53 +33,67 @@ class Seen(NamedTuple):
     @property
     def looked_at(self):
         """The drafted tokens that were looked at: all by block verification, otherwise up to the rejected one."""
-        return [d for d in self.drafted if self.is_block or d.coin is not None]
+        return [d for d in self.drafted if self.is_block or d.u is not None]
 
 
-class Coins:
+class RecordingRng:
     """A generator that notes each number with what it is compared with, and otherwise is rng."""
 
     def __init__(self, rng):
-        self.rng, self.choice, self.tossed = rng, rng.choice, []
+        self.rng = rng
+        self.choice = rng.choice
+        self.compared = []
 
     def random(self):
-        return Coin(self)
+        return RecordedNumber(self.rng.random(), self.compared)
 
 
-class Coin:
-    def __init__(self, coins):
-        self.number, self.tossed = coins.rng.random(), coins.tossed
+class RecordedNumber:
+    def __init__(self, u, compared):
+        self.u = u
+        self.compared = compared
 
     def __lt__(self, keep):
-        self.tossed.append((self.number, float(keep)))
-        return self.number < keep
+        self.compared.append((self.u, float(keep)))
+        return self.u < keep
 
 
 class Recorder:
-    """An `on_round` that keeps each round as `Seen`. The run has to draw from `coins`, and to judge by `rule`."""
+    """An `on_round` that keeps each round. The run has to draw from its rng, and to judge by rule."""
 
     def __init__(self, rng, rule):
-        self.coins, self.is_block, self.rounds = Coins(rng), rule is verify_block, []
+        self.rng = RecordingRng(rng)
+        self.is_block = rule is verify_block
+        self.rounds = []
 
     def __call__(self, r):
-        k, tossed, where_from = len(r.drafted), self.coins.tossed, origins(r)
-        # `verify` tosses for the first guess, the second, ..., block verification for k
+        k = len(r.drafted)
+        # `verify` compares for the first guess, the second, ..., block verification for k
         # guesses, for k - 1, ...
         order = range(k, 0, -1) if self.is_block else range(1, k + 1)
-        coins = dict(zip(order, tossed))
-        n_kept = max((i for i, (coin, keep) in coins.items() if coin < keep), default=0)  # an eos may cut off some
-        w = block_probabilities(r.drafted, r.p, r.q)[0] if self.is_block else [1.0] * (k + 1)
-        drafted, top = [], {}
+        compared = dict(zip(order, self.rng.compared))
+        self.rng.compared.clear()
+        w = [1.0] * (k + 1)
+        if self.is_block:
+            w, _ = block_probabilities(r.drafted, r.p, r.q)
+        kept = [i for i, (u, keep) in compared.items() if u < keep]
+        n_kept = max(kept, default=0)  # an eos may have cut off some of them
+        drafted = []
         for i, token in enumerate(r.drafted.tolist(), start=1):
-            probabilities = [r.p[i - 1, token], r.q[i - 1, token], *([w[i]] if self.is_block else [])]
-            drafted.append(Drafted(token, probabilities, *coins.get(i, (None, None)), i <= n_kept))
-        if "corrected" in where_from:
+            probabilities = [r.p[i - 1, token], r.q[i - 1, token]]
+            if self.is_block:
+                probabilities.append(w[i])
+            u, keep = compared.get(i, (None, None))
+            drafted.append(Drafted(token, probabilities, u, keep, i <= n_kept))
+        where_from = origins(r)
+        top = {}
+        if "resampled" in where_from:
             p, q = r.p[n_kept], r.q[n_kept]
-            marked = int(r.drafted[n_kept]), int(r.emitted[-1])
             rows = {"p": p, "q": q, "residual": residual(p, w[n_kept] * q)}
+            marked = int(r.drafted[n_kept]), int(r.emitted[-1])
             top = {name: most_probable(row, marked) for name, row in rows.items()}
-        self.rounds.append(Seen(self.is_block, drafted, where_from, r.emitted.tolist(), top))
-        tossed.clear()
+        emitted = r.emitted.tolist()
+        self.rounds.append(RecordedRound(self.is_block, drafted, where_from, emitted, top))
 
 
 def most_probable(row, marked=()):

@@ -15,7 +15,7 @@ A (.1), B (.2) or C (.2). The other half is q: A (.15), B (.1) or C (.25). The s
 
 import numpy as np
 
-from runs import betas, expected_tokens
+from runs import chances
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 # `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7.
@@ -25,11 +25,11 @@ PRIOR, N_PRIOR = 0.7, 16
 EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
 
 
-def make_schedule(name, K, costs, draft=None, target=None):
+def make_schedule(name, K, costs, draft=None, target=None, **rule):
     """The (schedule, stop) of one of SCHEDULES. A schedule of your own is returned as it is.
 
-    costs is as in `adaptive`. draft and target are `sampling.as_model`s, whose confidence
-    counts. Without them, the rows that are sampled from count.
+    costs and rule are for `adaptive`. draft and target are `sampling.as_model`s, whose
+    confidence counts. Without them, the rows that are sampled from count.
     """
     if callable(name):
         return name, None
@@ -43,12 +43,12 @@ def make_schedule(name, K, costs, draft=None, target=None):
         case "heuristic":
             return heuristic(K), None
         case "adaptive":
-            return adaptive(K, costs), None
+            return adaptive(K, costs, **rule), None
     raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
 
 
 def target_confidence(K, threshold=0.5, confidence=None):
-    """A schedule: draft K tokens if the target gave the last token a probability of at least threshold, else none.
+    """A schedule: K tokens if the target gave the last token at least threshold, else none.
 
     Easy places of a text are often close together. `confidence(token, row)` answers in
     place of the rows of the round, which are one-hot at temperature 0: see
@@ -59,7 +59,8 @@ def target_confidence(K, threshold=0.5, confidence=None):
         if last is None:
             return 0
         i = len(last.emitted) - 1  # the row that the last token comes from
-        sure = last.q[i, last.emitted[i]] if confidence is None else confidence(last.emitted[i], i)
+        token = last.emitted[i]
+        sure = last.q[i, token] if confidence is None else confidence(token, i)
         return K if sure >= threshold else 0
 
     return schedule
@@ -74,7 +75,7 @@ def draft_confidence(threshold=0.4, confidence=None):
 
 
 def heuristic(K):
-    """A schedule: two tokens more after a round that accepted all of them, otherwise one fewer. K comes first.
+    """A schedule: two tokens more after a round that accepted all, otherwise one fewer. First K.
 
     Hugging Face's Transformers has a similar rule, without a limit.
     """
@@ -88,28 +89,46 @@ def heuristic(K):
     return schedule
 
 
-def adaptive(K, costs, memory=32):
-    """A schedule: the best number of tokens for the measured alpha and costs, of tokens per round / cost.
+def adaptive(K, costs, memory=32, chances=chances, by_place=False):
+    """A schedule: the number of tokens with the best tokens per round / cost, as measured.
 
-    Leviathan et al. 2023 suggest it in section 3.5. alpha averages beta = sum min(p, q)
-    over about the last `memory` verified positions; it settles sooner than the share of
-    accepted tokens. `costs(K) -> float [K+1]` are the costs of rounds with 0 ... K
-    drafted tokens.
+    Leviathan et al. 2023 suggest it in section 3.5. alpha averages what the rule says of its
+    guesses, see `runs.Chances`, over about the last `memory` of them; it settles sooner than
+    the share of accepted tokens. `costs(K) -> float [K+1]` are the costs of rounds with
+    0 ... K drafted tokens. by_place: an alpha for each place in a round, because
+    block verification has no single one.
     """
-    alpha = n_seen = n_rounds = None  # set by schedule(None), the first call of each run
+    if chances is None:
+        raise ValueError("adaptive needs a rule that says which guesses it looks at")
+    alphas = n_rounds = None  # set by schedule(None), the first call of each run
 
     def schedule(last):
-        nonlocal alpha, n_seen, n_rounds
+        nonlocal alphas, n_rounds
         if last is None:
-            alpha, n_seen, n_rounds = PRIOR, N_PRIOR, 0
+            alphas, n_rounds = [Alpha(PRIOR, memory)], 0
         else:
-            for b in betas(last):
-                n_seen += 1
-                alpha += (b - alpha) / min(n_seen, memory)
+            for i, (reached, kept) in enumerate(zip(*chances(last))):
+                if by_place and i == len(alphas):
+                    alphas.append(Alpha(alphas[-1].mean, memory))  # it begins as the one before
+                alphas[min(i, len(alphas) - 1)].see(reached, kept)
         n_rounds += 1
-        ranking = np.argsort(-expected_tokens(alpha, K) / costs(K), kind="stable")
+        means = [alpha.mean for alpha in alphas]
+        means += means[-1:] * (K - len(means))
+        tokens = np.cumsum(np.cumprod([1, *means[:K]]))
+        ranking = np.argsort(-tokens / costs(K), kind="stable")
         # The second best may really be the best, if its cost was measured in slow
         # rounds. Only more such rounds tell.
         return int(ranking[1 if n_rounds % EVERY == 0 and K > 0 else 0])
 
     return schedule
+
+
+class Alpha:
+    """A mean of kept / reached over about the last `memory` guesses, which begins with a guess."""
+
+    def __init__(self, mean, memory):
+        self.mean, self.n, self.memory = mean, N_PRIOR, memory
+
+    def see(self, reached, kept):
+        self.n += reached
+        self.mean += (kept - reached * self.mean) / min(self.n, self.memory)

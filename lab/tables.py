@@ -1,6 +1,6 @@
 """Tables in Markdown: the gallery, disputes that enumeration closes, and what lossy rules cost.
 
-    python -m tools.write  # writes them into the pages
+    python -m studies.making.write  # writes them into the pages
 
 Everything is computed for the pair of lab/gallery.py, except where another is named.
 """
@@ -12,8 +12,18 @@ import numpy as np
 from enumeration import output_distribution, total_variation
 from lab import gallery
 from lab.block import verify_block
-from lab.gallery import TREES, VARIANTS, Variant, changed, changed_draft, favourite, one_hot, one_round_law, tenths
-from runs import beta
+from lab.gallery import (
+    TREES,
+    VARIANTS,
+    Variant,
+    changed,
+    changed_draft,
+    favourite,
+    one_hot,
+    one_round_law,
+    tenths,
+)
+from runs import overlap
 from sampling import sample
 from speculative import acceptance, verify
 
@@ -45,7 +55,10 @@ def shown(distance):
 def of_gallery(variants):
     """The wrong variants, the worst first, and then the exact ones."""
     ranked = sorted(variants, key=lambda v: (v.exact, -v.distance()))
-    rows = [[v.name + " (exact)" * v.exact, v.looks, gallery.linked(v.seen), shown(v.distance())] for v in ranked]
+    rows = [
+        [v.name + " (exact)" * v.exact, v.looks, gallery.linked(v.seen), shown(v.distance())]
+        for v in ranked
+    ]
     return table(["variant", "what it looks like", "seen in", "distance"], rows, n_left=3)
 
 
@@ -53,7 +66,9 @@ def of_exact_rules():
     """The exact rules, with the tokens that a round adds."""
     rates = {v.name: v.tokens_per_round() for v in VARIANTS if v.exact and v.own is gallery.plain}
     ranked = [name for name in sorted(rates, key=rates.get) if rates[name] > 1]
-    return table(["exact rule", "tokens per round"], [[name, f"{float(rates[name]):.4f}"] for name in ranked])
+    return table(
+        ["exact rule", "tokens per round"], [[name, f"{float(rates[name]):.4f}"] for name in ranked]
+    )
 
 
 def of_famous():
@@ -65,7 +80,9 @@ def of_famous():
         "removes the rejected token from q": "EAGLE, until [#20](https://github.com/SafeAILab/EAGLE/issues/20)",
     }
     rows = [[name, seen, shown(GALLERY[name].distance())] for name, seen in names.items()]
-    return table(["bug", "seen in", "distance"], sorted(rows, key=lambda row: row[2], reverse=True), n_left=2)
+    return table(
+        ["bug", "seen in", "distance"], sorted(rows, key=lambda row: row[2], reverse=True), n_left=2
+    )
 
 
 # ---- Disputes ----
@@ -83,15 +100,19 @@ def ordered_children(rng):
 
 
 def of_disputes():
-    same, token, by_block = (GALLERY[n] for n in ("accept if the target draws the same", "`verify`", "`verify_block`"))
+    same, token, by_block = (
+        GALLERY[n] for n in ("accept if the target draws the same", "`verify`", "`verify_block`")
+    )
     laws = [
         one_round_law(rule, changed_draft(favourite, lambda row, t: one_hot(row)))
         for rule in (verify, verify_block, same.verify)
     ]
-    tokens, _, tokens_same = (float(sum(mass * len(out) for out, mass in law.items())) for law in laws)
+    tokens, _, tokens_same = (
+        float(sum(mass * len(out) for out, mass in law.items())) for law in laws
+    )
     q = {(t,): mass for t, mass in enumerate(gallery.Q[0])}
     eagle = total_variation(output_distribution(ordered_children), q)
-    less, more = ((float(q[p.argmax()]), float(beta(p, q))) for p, q in PAIRS)
+    less, more = ((float(q[p.argmax()]), float(overlap(p, q))) for p, q in PAIRS)
     rate = {v.name: f"{float(v.tokens_per_round()):.4f}" for v in (same, token, by_block)}
     distance = {name: shown(v.distance()) for name, v in GALLERY.items()}
     rows = [
@@ -145,7 +166,11 @@ def relaxed(n, delta):
 
 def cascade(alpha):
     """A speculative cascade, as in MTPLX #485: the exact rule, but what is nearly a favourite is always accepted."""
-    return changed(accept=lambda p, q, i, t: 1 if q[i][t] >= q[i].max() * (1 - alpha) else acceptance(p[i][t], q[i][t]))
+    return changed(
+        accept=lambda p, q, i, t: (
+            1 if q[i][t] >= q[i].max() * (1 - alpha) else acceptance(p[i][t], q[i][t])
+        )
+    )
 
 
 def synthetic(rate):
@@ -162,7 +187,10 @@ def prices():
     rules |= {f"accepted at a rate of 0.{r}": synthetic(r * tenth) for r in (7, 9)}
     typicals = (0.09, 0.3), (0.3, 0.55), (0.6, 1)
     rules |= {f"typical, ε = {e:g}, δ = {d:g}": typical(e, d) for e, d in typicals}
-    rules |= {f"relaxed, N = {n}, δ = {d / 10:g}": relaxed(n, d * tenth) for n, d in ((1, 0), (2, 1), (2, 3))}
+    rules |= {
+        f"relaxed, N = {n}, δ = {d / 10:g}": relaxed(n, d * tenth)
+        for n, d in ((1, 0), (2, 1), (2, 3))
+    }
     found = [Variant(name, "", verify=rule) for name, rule in rules.items()]
     return [(v.name, v.distance(), v.tokens_per_round()) for v in found]
 

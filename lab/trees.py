@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract import checked_call, checked_tokens
+import checks
 from sampling import sample
-from speculative import acceptance, cut_at, max_fn, residual
+from speculative import acceptance, max_fn, residual, up_to_eos
 
 
 class Node:
@@ -39,7 +39,9 @@ class TreeRound(NamedTuple):
         node, found = self.root, []
         for token in [*self.emitted[: self.n_accepted], None]:
             if node.children:
-                node = next((child for child in node.children if child.token == token), node.children[0])
+                node = next(
+                    (child for child in node.children if child.token == token), node.children[0]
+                )
                 found.append(node.token)
         return found
 
@@ -60,7 +62,7 @@ def grow(x, draft_model, shape, rng):
     siblings, (((),),) a chain of two. Once each token of p has been drawn, there are no
     more siblings, as in a row of temperature 0.
     """
-    children, p = [], np.array(draft_model(x)[-1]) if shape else None
+    children, p = [], draft_model(x)[-1] if shape else None
     for below in shape:
         token = sample(p, rng)
         children.append(Node(token, p, grow(np.append(x, token), draft_model, below, rng)))
@@ -80,10 +82,13 @@ def paths(node):
 def grade(x, target_model, root):
     """Give each node its row q."""
     for path in paths(root):
-        q = np.array(target_model(np.array([*x, *(node.token for node in path[1:])]), len(path)))
+        ids = np.array([*x, *(node.token for node in path[1:])])
+        q = target_model(ids, len(path))
         widths = {len(row) for row in [*q, *(node.p for node in path[1:])]}
         if len(q) != len(path) or len(widths) > 1:
-            raise ValueError(f"found rows of lengths {widths} and {len(q)} rows of q, not {len(path)} of equal length")
+            raise ValueError(
+                f"found rows of lengths {widths} and {len(q)} rows of q, not {len(path)} of equal length"
+            )
         for node, row in zip(path, q):
             node.q = row
 
@@ -115,18 +120,29 @@ def bottom_up(node, rng, w=1):
     return [sample(r, rng)] if rng.random() < w else None
 
 
-def tree_sampling(x, draft_model, target_model, N, shape, rng=None, rule=bottom_up, eos=None, on_round=None):
+def tree_sampling(
+    x, draft_model, target_model, N, shape, rng=None, rule=bottom_up, eos=None, on_round=None
+):
     """`speculative_sampling` with a tree of this shape in each round, see `grow`.
 
     rule is `bottom_up` or `top_down`. on_round gets a `TreeRound`.
     """
-    x, rng, ends, draft_model, target_model = checked_call(x, rng, eos, draft_model, target_model, N=N)
+    x = checks.checked_prompt(x)
+    checks.check_counts(N=N)
+    rng = checks.checked_rng(rng)
+    ends = checks.checked_ends(eos)
+    draft_model = checks.checked_model(draft_model, [0])
+    target_model = checks.checked_model(target_model, [0], 2)
+
     end = len(x) + N
     while len(x) < end:
         root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng))
         grade(x, target_model, root)
-        emitted = checked_tokens(rule(root, rng), max(map(len, paths(root))), len(root.q))
-        emitted, n_accepted = cut_at(ends, emitted)
+        most = max(map(len, paths(root)))
+        emitted = checks.checked_tokens(rule(root, rng), most, len(root.q))
+        n_accepted = len(emitted) - 1
+        emitted = up_to_eos(emitted, ends)
+        n_accepted = min(n_accepted, len(emitted))
         x = np.append(x, emitted)
         if on_round is not None:
             on_round(TreeRound(root, emitted, n_accepted))

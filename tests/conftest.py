@@ -17,10 +17,10 @@ from hypothesis import settings
 from support import BLOCK, CONTENT, DISTANCES, Handler
 
 import gpt2
-from checkpoint import find
+from checkpoint import download, names
 from fast import product
 
-EXACT_FILES = ("test_proof", "test_gallery", "test_trees")  # and every test_lossless...
+EXACT_FILES = ("test_proof", "test_block", "test_gallery", "test_trees")  # and every test_lossless...
 
 settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
@@ -65,7 +65,9 @@ def kernel(request, monkeypatch):
 def n_computed(monkeypatch):
     """A list to which each forward pass adds the number of its positions."""
     numbers, original = [], gpt2.layers
-    monkeypatch.setattr(gpt2, "layers", lambda ids, *args: numbers.append(len(ids)) or original(ids, *args))
+    monkeypatch.setattr(
+        gpt2, "layers", lambda ids, *args: numbers.append(len(ids)) or original(ids, *args)
+    )
     return numbers
 
 
@@ -74,9 +76,12 @@ def server(monkeypatch):
     """A server of support.CONTENT on this machine. It misbehaves as a test wants it to, see support.Handler."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("GPT2_MODELS_URL", raising=False)
-    hparams = {"355M": json.loads(CONTENT["hparams.json"])}  # so the model that is served counts as this one
-    for name, value in {"BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK, "HPARAMS": hparams}.items():
-        monkeypatch.setattr(find, name, value)
+    for name, value in {"BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
+        monkeypatch.setattr(download, name, value)
+    served = {
+        "355M": json.loads(CONTENT["hparams.json"])
+    }  # so the model that is served is this one
+    monkeypatch.setattr(names, "KNOWN", served)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.handle_error = lambda *args: None  # some clients in these tests go away
         server.plan, server.log = {}, []

@@ -1,4 +1,4 @@
-"""What audit/ and benchmarks/ do without extra packages."""
+"""What studies/audit/ and benchmarks/ do without extra packages."""
 
 import json
 import math
@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from support import read
 
-from audit import ascend, kernels
-from audit.__main__ import CLONES, clone, merged, repository, shown, version_of
-from audit.harness import K, P, Q, model, numbers_of, text_distribution
-from audit.projects import PACKAGES
-from benchmarks import random_checkpoint
+from checkpoint import UserError
 from checkpoint.openai import DATA
 from enumeration import output_distribution, total_variation
-from errors import UserError
 from speculative import one_round, speculative_sampling, verify
+from studies.audit import ascend, kernels
+from studies.audit.__main__ import CLONES, clone, merged, repository, shown, version_of
+from studies.audit.harness import K, P, Q, model, numbers_of, text_distribution
+from studies.audit.projects import PACKAGES
+from studies.times import random_checkpoint
 
 
 def test_random_weights_do_not_replace_a_checkpoint(tmp_path, monkeypatch, capsys):
@@ -48,7 +48,9 @@ def test_new_results_replace_those_of_the_same_version():
 
 
 def test_the_results_are_of_these_projects_and_commits():
-    found = {(row["package"], row["version"]) for row in json.loads(read("audit/audit.json"))}
+    found = {
+        (row["package"], row["version"]) for row in json.loads(read("studies/audit/audit.json"))
+    }
     cloned = {(repository(name), commit) for name, (commit, _) in CLONES.items()}
     wheels = {(name, version) for name, (version, _) in kernels.WHEELS.items()}
     assert found >= cloned | wheels

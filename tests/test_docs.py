@@ -8,23 +8,31 @@ import pytest
 from support import ROOT, read
 
 from lab.tables import PAIRS
-from tools import write
+from studies.making import write
 
 PAGES = [
-    path for folder in ("", "docs", "models", "exercise", "audit") for path in sorted((ROOT / folder).glob("*.md"))
+    path
+    for folder in ("", "docs", "models", "exercise", "studies/audit")
+    for path in sorted((ROOT / folder).glob("*.md"))
 ]
 HTML = sorted((ROOT / "docs").glob("*.html"))
 
 
 def test_the_pages_and_the_pictures_are_what_the_code_computes():
-    assert [path for path, content in write.files().items() if read(path) != content] == []  # run python -m tools.write
-    shown = [name for page in write.PAGES for name in re.findall(r"<!-- (?!end)([\w ]+) -->", read(page))]
+    assert [
+        path for path, content in write.files().items() if read(path) != content
+    ] == []  # run python -m studies.making.write
+    shown = [
+        name for page in write.PAGES for name in re.findall(r"<!-- (?!end)([\w ]+) -->", read(page))
+    ]
     assert sorted(shown) == sorted(write.BLOCKS)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *HTML], ids=lambda page: page.name)
 def test_the_links_lead_somewhere(page):
-    links = re.findall(r'href="([^"#]+)"' if page in HTML else r"\]\((?!https?:)([^)#]+)", read(page))
+    links = re.findall(
+        r'href="([^"#]+)"' if page in HTML else r"\]\((?!https?:)([^)#]+)", read(page)
+    )
     assert all((page.parent / link).exists() for link in links), links
     if page in HTML:
         assert {"play.html", "trace.html"} - {page.name} <= {*links}
@@ -33,7 +41,9 @@ def test_the_links_lead_somewhere(page):
 def test_each_leaf_of_the_tree_is_the_product_of_its_path_and_all_add_up_to_q():
     picture, sums = read("docs/tree.svg"), [0, 0, 0]
     for token, factors, mass in re.findall(r">([ABC]): ([^<=]* × [^<]*) = ([.\d]+)<", picture):
-        assert np.isclose(np.prod([float(Fraction(factor)) for factor in factors.split(" × ")]), float(mass))
+        assert np.isclose(
+            np.prod([float(Fraction(factor)) for factor in factors.split(" × ")]), float(mass)
+        )
         sums["ABC".index(token)] += float(mass)
     assert np.allclose(sums, PAIRS[0][1].astype(float))
     for label in "A .2", "B .5", "C .3", "accepted .4", "rejected .6", "A 1/3", "C 2/3":
@@ -41,13 +51,14 @@ def test_each_leaf_of_the_tree_is_the_product_of_its_path_and_all_add_up_to_q():
 
 
 def test_no_error_of_the_audit_shows_a_path_of_the_computer_that_ran_it():
-    assert not re.search(r'"error": "[^"]*[/\\]', read("audit/audit.json"))
+    assert not re.search(r'"error": "[^"]*[/\\]', read("studies/audit/audit.json"))
 
 
-def test_the_check_of_a_sampler_prints_what_the_page_says(capsys):
+def test_the_check_of_a_sampler_says_what_is_on_the_page():
     page = read("docs/your_models.md")
     pair, _, check, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     exec(pair, names := {})
-    capsys.readouterr()
-    exec(check, names)
-    assert capsys.readouterr().out == re.search(r"```text\n(.*?)```", page, re.DOTALL)[1]
+    with pytest.raises(AssertionError) as error:
+        exec(check, names)
+    printed = re.search(r"```text\n(.*?)\n```", page, re.DOTALL)[1]
+    assert f"AssertionError: {error.value}" == printed

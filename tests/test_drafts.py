@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import ROOT, bundled
 
+from checkpoint import UserError
 from encoder import get_encoder
-from errors import UserError
 from lab.drafts import AsNetwork, lookup, make_draft
 from lab.ngrams import DISCOUNT, NGram, ngram, online
 from sampling import as_model
@@ -42,8 +42,12 @@ def prefixes(ids):
     return [ids[:n] for n in range(1, len(ids) + 1)]
 
 
-@example(order=3, text=np.array([0, 1, 2]), ids=np.array([1]), least=1, n_vocab=4)  # a context that is too long for ids
-@given(order=orders, text=texts, ids=texts, least=st.integers(1, 3), n_vocab=st.sampled_from([3, 4]))
+@example(
+    order=3, text=np.array([0, 1, 2]), ids=np.array([1]), least=1, n_vocab=4
+)  # a context that is too long for ids
+@given(
+    order=orders, text=texts, ids=texts, least=st.integers(1, 3), n_vocab=st.sampled_from([3, 4])
+)
 def test_rows_are_those_counted_by_hand(order, text, ids, least, n_vocab):
     model = ngram(text, n_vocab, order, least)  # token 3 of a vocabulary of 4 occurs nowhere
     model(ids)[:] = 0  # a caller may change what it gets
@@ -53,7 +57,9 @@ def test_rows_are_those_counted_by_hand(order, text, ids, least, n_vocab):
     expected = [by_hand(text, n_vocab, order, prefix, least) for prefix in prefixes(ids)]
     np.testing.assert_allclose(rows, expected, atol=1e-12)
     for prefix in prefixes(ids):  # `online` counts in the ids alone
-        np.testing.assert_allclose(online(prefix, 4, order), by_hand(prefix, 4, order, prefix), atol=1e-12)
+        np.testing.assert_allclose(
+            online(prefix, 4, order), by_hand(prefix, 4, order, prefix), atol=1e-12
+        )
 
 
 @settings(max_examples=10)
@@ -98,7 +104,9 @@ def test_a_text_that_cannot_be_fitted_is_an_error(ids, n_vocab, order, message):
 
 
 def test_the_largest_n_gram():
-    row = np.exp(AsNetwork(ngram([50256] * 6, np.uint16(50257), 4))([50256] * 3)[0])  # (uint16 can overflow)
+    row = np.exp(
+        AsNetwork(ngram([50256] * 6, np.uint16(50257), 4))([50256] * 3)[0]
+    )  # (uint16 can overflow)
     assert row[50256] == pytest.approx(0.9, abs=0.1)
 
 
@@ -122,7 +130,9 @@ def test_lookup_is_a_search(ids, longest):
 
 
 def test_defaults():
-    ids = np.array([1, 2, 3, 4, 0, 9, 3, 4, 5, 2, 3, 4])  # after 2 3 4: 0. After 3 4: the latest is 5
+    ids = np.array(
+        [1, 2, 3, 4, 0, 9, 3, 4, 5, 2, 3, 4]
+    )  # after 2 3 4: 0. After 3 4: the latest is 5
     assert lookup(ids, 10)[0] == 1 and lookup(ids, 10, longest=2)[5] == 1
     assert np.array_equal(online(ids, 10), online(ids, 10, order=3))
     assert not np.array_equal(online(ids, 10), online(ids, 10, order=2))
@@ -138,7 +148,9 @@ def test_neighbouring_contexts_do_not_mix():
 # Drafts by name
 
 
-@pytest.mark.parametrize(("name", "guess"), [("unigram", ","), ("bigram", " little"), ("ngram", " time")])
+@pytest.mark.parametrize(
+    ("name", "guess"), [("unigram", ","), ("bigram", " little"), ("ngram", " time")]
+)
 def test_the_bundled_tables_fit_the_bundled_vocabulary(name, guess):
     encoder = get_encoder("target", ROOT / "models")
     logits = make_draft(name, bundled("target"), encoder)(encoder.encode("once upon a"))
@@ -146,7 +158,11 @@ def test_the_bundled_tables_fit_the_bundled_vocabulary(name, guess):
 
 
 def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
-    target, encoder, path = bundled("target"), get_encoder("target", ROOT / "models"), tmp_path / "corpus.txt"
+    target, encoder, path = (
+        bundled("target"),
+        get_encoder("target", ROOT / "models"),
+        tmp_path / "corpus.txt",
+    )
     path.write_text(" A king. \n<|endoftext|>\nA queen.\n<|endoftext|>", encoding="utf-8")
     end = encoder.ids["<|endoftext|>"]
     text = np.array([*encoder.encode(" A king. "), end, *encoder.encode("A queen."), end])

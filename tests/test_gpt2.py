@@ -10,16 +10,19 @@ from hypothesis import strategies as st
 from support import MICRO, bundled, random_gpt2, stored_gpt2
 
 import gpt2
+from checkpoint import UserError
 from checkpoint.openai import tensors
 from checkpoint.read import nest, read
-from errors import UserError
 from fast import product, threads
 from fast.product import GROUPED
 from gpt2 import GPT2
 
 GOLDEN = np.load(MICRO / "golden.npz")
 TENSORS = tensors(MICRO)
-IDS, LOGITS = GOLDEN["ids"], GOLDEN["logits"]  # [64], float64 [64, 300], computed by Hugging Face's transformers
+IDS, LOGITS = (
+    GOLDEN["ids"],
+    GOLDEN["logits"],
+)  # [64], float64 [64, 300], computed by Hugging Face's transformers
 TOLERANCE = 1e-5  # our largest difference is 2.6e-6; the largest logit is 9
 
 
@@ -31,7 +34,11 @@ def micro():
 # ---- The right logits ----
 
 
-@given(calls=st.lists(st.tuples(st.integers(1, 64), st.integers(1, 64), st.integers(0, 63)), max_size=12))
+@given(
+    calls=st.lists(
+        st.tuples(st.integers(1, 64), st.integers(1, 64), st.integers(0, 63)), max_size=12
+    )
+)
 def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
     """Before each call, the array of ids holds other ids, from some position on. Results must not change later."""
     found = []
@@ -47,9 +54,15 @@ def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
 
 @pytest.mark.parametrize(
     ("n_rows", "grouped", "single"),
-    [(1, [20, 20, 20, 4], [20, 20, 20, 3, 1]), (30, [20, 44], [20, 14, 30]), (64, [64], [31, 31, 2])],
+    [
+        (1, [20, 20, 20, 4], [20, 20, 20, 3, 1]),
+        (30, [20, 44], [20, 14, 30]),
+        (64, [64], [31, 31, 2]),
+    ],
 )
-def test_long_prompts_are_computed_in_parts(kernel, monkeypatch, n_computed, n_rows, grouped, single):
+def test_long_prompts_are_computed_in_parts(
+    kernel, monkeypatch, n_computed, n_rows, grouped, single
+):
     monkeypatch.setattr(product, "PART", 20)
     found = stored_gpt2.__wrapped__(MICRO)(IDS, n_rows)
     assert np.abs(found - LOGITS[-n_rows:]).max() < TOLERANCE
@@ -65,13 +78,17 @@ def test_the_pass_without_a_cache_and_tiles():
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy])
 def test_the_first_layers_and_copies_have_a_cache_of_their_own(micro, way, n_layer):
     hparams, params = read(MICRO)
-    expected = gpt2.gpt2(IDS[:20], **params | {"blocks": params["blocks"][:n_layer]}, n_head=hparams["n_head"])
+    expected = gpt2.gpt2(
+        IDS[:20], **params | {"blocks": params["blocks"][:n_layer]}, n_head=hparams["n_head"]
+    )
     micro(IDS[:30])
     other = way(micro.first_layers(n_layer))
     assert np.abs(other(IDS[:20], 20) - expected).max() < TOLERANCE
     other(IDS[30:60])
     assert np.abs(micro(IDS[:31]) - LOGITS[30]).max() < TOLERANCE
-    assert len(other.pasts) == n_layer and (other.blocks[0] is micro.blocks[0]) == (way is copy.copy)
+    assert len(other.kv_cache) == n_layer and (other.blocks[0] is micro.blocks[0]) == (
+        way is copy.copy
+    )
 
 
 def test_all_numbers_stay_float32(micro, monkeypatch):
@@ -94,9 +111,16 @@ def test_all_numbers_stay_float32(micro, monkeypatch):
 
 
 def test_only_new_positions_are_computed(micro, n_computed):
-    micro.forget()
+    micro.reset()
     other = np.append(IDS[:12], (IDS[12:20] + 1) % 300)
-    for ids, n_rows in (IDS[:10], 1), (IDS[:15], 5), (IDS[:20], 1), (other, 3), (other, 2), (other[:4], 1):
+    for ids, n_rows in (
+        (IDS[:10], 1),
+        (IDS[:15], 5),
+        (IDS[:20], 1),
+        (other, 3),
+        (other, 2),
+        (other[:4], 1),
+    ):
         micro(ids, n_rows)
     assert n_computed == [10, 5, 5, 8, 2, 1]
 
@@ -108,11 +132,14 @@ def test_an_interrupted_call_does_not_change_later_results(kernel, monkeypatch, 
     net = stored_gpt2.__wrapped__(MICRO)
     net(np.append(IDS[:5], IDS[20:24]))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        ffn = Mock(wraps=gpt2.ffn, side_effect=[DEFAULT] * (4 if len(after) > 20 else 1) + [KeyboardInterrupt])
+        ffn = Mock(
+            wraps=gpt2.ffn,
+            side_effect=[DEFAULT] * (4 if len(after) > 20 else 1) + [KeyboardInterrupt],
+        )
         patch.setattr(gpt2, "ffn", ffn)
         net(IDS[:41] if len(after) > 20 else IDS[:9])
     found = net(after)
-    net.forget()
+    net.reset()
     assert np.array_equal(found, net(after))
 
 
@@ -172,22 +199,26 @@ def check_bits(net, n, seed=0):
     """
     rng = np.random.default_rng(seed)
     ids = rng.integers(net.n_vocab, size=n + 26)
-    net.forget()
+    net.reset()
     expected = np.concatenate([net(ids[:end]) for end in range(n, len(ids) + 1)])
     for n_rows in (1, 2, 3, 4, 5, 6, 7, 9, 13):
         net(np.append(ids[: max(n - 40, 0)], rng.integers(net.n_vocab, size=30)))
         if n_rows % 2:
-            net.forget()
+            net.reset()
         for end in range(n + n_rows - 1, len(ids) + 1, n_rows):
             assert np.array_equal(net(ids[:end], n_rows), expected[end - n_rows + 1 - n :][:n_rows])
             wrong = ids[:end].copy()
             wrong[-1 - rng.integers(n_rows)] = rng.integers(net.n_vocab)
             net(wrong[: end - rng.integers(n_rows)])  # so the next call has to go back
-    net.forget()
-    for i in range(0, 27, 2):  # a draft that lags one position behind, as after a round without a rejection
+    net.reset()
+    for i in range(
+        0, 27, 2
+    ):  # a draft that lags one position behind, as after a round without a rejection
         assert np.array_equal(net(ids[: n + i])[0], expected[i])
-    if product.matrix_kernel() == GROUPED or n <= product.MANY:  # here, a prompt makes no difference
-        net.forget()
+    if (
+        product.matrix_kernel() == GROUPED or n <= product.MANY
+    ):  # here, a prompt makes no difference
+        net.reset()
         assert np.array_equal(net(ids, len(ids))[n - 1 :], expected)
 
 
@@ -204,17 +235,22 @@ def test_bits_of_prompts(kernel, n):
     n_layer=st.integers(1, 3),
 )  # fmt: skip
 def test_bits_of_random_models(seed, n, n_head, d, n_layer):
-    net = random_gpt2(seed, n_vocab=301, n_ctx=330, n_embd=n_head * d, n_head=n_head, n_layer=n_layer)
+    net = random_gpt2(
+        seed, n_vocab=301, n_ctx=330, n_embd=n_head * d, n_head=n_head, n_layer=n_layer
+    )
     check_bits(net, n, seed)
 
 
 @pytest.mark.parametrize(
-    ("n_embd", "n_head", "n"), [(64, 1, 1040), (96, 1, 1040), (128, 1, 1040), (160, 1, 1040), (768, 12, 300)]
+    ("n_embd", "n_head", "n"),
+    [(64, 1, 1040), (96, 1, 1040), (128, 1, 1040), (160, 1, 1040), (768, 12, 300)],
 )
 def test_bits_of_large_models(n_embd, n_head, n):
     check_bits(random_gpt2(0, n_vocab=500, n_ctx=1070, n_embd=n_embd, n_head=n_head, n_layer=2), n)
 
 
-@pytest.mark.parametrize(("name", "n"), [("draft", 9), ("draft", 65), ("draft", 300), ("target", 9), ("target", 300)])
+@pytest.mark.parametrize(
+    ("name", "n"), [("draft", 9), ("draft", 65), ("draft", 300), ("target", 9), ("target", 300)]
+)
 def test_bits_of_the_bundled_pair(name, n):
     check_bits(bundled(name), n)

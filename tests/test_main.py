@@ -14,12 +14,12 @@ from support import ROOT, printed_by, read, run, texts_of
 
 import lab.__main__ as lab_main
 import main
+from checkpoint import UserError
 from checkpoint.openai import FILES
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
-from errors import UserError
 from lab.block import verify_block
-from lab.pair import Pair
+from lab.pair import LabPair
 from terminal import report
 from utils import prompt_ids
 
@@ -28,30 +28,57 @@ def write_pair(models_dir):
     """Write a draft and a target whose tokens are the bytes and <|endoftext|>. They predict only <|endoftext|>."""
     hparams = dict(n_vocab=257, n_ctx=64, n_embd=16, n_head=2, n_layer=1)
     rng = np.random.default_rng(0)
-    tensors = {name: rng.standard_normal(shape, np.float32) for name, shape in expected_shapes(**hparams).items()}
+    tensors = {
+        name: rng.standard_normal(shape, np.float32)
+        for name, shape in expected_shapes(**hparams).items()
+    }
     tensors["model/ln_f/b"] = 100 * tensors["model/wte"][-1]
     for directory in models_dir / "draft", models_dir / "target":
         write_checkpoint(directory, hparams, tensors.items())
         write_vocabulary(directory, 257)
-    return "--draft_model_size", str(models_dir / "draft"), "--target_model_size", str(models_dir / "target")
+    return (
+        "--draft_model_size",
+        str(models_dir / "draft"),
+        "--target_model_size",
+        str(models_dir / "target"),
+    )
 
 
 def test_the_bundled_pair_from_any_directory(tmp_path):
     result = run("--K", 4, cwd=tmp_path)
     plain, fast = texts_of(result.stdout)
     assert plain == fast and len(plain) > 300
-    assert plain.startswith("Once upon a time there was a king who had three sons, and they were all very happy.")
+    assert plain.startswith(
+        "Once upon a time there was a king who had three sons, and they were all very happy."
+    )
     assert os.listdir(tmp_path) == []
     for figure in "acceptance rate", "tokens per round", "same text":
-        assert re.search(rf"^{figure}.*\n", result.stdout, re.MULTILINE)[0].strip() in read("docs/terminal.svg")
+        assert re.search(rf"^{figure}.*\n", result.stdout, re.MULTILINE)[0].strip() in read(
+            "docs/terminal.svg"
+        )
 
 
 def test_two_samples_and_the_settings():
-    options = "--temperature", 1, "--top_k", 9, "--top_p", 0.9, "--seed", 7, "--n_tokens_to_generate", 30
+    options = (
+        "--temperature",
+        1,
+        "--top_k",
+        9,
+        "--top_p",
+        0.9,
+        "--seed",
+        7,
+        "--n_tokens_to_generate",
+        30,
+    )
     output = printed_by(main, *options)
     plain, fast = texts_of(output)
     assert plain != fast and "no: two samples from one distribution, unless" in output
-    assert texts_of(printed_by(main, *options)) == texts_of(printed_by(lab_main, *options)) == (plain, fast)
+    assert (
+        texts_of(printed_by(main, *options))
+        == texts_of(printed_by(lab_main, *options))
+        == (plain, fast)
+    )
     assert texts_of(printed_by(main, *options, "--seed", 8))[0] != plain
 
 
@@ -64,13 +91,24 @@ def test_the_figures_close_the_formula(options):
     output = printed_by(main, "--n_tokens_to_generate", 15, *options.split())
     lines = output[output.index("tokens per second") :].splitlines()
     found = {line[:18].strip(): line[18:] for line in lines}
-    figures = ["speedup", "acceptance rate", "alpha", "tokens per round", "cost of a round", "same text"]
+    figures = [
+        "speedup",
+        "acceptance rate",
+        "alpha",
+        "tokens per round",
+        "cost of a round",
+        "same text",
+    ]
     assert [name for name in found if name != "slower"] == ["tokens per second", *figures]
     speedup, tokens, cost, *parts = (
         float(x) for i in (0, 3, 4) for x in re.findall(r"\d+\.\d+", found[figures[i]])
     )  # fmt: skip
-    assert sum(parts) == pytest.approx(cost, abs=0.02) and tokens / cost == pytest.approx(speedup, rel=0.02)
-    assert ("nothing was drafted" in found["alpha"]) == (options in ("--K 0", "--n_tokens_to_generate 1"))
+    assert sum(parts) == pytest.approx(cost, abs=0.02) and tokens / cost == pytest.approx(
+        speedup, rel=0.02
+    )
+    assert ("nothing was drafted" in found["alpha"]) == (
+        options in ("--K 0", "--n_tokens_to_generate 1")
+    )
     assert "slower" not in found or speedup <= 1
 
 
@@ -82,12 +120,15 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
     """
     with (
         patch.object(lab_main, "load_pair", wraps=lab_main.load_pair) as load,
-        patch.object(Pair, "decode", side_effect=Pair.decode, autospec=True) as decode,
+        patch.object(LabPair, "decode", side_effect=LabPair.decode, autospec=True) as decode,
         patch("numpy.random.default_rng", wraps=np.random.default_rng) as default_rng,
     ):
         lab_main.main([*options.split(), "--models_dir", str(tmp_path), "--draft_corpus", __file__])
     sampling = dict(temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.2)
-    assert load.call_args.kwargs == dict(draft="ngram", corpus=__file__, models_dir=str(tmp_path), seed=None) | sampling
+    assert (
+        load.call_args.kwargs
+        == dict(draft="ngram", corpus=__file__, models_dir=str(tmp_path), seed=None) | sampling
+    )
     decoded = [each.kwargs for each in decode.call_args_list]
     wanted = dict(K=3, schedule="target-confidence", verify=verify_block)
     obeyed = [options.items() >= wanted.items() for options in decoded]
@@ -101,22 +142,51 @@ def test_trees():
     output = printed_by(lab_main, *options)
     assert len({*texts_of(output)}) == 1 and "same text         yes" in output
     assert "with up to 6 guesses, top_down" in output
-    output = printed_by(lab_main, *options, "--temperature", 1, "--verify", "block", "--draft", "ngram")
+    output = printed_by(
+        lab_main, *options, "--temperature", 1, "--verify", "block", "--draft", "ngram"
+    )
     assert "with up to 6 guesses, bottom_up" in output and "no: two samples" in output
     assert len({*texts_of(printed_by(lab_main, *options, "--temperature", 1, "--same_text"))}) == 1
     output = printed_by(lab_main, *options, "--repetition_penalty", 1.5)
-    assert float(re.search(r"per round +(\d\.\d+)", output)[1]) > 2.5  # 2.0 if the draft has no penalty
-    assert "nothing was decoded" in printed_by(lab_main, "--tree", "2,1", "--n_tokens_to_generate", 0)
+    assert (
+        float(re.search(r"per round +(\d\.\d+)", output)[1]) > 2.5
+    )  # 2.0 if the draft has no penalty
+    assert "nothing was decoded" in printed_by(
+        lab_main, "--tree", "2,1", "--n_tokens_to_generate", 0
+    )
+
+
+def test_block_verification_predicts_by_place():
+    """A single alpha said 3.71 of a run like this, and 4.05 were measured."""
+    options = "--temperature", 1, "--K", 8, "--n_tokens_to_generate", 300, "--seed", 2
+    output = printed_by(lab_main, *options, "--verify", "block")
+    predicts = r"^alpha +0\.\d\d behind accepted guesses, which by place predicts (\S+)"
+    predicted = float(re.search(predicts, output, re.MULTILINE)[1])
+    measured = float(re.search(r"^tokens per round +(\S+),", output, re.MULTILINE)[1])
+    assert predicted == pytest.approx(measured, rel=0.05)
+    output = printed_by(lab_main, "--verify", "block", "--K", 0, "--n_tokens_to_generate", 3)
+    assert "\nalpha             none: nothing was drafted\n" in output
 
 
 def test_K_auto_takes_the_best_K_and_says_so():
     output = printed_by(lab_main, "--K", "auto")
-    found = re.search(r"best K +(\d); rough .*: 1\.00 \(K = 0\)(, \d+\.\d\d \(K = \d\)){8}\n", output)
+    found = re.search(
+        r"best K +(\d); rough .*: 1\.00 \(K = 0\)(, \d+\.\d\d \(K = \d\)){8}\n", output
+    )
     assert f"with K = {found[1]}, fixed" in output
 
 
 def test_a_text_that_ends_at_once(tmp_path):
-    options = *write_pair(tmp_path), "--prompt", "A", "--n_tokens_to_generate", 3, "--eos", "--K", "auto"
+    options = (
+        *write_pair(tmp_path),
+        "--prompt",
+        "A",
+        "--n_tokens_to_generate",
+        3,
+        "--eos",
+        "--K",
+        "auto",
+    )
     output = printed_by(lab_main, *options)
     assert texts_of(output) == ("A<|endoftext|>", "A<|endoftext|>")
     assert "pilot run was too short; 3 was used" in output and "with K = 3, fixed" in output
@@ -130,7 +200,9 @@ def test_edges():
         for n, K in (0, 4), (1, 10**12):
             output = printed_by(program, "--prompt", "", "--n_tokens_to_generate", n, "--K", K)
             assert "<|endoftext|>" not in output and ("nothing was decoded" in output) == (n == 0)
-        printed_by(program, "--n_tokens_to_generate", 8, "--prompt", " the" * 504, "--temperature", 1)  # all of n_ctx
+        printed_by(
+            program, "--n_tokens_to_generate", 8, "--prompt", " the" * 504, "--temperature", 1
+        )  # all of n_ctx
 
 
 def test_released_models_are_downloaded_and_decoded(server, tmp_path, monkeypatch, capsys):
@@ -160,16 +232,50 @@ def complaint(capsys, program, *args):
     ("args", "problem"),
     [
         (["--K", -1], "argument --K: '-1' is not a whole number from 0 up"),
-        (["--K", "auto"], "'auto' is not a whole number from 0 up; see --help, and python -m lab --help"),
-        (["--schedule", "heuristic"], "unrecognized arguments: --schedule heuristic; see --help, and python -m lab"),
-        (["--draft", "ngram"], "unrecognized arguments: --draft ngram; see --help, and python -m lab"),
-        (["--n_tokens_to_generate", -5], "--n_tokens_to_generate: '-5' is not a whole number from 0 up"),
+        (
+            ["--K", "auto"],
+            "'auto' is not a whole number from 0 up; see --help, and python -m lab --help",
+        ),
+        (
+            ["--schedule", "heuristic"],
+            "unrecognized arguments: --schedule heuristic; see --help, and python -m lab",
+        ),
+        (
+            ["--draft", "ngram"],
+            "unrecognized arguments: --draft ngram; see --help, and python -m lab",
+        ),
+        (
+            ["--n_tokens_to_generate", -5],
+            "--n_tokens_to_generate: '-5' is not a whole number from 0 up",
+        ),
         (["--temperature", "inf"], "--temperature: 'inf' is not a number from 0 up"),
         (["--top_p", 0], "--top_p: '0' is not a number above 0 and at most 1"),
-        (["--n_tokens_to_generate", 9, "--prompt", " the" * 504], "the prompt has 504 tokens and 9 more are wanted"),
-        (["--target_model_size", "gpt3"], "there is no model or folder 'gpt3': give one of draft, target, 124M"),
+        (
+            ["--n_tokens_to_generate", 9, "--prompt", " the" * 504],
+            "the prompt has 504 tokens and 9 more are wanted",
+        ),
+        (
+            ["--target_model_size", "gpt3"],
+            "there is no model or folder 'gpt3': give one of draft, target, 124M",
+        ),
+        (
+            ["--draft_model_size", ""],
+            "there is no model or folder '': give one of draft, target, 124M",
+        ),
+        (["--target_model_size", ""], "there is no model or folder '': give one of"),
+        (
+            ["--draft_model_size", "draft", "--target_model_size", ""],
+            "no model or folder '': give one of",
+        ),
+        (
+            ["--draft_model_size", "", "--target_model_size", ""],
+            "there is no model or folder '': give one of",
+        ),
         (["--prompt", "half \udcd8"], "the text contains the byte D8, which is not UTF-8"),
-        (["--prompt", "a\ud83d\ude00"], "the text contains U+D83D, half of a pair, which is not UTF-8"),
+        (
+            ["--prompt", "a\ud83d\ude00"],
+            "the text contains U+D83D, half of a pair, which is not UTF-8",
+        ),
     ],
 )
 def test_bad_arguments(args, problem, capsys):
@@ -181,21 +287,54 @@ def test_bad_arguments(args, problem, capsys):
     [
         (["--K", "4x"], "argument --K: '4x' is not a whole number from 0 up, or auto"),
         (["--schedule", "sometimes"], "invalid choice: 'sometimes'"),
-        (["--repetition_penalty", 101], "--repetition_penalty: '101' is not a number from 0.01 to 100"),
+        (
+            ["--repetition_penalty", 101],
+            "--repetition_penalty: '101' is not a number from 0.01 to 100",
+        ),
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html file"),
-        (["--trace", "no/such/folder/trace.html"], "No such file or directory: 'no/such/folder/trace.html'"),
-        (["--trace", "trace.html", "--n_tokens_to_generate", "0"], "--n_tokens_to_generate must be above 0"),
+        (
+            ["--trace", "no/such/folder/trace.html"],
+            "No such file or directory: 'no/such/folder/trace.html'",
+        ),
+        (
+            ["--trace", "trace.html", "--n_tokens_to_generate", "0"],
+            "--n_tokens_to_generate must be above 0",
+        ),
         (["--draft", "early-exit:L"], "'early-exit:L' is not one of model, unigram"),
         (["--draft", "early-exit:2x"], "'early-exit:2x' is not one of model, unigram"),
         (["--draft", "early-exit:7"], "early exit after 7 layers was asked for; choose 1 to 6"),
-        (["--draft", "bigram", "--draft_corpus", "nowhere.txt"], "No such file or directory: 'nowhere.txt'"),
-        (["--draft", "bigram", "--draft_corpus", os.devnull], "the text to count n-grams in is empty"),
-        (["--draft", "lookup", "--draft_corpus", os.devnull], "corpus needs --draft unigram or bigram or ngram, but"),
+        (
+            ["--draft", "bigram", "--draft_corpus", "nowhere.txt"],
+            "No such file or directory: 'nowhere.txt'",
+        ),
+        (
+            ["--draft", "bigram", "--draft_corpus", os.devnull],
+            "the text to count n-grams in is empty",
+        ),
+        (
+            ["--draft", "lookup", "--draft_corpus", os.devnull],
+            "corpus needs --draft unigram or bigram or ngram, but",
+        ),
         (["--draft", "lookup", "--schedule", "draft-confidence"], "--draft lookup stops by itself"),
-        (["--draft", "online", "--draft_model_size", "draft"], "--draft_model_size needs --draft model, but"),
+        (
+            ["--draft", "online", "--draft_model_size", "draft"],
+            "--draft_model_size needs --draft model, but",
+        ),
+        (
+            ["--draft", "online", "--draft_model_size", ""],
+            "--draft_model_size needs --draft model, but",
+        ),
+        (
+            ["--draft", "online", "--target_model_size", ""],
+            "there is no model or folder '': give one of",
+        ),
+        (["--draft_model_size", ""], "there is no model or folder '': give one of"),
         (["--tree", "2,x"], "'2,x' is not a tree like 2,1,1"),
         (["--tree", "99,99,99"], "'99,99,99' is not a tree like 2,1,1, of at most 99 guesses"),
-        (["--tree", "2,1", "--K", 8], "--tree does not go together with --trace, --schedule or --K"),
+        (
+            ["--tree", "2,1", "--K", 8],
+            "--tree does not go together with --trace, --schedule or --K",
+        ),
         (["--tree", "2,1", "--trace", "t.html"], "--tree does not go together with --trace"),
     ],
 )
@@ -204,7 +343,9 @@ def test_bad_arguments_of_the_lab(args, problem, capsys):
 
 
 def test_our_errors_show_a_traceback_and_those_of_the_machine_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(main, "load_models", Mock(side_effect=[MemoryError("no room"), ValueError("a bug")]))
+    monkeypatch.setattr(
+        main, "load_models", Mock(side_effect=[MemoryError("no room"), ValueError("a bug")])
+    )
     assert "no room" in complaint(capsys, main)
     with pytest.raises(ValueError, match="a bug"):
         report(lambda: main.main([]), "main.py")
@@ -217,7 +358,11 @@ def test_our_errors_show_a_traceback_and_those_of_the_machine_one_line(monkeypat
 def test_the_reader_of_the_output_goes_away():
     env = os.environ | {"PYTHONUNBUFFERED": ""}  # so that Python holds back some text at the end
     with subprocess.Popen(
-        [sys.executable, "main.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+        [sys.executable, "main.py"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
     ) as process:
         process.stdout.close()
         errors = process.stderr.read()
@@ -231,7 +376,49 @@ def test_the_reader_of_the_output_goes_away():
 def test_closed_streams(command, code):
     command = f"exec '{sys.executable}' main.py {command}"
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == code and done.stderr.count("\n") == (code == 2 and "2>" not in command)
+    assert done.returncode == code and done.stderr.count("\n") == (
+        code == 2 and "2>" not in command
+    )
+
+
+SCRIPTS = {  # with what they are given, and what they say
+    "studies.times.forward": (["nope"], "nope cannot be used: nope is missing"),
+    "studies.times.peers": (["nope"], "nope is missing|needs torch and transformers: pip install"),
+    "studies.times.acceptance": (["no/such.json"], "No such file or directory: 'no/such.json'"),
+    "studies.making.fit_ngrams": (
+        [os.devnull],
+        f"{os.devnull} holds 0 tales, and at least two are needed",
+    ),
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_other_programs_say(script):
+    args, problem = SCRIPTS[script]
+    done = run(*args, script=script)
+    assert done.returncode == 2 and done.stdout == ""
+    assert re.fullmatch(rf"python -m {script}: error: .*({problem}).*\n", done.stderr)
+
+
+def test_an_engine_that_ends_says_why_in_one_line():
+    engine = "Turns('studies.times.peers:our_pass', 'nope')"
+    code = f"from studies.times.turns import Turns\nwith {engine} as turns: turns.ask(1, 1, 1)"
+    done = run("-c", code, script="")
+    assert done.returncode == 2
+    assert re.fullmatch(
+        "studies.times.peers:our_pass: error: nope cannot be used: .*\n", done.stderr
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk(unbuffered):
+    env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-c", "import terminal; terminal.report(lambda: print('x'), 'it')"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, env=env, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr.strip() == b"it: error: [Errno 28] No space left on device"
 
 
 def test_vocabularies_that_do_not_fit(tmp_path, capsys):
@@ -240,7 +427,9 @@ def test_vocabularies_that_do_not_fit(tmp_path, capsys):
 
 
 def test_an_empty_prompt_needs_a_token_that_ends_a_text():
-    with pytest.raises(UserError, match="the prompt is empty, and this vocabulary has no token that ends a text"):
+    with pytest.raises(
+        UserError, match="the prompt is empty, and this vocabulary has no token that ends a text"
+    ):
         prompt_ids("", 3, Mock(eos=None, encode=lambda text: []), [])
 
 
@@ -258,20 +447,24 @@ def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
 # What each part may import, of this project's parts and of third parties
 IMPORTS = {
     "tiny.py": {"numpy", "regex"},
-    "errors.py": set(),
     "enumeration/*.py": {"numpy", "torch", "enumeration"},
-    "contract.py": {"numpy"},
+    "checks.py": {"numpy"},
     "sampling.py": {"numpy"},
-    "speculative.py": {"numpy", "contract", "sampling"},
-    "fast/*.py": {"numpy", "errors", "fast"},
-    "gpt2.py": {"numpy", "errors", "fast"},
-    "encoder.py": {"regex", "errors", "checkpoint"},
-    "utils.py": {"numpy", "errors", "checkpoint", "encoder", "gpt2"},
-    "runs.py": {"numpy"},
-    "terminal.py": {"tqdm", "errors", "runs", "checkpoint"},
-    "main.py": {"fast", "sampling", "speculative", "runs", "terminal", "utils"},
-    "checkpoint/*.py": {"numpy", "requests", "tqdm", "errors", "checkpoint"},
+    "speculative.py": {"numpy", "checks", "sampling"},
+    "fast/*.py": {"numpy", "fast"},
+    "gpt2.py": {"numpy", "checkpoint", "fast"},
+    "encoder.py": {"regex", "checkpoint"},
+    "utils.py": {"numpy", "checkpoint", "encoder", "gpt2"},
+    "runs.py": {"numpy", "sampling"},
+    "terminal.py": {"numpy", "tqdm", "runs", "checkpoint"},
+    "main.py": {"fast", "speculative", "runs", "terminal", "utils"},
+    "checkpoint/*.py": {"numpy", "requests", "tqdm", "tokenizers", "checkpoint"},
 }
+
+
+def test_a_forward_pass_needs_no_download():
+    code = "import gpt2, sys; print({'requests', 'checkpoint.find'} & {*sys.modules})"
+    assert run("-c", code, script="").stdout == "set()\n"
 
 
 @pytest.mark.parametrize("files", IMPORTS)
@@ -281,6 +474,7 @@ def test_the_imports_of_the_hall(files):
         found = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:  # no neighbour of its own
+                names.append(node.module)
             found |= {name.split(".")[0] for name in names}
         assert found - {*sys.stdlib_module_names} <= IMPORTS[files], path

@@ -12,67 +12,52 @@ and q = (.3, .2, .5):
     step 4   max(q - p, 0)           .1     0    .2    normalised: (1/3, 0, 2/3), the residual
     step 5   accepted, or added    .2+.1   .2  .3+.2   = min(p, q) + max(q - p, 0) = q
 
-For any p and q: token t is drafted with probability p(t), step 1, and accepted with
-min(1, q(t) / p(t)). The product is min(p(t), q(t)), step 2. Let S = sum max(q - p, 0).
-Since min(p, q) + max(q - p, 0) = q for every token, and q sums to 1, a guess is accepted
-with probability 1 - S and rejected with S, step 3. Then t is added with probability
-max(q(t) - p(t), 0) / S, so "rejected, then t" has probability max(q(t) - p(t), 0), step
-4. Both ways together give q(t), step 5.
+From here on for any p and q.
 
-From one token to a whole text. From here on, q is the target's row after the text so far.
+Steps 1 and 2. Token t is drafted with probability p(t), and then accepted with probability
+min(1, q(t) / p(t)). The product is min(p(t), q(t)).
 
-Step 6. A round emits 1 to K + 1 tokens. Let plain sampling fill it up to K + 1. Then each
-of these K + 1 tokens is a draw from q, whatever came before it. Take one position, and
-suppose that we know the tokens before it:
+Step 3. For every token, min(p, q) + max(q - p, 0) = q. Sum this over the tokens: q sums to
+1, so a guess is accepted with probability 1 - S and rejected with probability S, where S is
+sum max(q - p, 0).
 
-- Either the round has drafted and accepted all of them. Then this position has a guess
-  of its own, judged with fresh random numbers, so by steps 1 to 5 it is a draw from q. If
-  the round drafts nothing more, because of K or of a stop, it is drawn from q itself. A
-  stop depends on the known tokens alone, so it favours no token here.
-- Or the round has ended before. Then this position is a plain sample.
+Step 4. After a rejection, t is added with probability max(q(t) - p(t), 0) / S. So "rejected,
+then t" has probability max(q(t) - p(t), 0).
 
-Step 7. Begin with N plain samples, P. Replace the first K + 1 by a round, R, filled up by
-plain samples. By step 6 the distribution stays the same, and what follows the round's own
-tokens is plain again. So the next round can begin right there. With K = 2, and rounds
-that happen to emit two tokens, one, and two:
+Step 5. Token t is emitted in one of these two ways. Their probabilities sum to q(t).
 
-    P P P P P
-    R R|P|P P       the round emitted two tokens, and one P fills it up
-    R R R|P P|      the next round begins at once; it emitted one, and two P fill it up
+From one token to a whole text. Now q is the target's row after the text so far.
+
+Step 6. A round emits 1 to K + 1 tokens. Let plain sampling fill it up to K + 1. Then each of
+these K + 1 tokens is a draw from q, whatever came before it. To see this, take one position,
+and suppose that the tokens before it are known. There are two cases:
+
+- The round has drafted and accepted all of them. Then this position has a guess of its own,
+  which is judged with fresh random numbers. By steps 1 to 5 the token is a draw from q. Or
+  the round drafts nothing more, because K is reached or because a stop ended it, and then
+  the token is drawn from q itself. Whether a stop ends the drafting here follows from the
+  known tokens alone. So it cannot favour any token at this position.
+- The round has ended before. Then this position is filled by plain sampling.
+
+Step 7. Begin with a text of N plain samples. Replace the first K + 1 of them by a round that
+is filled up by plain samples. By step 6 the distribution of the text stays the same. What
+follows the round's own tokens is plain again, so the next round can begin right there. With
+K = 2, and rounds that happen to emit two tokens, one, and two:
+
+    P P P P P       five plain samples
+    R R|P|P P       a round emitted two tokens, R R, and one P fills it up to the second bar
+    R R R|P P|      the next round begins at once; it emitted one R, and two P fill it up
     R R R R R       the last round is shorter, because only two tokens were wanted
 
-Each round emits at least one token, so after N rounds at most there is no P left. If
-there is an eos, both samplers cut the text after it. Whatever happened in a round, rejected
-tokens included, the plain samples after it are draws from q. And what happened is all that a
-schedule can know when it chooses K, so every schedule is exact.
+Each round emits at least one token, so after N rounds at most there is no P left. If there
+is an eos, both samplers cut the text after it.
 
-Block verification, which you may skip at first. w and h are those of
-`lab.block.block_probabilities`. Fix the first i drafted tokens. Below, w is w[i], p and q
-are p[i] and q[i], sums run over the next token, and surplus is sum max(w q - p, 0).
+Schedules are covered, too. Whatever happened in a round, rejected tokens included, the plain
+samples after it are draws from q. And what happened is all that a schedule can know when it
+chooses the next K.
 
-1. The round keeps these i tokens, and perhaps more, with probability w. By induction from
-   i = k down, or from wherever a stop ended the drafting: all k are kept with probability
-   h[k] = w[k]. Suppose that it holds for i + 1.
-   - If the next guess is t, more than i are kept with probability
-     w[i+1] = min(1, w q(t) / p(t)). On average over t that is sum min(p, w q).
-   - As before, min(p, w q) + max(w q - p, 0) = w q, and q sums to 1. So more than i are
-     kept with probability w - surplus.
-   - `verify_block` tries longer prefixes first, so it comes to i with probability
-     1 - w + surplus, and keeps exactly i with h[i] = surplus / (1 - w + surplus). The
-     product is surplus. Together with w - surplus that is w.
-   If surplus is 0 and w is 1, h[i] would be 0 / 0, but then the round never comes to i. At
-   i = 0 the round keeps nothing for certain, and h[0] is not used.
-2. If the first i < k tokens are kept, the next one is a draw from q: "they are kept, then
-   t" has probability w q(t). It happens in two ways. t is drafted and kept, with
-   probability p(t) w[i+1] = min(p(t), w q(t)). Or exactly i are kept, with probability
-   surplus, and t is drawn from the residual, with max(w q(t) - p(t), 0) / surplus. The sum
-   is w q(t), and divided by w it is q(t). So steps 6 and 7 hold here too.
-3. On average it accepts at least as many tokens as `verify`: w[i] is never below the
-   product of min(1, q/p) over the first i, because min(1, w q/p) >= w min(1, q/p).
-
-Each test computes exact probabilities, see enumeration/, for p and q that the library
-Hypothesis makes up: with zeros, with a single 1, equal, or with no token in common. They are
-Fractions, so == means equal.
+Each test computes exact probabilities, see enumeration/, for rows that the library Hypothesis
+makes up from small whole numbers, zeros among them. The rows are Fractions, so == means equal.
 """
 
 from fractions import Fraction
@@ -81,20 +66,57 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Table, assert_lossless, both_verifiers, models, pairs, product_of_conditionals, same_law
+from support import assert_same
 
 from enumeration import output_distribution
 from lab.gallery import draft_model, target_model
-from speculative import autoregressive_sampling, propose, verify
+from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
 BY_HAND = np.array([2, 5, 3]) / Fraction(10), np.array([3, 2, 5]) / Fraction(10)
 
 
+def rows(n_vocab):  # a strategy that makes up distributions
+    weights = st.lists(st.integers(0, 4), min_size=n_vocab, max_size=n_vocab).filter(any)
+    return weights.map(lambda w: np.array(w) / Fraction(sum(w)))
+
+
+def pairs(n_vocab):  # p and q: independent, or equal
+    return st.tuples(rows(n_vocab), rows(n_vocab)) | rows(n_vocab).map(lambda row: (row, row))
+
+
+def by_sum(table):
+    """A model whose row is chosen by the sum of all tokens before, so that each of them counts."""
+    return lambda ids, n_rows=1: table[np.cumsum(ids)[-n_rows:] % len(table)]
+
+
+@st.composite
+def models(draw, sizes=(1, 2, 3)):  # a draft, a target, and a prompt
+    n_vocab = draw(st.sampled_from(sizes))
+    p, q = zip(*draw(st.lists(pairs(n_vocab), min_size=2, max_size=4)))
+    prompt = draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=3))
+    return by_sum(np.array(p)), by_sum(np.array(q)), np.array(prompt)
+
+
+def product_of_conditionals(x, target, N, eos=None):
+    """The distribution of N tokens after x by definition: the product of the target's rows."""
+    if N == 0:
+        return {tuple(x.tolist()): 1}
+    found = {}
+    for token, mass in enumerate(target(x)[-1]):
+        if mass > 0:
+            n_left = 0 if token == eos else N - 1
+            for text, rest in product_of_conditionals(
+                np.append(x, token), target, n_left, eos
+            ).items():
+                found[text] = mass * rest
+    return found
+
+
 def one_draft(p, q):
-    """mass[d, n, e]: the probability that a round with K = 1 drafts d, accepts n tokens, and emits e first."""
+    """mass[d, n, e]: how likely a round with K = 1 drafts d, accepts n tokens and emits e first."""
 
     def one_round(rng):
-        drafted, p_rows = propose(np.array([0]), Table([p]), 1, rng)
+        drafted, p_rows = propose(np.array([0]), by_sum(np.array([p])), 1, rng)
         emitted = verify(drafted, p_rows, np.array([q, q]), rng)
         return drafted[0], len(emitted) - 1, emitted[0]
 
@@ -106,58 +128,60 @@ def one_draft(p, q):
 
 def test_the_example_worked_by_hand():
     mass = one_draft(*BY_HAND) * 10
-    accepted = [[2, 0, 0], [0, 2, 0], [0, 0, 3]]  # each token is drafted with p and accepted with min(1, q/p)
+    accepted = [[2, 0, 0], [0, 2, 0], [0, 0, 3]]  # drafted with p, and accepted with min(1, q/p)
     rejected = [[0, 0, 0], [1, 0, 2], [0, 0, 0]]  # B with .5 * .6; then A is added, or C
-    assert (mass[:, 1] == accepted).all() and (mass[:, 0] == rejected).all()
+    assert (mass[:, 1] == accepted).all()
+    assert (mass[:, 0] == rejected).all()
 
 
-@given(pairs(exact=True))
+@given(st.integers(1, 4).flatmap(pairs))
 def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
     p, q = pair
     mass = one_draft(p, q)
     rejected, accepted = mass[:, 0], mass[:, 1]
-    assert (mass.sum(axis=(1, 2)) == p).all()  # step 1: a token is drafted with probability p
-    assert (accepted == np.diag(np.minimum(p, q))).all()  # step 2: drafted and accepted with probability min(p, q)
-    assert rejected.sum() == np.maximum(q - p, 0).sum()  # step 3: it is rejected with this probability
-    assert (rejected.sum(axis=0) == np.maximum(q - p, 0)).all()  # step 4: a rejection, and then this token
-    assert (mass.sum(axis=(0, 1)) == q).all()  # step 5: accepted and added tokens together have the distribution q
+    assert (mass.sum(axis=(1, 2)) == p).all()  # step 1: drafted
+    assert (accepted == np.diag(np.minimum(p, q))).all()  # step 2: drafted and accepted
+    assert rejected.sum() == np.maximum(q - p, 0).sum()  # step 3: rejected
+    assert (rejected.sum(axis=0) == np.maximum(q - p, 0)).all()  # step 4: rejected, then this token
+    assert (mass.sum(axis=(0, 1)) == q).all()  # step 5: accepted or added
 
 
-@both_verifiers
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
-@given(drawn=models(exact=True))
-def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(verifier, drawn, K):
+@given(drawn=models())
+def test_step_6_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(drawn, K):
     draft, target, x = drawn
 
     def completed_round(rng):
         drafted, p = propose(x, draft, K, rng)
-        emitted = verifier(drafted, p, target(np.append(x, drafted), K + 1), rng)
-        assert 1 <= len(emitted) <= K + 1
-        assert emitted[:-1].tolist() == drafted[: len(emitted) - 1].tolist()  # accepted tokens, and one more
-        return autoregressive_sampling(np.append(x, emitted), target, K + 1 - len(emitted), rng)
+        emitted = verify(drafted, p, target(np.append(x, drafted), K + 1), rng)
+        n_left = K + 1 - len(emitted)
+        return autoregressive_sampling(np.append(x, emitted), target, n_left, rng)
 
-    outputs = output_distribution(completed_round)
-    assert same_law(outputs, product_of_conditionals(x, target, K + 1))
+    assert_same(output_distribution(completed_round), product_of_conditionals(x, target, K + 1))
 
 
-@given(drawn=models(sizes=[1, 2, 3, 4], exact=True), N=st.integers(0, 4), eos=st.sampled_from([None, 0]))
-def test_step_7a_autoregressive_sampling_is_the_product_of_the_targets_conditionals(drawn, N, eos):
+@given(drawn=models(sizes=[1, 2, 3, 4]), N=st.integers(0, 4), eos=st.sampled_from([None, 0]))
+def test_step_7a_plain_sampling_is_the_product_of_the_targets_conditionals(drawn, N, eos):
     _, target, x = drawn
-    outputs = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
-    assert same_law(outputs, product_of_conditionals(x, target, N, eos))
+    found = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
+    assert_same(found, product_of_conditionals(x, target, N, eos))
 
 
-@both_verifiers
-@pytest.mark.parametrize(
-    ("N", "K", "eos"), [*((N, K, eos) for N in (1, 2, 3) for K in range(N) for eos in (None, 2)), (4, 3, 2)]
-)
-def test_step_7b_speculative_sampling_has_the_same_distribution(verifier, N, K, eos):
+def assert_exact(draft, target, x, N, K, eos=None):
+    def sampler(rng):
+        return speculative_sampling(x, draft, target, N, K, rng, eos=eos)
+
+    assert_same(output_distribution(sampler), product_of_conditionals(x, target, N, eos))
+
+
+@pytest.mark.parametrize("N, K", [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
+@pytest.mark.parametrize("eos", [None, 2])
+def test_step_7b_speculative_sampling_has_the_same_distribution(N, K, eos):
     """For the pair of the gallery, which was chosen so that each mistake there shows."""
-    assert_lossless((draft_model, target_model, np.array([0])), N, K, eos, verify=verifier)
+    assert_exact(draft_model, target_model, np.array([0]), N, K, eos)
 
 
-@both_verifiers
 @settings(max_examples=100)
-@given(drawn=models(exact=True), N=st.integers(1, 4), K=st.integers(0, 3))
-def test_step_7b_for_any_models(verifier, drawn, N, K):
-    assert_lossless(drawn, N, K, verify=verifier)
+@given(drawn=models(), N=st.integers(1, 4), K=st.integers(0, 3))
+def test_step_7b_for_any_models(drawn, N, K):
+    assert_exact(*drawn, N, K)

@@ -14,8 +14,13 @@ import lab.__main__ as lab_main
 import main
 from lab import gallery
 
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("*/README.md")), *sorted(ROOT.glob("docs/*.md"))]
-MODULES = [path for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("*/*.py")]) if path.parent.name != "tests"]
+FOLDERS = "*", "lab/*", "exercise/*", "fast/*", "checkpoint/*", "enumeration/*", "studies/*/*"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(ROOT.glob("[a-z]*/*.md")),
+    *sorted(ROOT.glob("studies/*/*.md")),
+]
+MODULES = [path for folder in FOLDERS for path in sorted(ROOT.glob(f"{folder}.py"))]
 SCRIPTS = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in MODULES
@@ -39,10 +44,18 @@ def commands():
         yield from ((path, line) for line in found + re.findall(f"`({COMMAND})`", text))
     for path in MODULES:
         text = ast.get_docstring(ast.parse(read(path))) or ""
-        yield from ((path, line.strip()) for line in text.splitlines() if re.match(COMMAND, line.strip()))
+        yield from (
+            (path, line.strip()) for line in text.splitlines() if re.match(COMMAND, line.strip())
+        )
 
 
-ALL = sorted({(str(path.relative_to(ROOT)), part.strip()) for path, line in commands() for part in line.split("&&")})
+ALL = sorted(
+    {
+        (str(path.relative_to(ROOT)), part.strip())
+        for path, line in commands()
+        for part in line.split("&&")
+    }
+)
 
 
 @cache
@@ -71,7 +84,9 @@ def test_a_published_command(where, command):
     words = shlex.split(command, comments=True)
     while re.match(r"[A-Z_]+=", words[0]):
         words.pop(0)
-    for word in words:  # what is not in one of our folders is the reader's own, or written by the command
+    for (
+        word
+    ) in words:  # what is not in one of our folders is the reader's own, or written by the command
         ours = "/" in word and (ROOT / word.split("/")[0]).is_dir()
         if ours and not re.match(r"models/random-|exercise/mine.py", word):
             assert (ROOT / word).exists(), word
@@ -79,7 +94,9 @@ def test_a_published_command(where, command):
         assert [*lines_of(ROOT / words[3])]
     if words[0] != "python":
         return
-    script, args = (words[2], words[3:]) if words[1] == "-m" else (words[1].removesuffix(".py"), words[2:])
+    script, args = (
+        (words[2], words[3:]) if words[1] == "-m" else (words[1].removesuffix(".py"), words[2:])
+    )
     script = next(name for name in (script, f"{script}.__main__") if name in SCRIPTS)
     if "--help" in args:
         return
@@ -88,15 +105,22 @@ def test_a_published_command(where, command):
     elif script == "lab.__main__":
         lab_main.arguments(args)
     else:
-        assert all(re.search(rf"{arg}\b", helps()[script]) for arg in args if arg.startswith("--")), args
+        assert all(
+            re.search(rf"{arg}\b", helps()[script]) for arg in args if arg.startswith("--")
+        ), args
 
 
 def blocks():
     """The blocks of Python of each page."""
-    return {path: re.findall(r"^```python\n(.*?)^```", read(path), re.MULTILINE | re.DOTALL) for path in PAGES}
+    return {
+        path: re.findall(r"^```python\n(.*?)^```", read(path), re.MULTILINE | re.DOTALL)
+        for path in PAGES
+    }
 
 
-@pytest.mark.parametrize("page", [path for path, found in blocks().items() if found], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [path for path, found in blocks().items() if found], ids=lambda page: page.name
+)
 def test_the_code_of_a_page_runs(page):
     """In order, with the names that its text is about: the pair of the gallery, its rows, a guess, a generator."""
     names = {
@@ -115,4 +139,7 @@ def test_the_code_of_a_page_runs(page):
             continue
         if ">>>" in block:  # doctest runs it
             continue
-        exec(block, names)
+        try:
+            exec(block, names)
+        except AssertionError as error:  # the mistake that the page is about
+            assert f"AssertionError: {error}" in read(page)

@@ -10,7 +10,7 @@ from support import Table, both_verifiers, bundled, models, pairs, printed_by, t
 
 import lab.__main__ as lab_main
 import main
-from lab.pair import Pair
+from lab.pair import LabPair
 from lab.schedules import SCHEDULES
 from sampling import as_model, seeded
 from speculative import autoregressive_sampling, speculative_sampling
@@ -38,10 +38,13 @@ def test_both_loops_write_the_same_text(verifier, drawn, N, K, seed, eos):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_bundled_pair_with_every_schedule(schedule):
     settings = dict(temperature=1, top_k=50, top_p=0.95, repetition_penalty=1.2)
-    both = Pair(bundled("draft"), bundled("target"), seed=3, **settings)
+    both = LabPair(bundled("draft"), bundled("target"), seed=3, **settings)
     plain, fast = both.decode([5, 6, 7], 40), both.decode([5, 6, 7], 40, K=5, schedule=schedule)
     assert plain.ids.tolist() == fast.ids.tolist()
-    if schedule in ("target-confidence", "draft-confidence"):  # it looks at the rows before the race
+    if schedule in (
+        "target-confidence",
+        "draft-confidence",
+    ):  # it looks at the rows before the race
         assert 0 < sum(fast.n_drafted) < 5 * len(fast.n_drafted) - 5
 
 
@@ -60,7 +63,9 @@ def test_the_noise_depends_on_seed_and_position_alone():
     together = q(ids, 40)
     assert np.array_equal(together, [q(ids[: i + 1])[0] for i in range(40)])
     assert np.array_equal(together.sum(axis=-1), np.ones(40))
-    other = seeded(lambda ids, n_rows=1: np.full((n_rows, 99), 1 / 99), 5)(np.zeros(50, dtype=int), 50)
+    other = seeded(lambda ids, n_rows=1: np.full((n_rows, 99), 1 / 99), 5)(
+        np.zeros(50, dtype=int), 50
+    )
     assert len({*other.argmax(axis=-1).tolist()}) > 25  # fresh noise at every position
 
 
@@ -92,7 +97,9 @@ def draws(rows, grid, monkeypatch):
     """The tokens that the race draws from one row, for each point of the grid."""
     monkeypatch.setattr(np.random, "default_rng", grid)
     n = len(grid.points)
-    winners = seeded(lambda ids, n_rows=1: np.tile(rows, (n_rows, 1)), 0)(np.zeros(n, dtype=int), n).argmax(axis=-1)
+    winners = seeded(lambda ids, n_rows=1: np.tile(rows, (n_rows, 1)), 0)(
+        np.zeros(n, dtype=int), n
+    ).argmax(axis=-1)
     monkeypatch.undo()
     return winners
 
@@ -113,4 +120,6 @@ def test_the_acceptance_is_at_least_its_bound(pair):
     both = np.flatnonzero((p > 0) & (q > 0))
     exact = sum(1 / np.maximum(p / p[t], q / q[t]).sum() for t in both)
     distance = np.abs(p - q).sum() / 2
-    assert same == pytest.approx(exact, abs=0.12) and exact >= (1 - distance) / (1 + distance) - 1e-12
+    assert (
+        same == pytest.approx(exact, abs=0.12) and exact >= (1 - distance) / (1 + distance) - 1e-12
+    )

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_lossless, both_verifiers, bundled, models, pairs, product_of_conditionals
+from support import (
+    EXACT,
+    Table,
+    assert_lossless,
+    both_verifiers,
+    bundled,
+    models,
+    pairs,
+    product_of_conditionals,
+)
 
 from enumeration import output_distribution
 from lab import schedules
@@ -36,7 +45,9 @@ def expected_tokens(verifier, draft, target, x, K):
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
 @given(drawn=models())
 def test_block_never_accepts_less_on_average(drawn, K):
-    token_by_token, block = (expected_tokens(verifier, *drawn, K) for verifier in (verify, verify_block))
+    token_by_token, block = (
+        expected_tokens(verifier, *drawn, K) for verifier in (verify, verify_block)
+    )
     assert block > token_by_token - EXACT
     if K < 2:  # with at most one drafted token, the two rules are the same
         assert block == pytest.approx(token_by_token, abs=EXACT)
@@ -44,12 +55,17 @@ def test_block_never_accepts_less_on_average(drawn, K):
 
 @pytest.mark.parametrize(
     ("p", "q", "token", "block"),
-    [([2 / 3, 1 / 3], [1 / 3, 2 / 3], 10 / 9, 11 / 9), ([0.2, 0.5, 0.3], [0.3, 0.2, 0.5], 1.19, 1.25)],
+    [
+        ([2 / 3, 1 / 3], [1 / 3, 2 / 3], 10 / 9, 11 / 9),
+        ([0.2, 0.5, 0.3], [0.3, 0.2, 0.5], 1.19, 1.25),
+    ],
     ids=["Sun et al. 2024", "lab/block.py"],
 )
 def test_how_many_guesses_both_rules_accept(p, q, token, block):
     for rule, n in (verify, token), (verify_block, block):
-        assert expected_tokens(rule, Table([p]), Table([q]), np.array([0]), 2) - 1 == pytest.approx(n, abs=EXACT)
+        assert expected_tokens(rule, Table([p]), Table([q]), np.array([0]), 2) - 1 == pytest.approx(
+            n, abs=EXACT
+        )
 
 
 @pytest.mark.parametrize("K", [0, 1, 2, 3, 4])
@@ -58,7 +74,9 @@ def test_expected_tokens_per_round(pair, K):
     """1 + alpha + ... + alpha^K, if rows do not depend on the context: Leviathan et al. 2023, equation 1."""
     p, q = pair
     expected = sum(np.minimum(p, q).sum() ** i for i in range(K + 1))
-    assert expected_tokens(verify, Table([p]), Table([q]), np.array([0]), K) == pytest.approx(expected, abs=1e-11)
+    assert expected_tokens(verify, Table([p]), Table([q]), np.array([0]), K) == pytest.approx(
+        expected, abs=1e-11
+    )
 
 
 def decode(drawn, N, K, seed, **options):
@@ -67,7 +85,9 @@ def decode(drawn, N, K, seed, **options):
     draft.calls.clear()
     target.calls.clear()
     rounds = []
-    ids = speculative_sampling(x, draft, target, N, K, np.random.default_rng(seed), on_round=rounds.append, **options)
+    ids = speculative_sampling(
+        x, draft, target, N, K, np.random.default_rng(seed), on_round=rounds.append, **options
+    )
     return ids, rounds
 
 
@@ -101,9 +121,13 @@ def networks(draw):
 def almost_equal(draw):
     """Like the rows of one network that were computed in two ways. The residual is rounding errors, or zero."""
     _, target, x = draw(models(sizes=[3, 2]))
-    away = draw(st.lists(st.sampled_from([-1, 0, 1]), min_size=target.rows.size, max_size=target.rows.size))
+    away = draw(
+        st.lists(st.sampled_from([-1, 0, 1]), min_size=target.rows.size, max_size=target.rows.size)
+    )
     directions = np.where(target.rows > 0, np.array(away).reshape(target.rows.shape), 0)
-    draft = Table(np.where(directions == 0, target.rows, np.nextafter(target.rows, directions * 2.0)))
+    draft = Table(
+        np.where(directions == 0, target.rows, np.nextafter(target.rows, directions * 2.0))
+    )
     return (draft, target, x) if draw(st.booleans()) else (target, draft, x)
 
 
@@ -112,7 +136,13 @@ def counted(draw):
     """A draft that has counted tokens, or copies them."""
     _, target, x = draw(models(sizes=[3]))
     row = draw(
-        st.sampled_from([ngram([2, 0, 1, 0, 1, 1, 0], 3, 3), partial(online, n_vocab=3), partial(lookup, n_vocab=3)])
+        st.sampled_from(
+            [
+                ngram([2, 0, 1, 0, 1, 1, 0], 3, 3),
+                partial(online, n_vocab=3),
+                partial(lookup, n_vocab=3),
+            ]
+        )
     )
     return as_model(AsNetwork(row), draw(st.sampled_from([1, 0.5, 0]))), target, x
 
@@ -151,26 +181,45 @@ plans = st.tuples(st.sampled_from(SCHEDULES), thresholds) | st.tuples(
          "another vocabulary"],
 )  # fmt: skip
 @settings(max_examples=30)
-@given(data=st.data(), N=st.integers(1, 4), K=st.integers(0, 4), eos=st.sampled_from([None, 0]), plan=plans)
+@given(
+    data=st.data(),
+    N=st.integers(1, 4),
+    K=st.integers(0, 4),
+    eos=st.sampled_from([None, 0]),
+    plan=plans,
+)
 def test_lossless(verifier, drawn, data, N, K, eos, plan):
     """With any models, rule, schedule, stop and eos. One schedule serves many runs, so schedule(None) must reset it."""
     name, rest = plan
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedules, "EVERY", 3)  # so that `adaptive` tries the second best within a few tokens
+        patch.setattr(
+            schedules, "EVERY", 3
+        )  # so that `adaptive` tries the second best within a few tokens
         costs = lambda K: 1 + 0.3 * np.arange(K + 1)  # noqa: E731
         schedule, stop = (name, STOPS[rest]) if callable(name) else make_schedule(name, K, costs)
         if name == "target-confidence":
             schedule = schedules.target_confidence(K, rest)
         if name == "draft-confidence":
             stop = schedules.draft_confidence(rest)
-        assert_lossless(data.draw(drawn), N, K, eos=eos, verify=verifier, schedule=schedule, stop=stop)
+        assert_lossless(
+            data.draw(drawn), N, K, eos=eos, verify=verifier, schedule=schedule, stop=stop
+        )
 
 
-@given(drawn=models(), N=st.integers(1, 9), K=st.integers(1, 4), ks=st.lists(st.integers(0, 5), min_size=1, max_size=4))
+@given(
+    drawn=models(),
+    N=st.integers(1, 9),
+    K=st.integers(1, 4),
+    ks=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+)
 def test_a_schedule_gets_each_round_but_the_last_and_a_stop_ends_the_drafting(drawn, N, K, ks):
     asked_with, schedule, stop = [], hashed(ks), STOPS["after an unlikely token"]
-    _, rounds = decode(drawn, N, K, 0, schedule=lambda last: asked_with.append(last) or schedule(last), stop=stop)
-    assert asked_with[0] is None and all(a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True))
+    _, rounds = decode(
+        drawn, N, K, 0, schedule=lambda last: asked_with.append(last) or schedule(last), stop=stop
+    )
+    assert asked_with[0] is None and all(
+        a is b for a, b in zip(asked_with[1:], rounds[:-1], strict=True)
+    )
     for r in rounds:
         assert len(r.drafted) <= K and not any(map(stop, r.p[:-1], r.drafted[:-1]))
         # (a token that replaces a rejected one always differs from it)
@@ -179,16 +228,24 @@ def test_a_schedule_gets_each_round_but_the_last_and_a_stop_ends_the_drafting(dr
 
 @both_verifiers
 def test_lossless_with_the_bundled_pair(verifier):
-    draft, target = (as_model(bundled(name), temperature=0.7, top_k=2, top_p=0.9) for name in ("draft", "target"))
+    draft, target = (
+        as_model(bundled(name), temperature=0.7, top_k=2, top_p=0.9) for name in ("draft", "target")
+    )
     assert_lossless((draft, target, [5, 6, 7]), 3, 2, verify=verifier)
 
 
 @both_verifiers
 def test_lossless_with_the_generator_of_numpy(verifier):
     """Each share of 2,000 samples is within four standard deviations of its exact probability."""
-    draft, target = Table([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3]]), Table([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2]])
+    draft, target = (
+        Table([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3]]),
+        Table([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2]]),
+    )
     rng, n = np.random.default_rng(0), 2_000
-    found = Counter(tuple(speculative_sampling([0], draft, target, 2, 2, rng, verify=verifier)) for _ in range(n))
+    found = Counter(
+        tuple(speculative_sampling([0], draft, target, 2, 2, rng, verify=verifier))
+        for _ in range(n)
+    )
     for ids, probability in product_of_conditionals([0], target, 2).items():
         assert abs(found[ids] / n - probability) < 4 * np.sqrt(probability * (1 - probability) / n)
 
@@ -197,15 +254,21 @@ def test_lossless_with_the_generator_of_numpy(verifier):
 
 
 @both_verifiers
-@given(drawn=models(sizes=[1, 2, 4]), N=st.integers(0, 9), K=st.integers(0, 12), seed=st.integers(0, 9))
+@given(
+    drawn=models(sizes=[1, 2, 4]), N=st.integers(0, 9), K=st.integers(0, 12), seed=st.integers(0, 9)
+)
 def test_each_round_records_what_happened(verifier, drawn, N, K, seed):
     draft, target, x = drawn
     ids, rounds = decode(drawn, N, K, seed, verify=verifier)
     assert ids.dtype.kind == "i" and ids.shape == (len(x) + N,)
     assert ids.tolist() == [*x.tolist(), *(t for r in rounds for t in r.emitted.tolist())]
-    assert len(draft.calls) == sum(len(r.drafted) for r in rounds)  # one call for each drafted token
+    assert len(draft.calls) == sum(
+        len(r.drafted) for r in rounds
+    )  # one call for each drafted token
     n = len(x)
-    for r, (seen, n_rows) in zip(rounds, target.calls, strict=True):  # one pass of the target in each round
+    for r, (seen, n_rows) in zip(
+        rounds, target.calls, strict=True
+    ):  # one pass of the target in each round
         k = len(r.drafted)
         assert k == min(K, len(x) + N - n - 1)  # no more than can still be used
         assert n_rows == k + 1 and seen == [*ids[:n].tolist(), *r.drafted.tolist()]
@@ -221,18 +284,24 @@ def test_an_accepted_eos_has_no_token_of_the_target_behind_it(drawn, N, K, seed)
     ids, rounds = decode(drawn, N, K, seed, eos=0)
     *others, last = rounds
     assert all(r.n_accepted == len(r.emitted) - 1 for r in others)
-    agreed = [*last.drafted[: len(last.emitted)]] == [*last.emitted]  # a replacement differs from its guess
+    agreed = [*last.drafted[: len(last.emitted)]] == [
+        *last.emitted
+    ]  # a replacement differs from its guess
     assert last.n_accepted == len(last.emitted) - (not agreed) and 0 not in ids[len(drawn[2]) : -1]
 
 
 @both_verifiers
 @given(drawn=networks(), N=st.integers(1, 9), K=st.integers(0, 4), seed=st.integers(0, 9))
-def test_the_probability_of_an_emitted_token_is_the_one_that_the_plain_loop_reports(verifier, drawn, N, K, seed):
+def test_the_probability_of_an_emitted_token_is_the_one_that_the_plain_loop_reports(
+    verifier, drawn, N, K, seed
+):
     draft, target, x = drawn
     rounds, rng = [], np.random.default_rng(seed)
     ids = speculative_sampling(x, draft, target, N, K, rng, verify=verifier, on_round=rounds.append)
     found = [r.q[i, token] for r in rounds for i, token in enumerate(r.emitted)]
-    assert found == [target(ids[:n])[-1, ids[n]] for n in range(len(x), len(ids))] and min(found) > 0
+    assert (
+        found == [target(ids[:n])[-1, ids[n]] for n in range(len(x), len(ids))] and min(found) > 0
+    )
 
 
 @both_verifiers
@@ -243,7 +312,11 @@ def test_K_0_is_the_autoregressive_loop(verifier, drawn, N, seed):
     _, target, x = drawn
     plain = []
     autoregressive_sampling(x, target, N, np.random.default_rng(seed), on_round=plain.append)
-    assert all(np.array_equal(a, b) for one, other in zip(rounds, plain, strict=True) for a, b in zip(one, other))
+    assert all(
+        np.array_equal(a, b)
+        for one, other in zip(rounds, plain, strict=True)
+        for a, b in zip(one, other)
+    )
 
 
 def fast(x, model, N, **options):
@@ -262,7 +335,9 @@ both_loops = pytest.mark.parametrize("loop", [autoregressive_sampling, fast])
     ],
 )
 def test_rows_that_do_not_fit_together_are_an_error(target, K):
-    with pytest.raises(ValueError, match=rf"found p .* and q .*, but \[{K}, n_vocab\] and \[{K + 1}, n_vocab\]"):
+    with pytest.raises(
+        ValueError, match=rf"found p .* and q .*, but \[{K}, n_vocab\] and \[{K + 1}, n_vocab\]"
+    ):
         speculative_sampling([0, 1, 1], Table(np.eye(3)), target, 2, K)
 
 
@@ -297,7 +372,9 @@ def test_the_smallest_models_that_work():
     def target(ids, n_rows=1):
         return [[0.3, 0.6, 0.1]] * n_rows
 
-    assert len(speculative_sampling([0], draft, target, N=10, K=3, rng=np.random.default_rng(0))) == 11
+    assert (
+        len(speculative_sampling([0], draft, target, N=10, K=3, rng=np.random.default_rng(0))) == 11
+    )
     assert len(autoregressive_sampling([0], target, N=10, rng=np.random.default_rng(0))) == 11
     assert_lossless((draft, target, [0]), 2, 2)
     table = Table(np.random.default_rng(0).dirichlet(np.ones(3), size=5))
@@ -307,13 +384,27 @@ def test_the_smallest_models_that_work():
 
     assert_lossless((draft, last_rows(all_rows), [0]), 2, 2)
     rounds, half = [], lambda ids, n_rows=1: table(ids, n_rows).astype(np.float16)
-    for model in half, lambda *args: half(*args).tolist(), lambda *args: half(*args).astype(np.longdouble):
-        speculative_sampling([0], model, model, 9, 2, np.random.default_rng(0), on_round=rounds.append)
-    assert max(abs(row.sum() - 1) for r in rounds for row in (*r.p, *r.q)) < 1e-15  # normalised, as rng.choice does
+    for model in (
+        half,
+        lambda *args: half(*args).tolist(),
+        lambda *args: half(*args).astype(np.longdouble),
+    ):
+        speculative_sampling(
+            [0], model, model, 9, 2, np.random.default_rng(0), on_round=rounds.append
+        )
+    assert (
+        max(abs(row.sum() - 1) for r in rounds for row in (*r.p, *r.q)) < 1e-15
+    )  # normalised, as rng.choice does
     autoregressive_sampling([0], lambda ids: all_rows(ids), 3, on_round=rounds.append)
     assert rounds[-1].q.shape == (1, 3)  # of all rows, the one that was drawn from
-    with pytest.raises(TypeError, match=r"does not take ids and n_rows; does sampling\.last_rows"):
+    with pytest.raises(
+        TypeError, match=r"does not take ids and n_rows; .* Does sampling\.last_rows"
+    ):
         speculative_sampling([0], draft, all_rows, N=3, K=2)
+    with pytest.raises(
+        TypeError, match=r"does not take ids alone; a model is model\(ids, n_rows=1\)"
+    ):
+        speculative_sampling([0], lambda ids, n_rows: draft(ids, n_rows), target, N=3, K=2)
 
 
 @both_loops
@@ -325,7 +416,9 @@ def test_without_rng_the_numbers_differ_and_the_result_shares_no_memory_with_the
 
 
 def test_lossless_with_a_draft_that_reuses_its_array():
-    draft, target = (Table(np.random.default_rng(seed).dirichlet(np.ones(3), size=5)) for seed in (0, 1))
+    draft, target = (
+        Table(np.random.default_rng(seed).dirichlet(np.ones(3), size=5)) for seed in (0, 1)
+    )
     out = np.empty((1, 3))
 
     def reusing(ids):
@@ -355,18 +448,33 @@ class FromTransformers:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        *(({"x": x}, "the prompt must be token ids") for x in ("text", [], [[0, 1]], [0.5], 3, [0, -1], [2**63])),
-        *(({"N": N}, f"N must be a whole number from 0 up; found {N!r}") for N in (-1, 2.5, np.nan, None, "3", True)),
-        ({"model": FromTransformers()}, "a model of transformers has to be wrapped; docs/your_models.md"),
+        *(
+            ({"x": x}, "the prompt must be token ids")
+            for x in ("text", [], [[0, 1]], [0.5], 3, [0, -1], [2**63])
+        ),
+        *(
+            ({"N": N}, f"N must be a whole number from 0 up; found {N!r}")
+            for N in (-1, 2.5, np.nan, None, "3", True)
+        ),
+        (
+            {"model": FromTransformers()},
+            "a model of transformers has to be wrapped; docs/your_models.md",
+        ),
         ({"model": rows_of(None)}, r"must return probabilities \[n_rows, n_vocab\]; found None"),
-        ({"model": rows_of([0.5, 0.5])}, r"must return probabilities \[n_rows, n_vocab\]; found \[2\]"),
+        (
+            {"model": rows_of([0.5, 0.5])},
+            r"must return probabilities \[n_rows, n_vocab\]; found \[2\]",
+        ),
         ({"model": rows_of(np.eye(2)[:0])}, r"found \[0, 2\]"),
         ({"model": rows_of([[[0.5, 0.5]]])}, r"found \[1, 1, 2\]"),
         ({"model": rows_of([[2.0, -1.0]])}, "entries from -1, and sums of .*as_model takes logits"),
         ({"model": rows_of([[3.0, 1.0]])}, "rows must be >= 0 and sum to 1"),
         ({"model": rows_of([[np.nan, 1.0]])}, "entries from nan"),
         ({"eos": True}, "eos must be a token id, or several; found True"),
-        *(({"eos": e}, f"eos must be a token id, or several; found {e!r:.9}") for e in ("1", -1, {1: 2})),
+        *(
+            ({"eos": e}, f"eos must be a token id, or several; found {e!r:.9}")
+            for e in ("1", -1, {1: 2})
+        ),
         ({"eos": [[1]]}, r"eos must be a token id, or several; found \[\[1\]\]"),
         *(({"rng": rng}, "rng must be a generator of NumPy") for rng in (random, random.Random(0))),
         ({"rng": "seed"}, "SeedSequence"),
@@ -384,20 +492,29 @@ def test_an_odd_K(K):
         speculative_sampling([0], Table([[0.5, 0.5]]), Table([[0.5, 0.5]]), 3, K)
 
 
-@pytest.mark.parametrize("emitted", [None, [], (np.array([0]), 1), [0, 0, 0, 0], [[0]], [0.5], 0, [2], [-1]])
+@pytest.mark.parametrize(
+    "emitted", [None, [], (np.array([0]), 1), [0, 0, 0, 0], [[0]], [0.5], 0, [2], [-1]]
+)
 def test_a_rule_that_returns_no_tokens(emitted):
     with pytest.raises(ValueError, match="verify must return 1 to 3 tokens below 2; found"):
-        speculative_sampling([0], Table([[0.5, 0.5]]), Table([[0.5, 0.5]]), 9, 2, verify=lambda *args: emitted)
+        speculative_sampling(
+            [0], Table([[0.5, 0.5]]), Table([[0.5, 0.5]]), 9, 2, verify=lambda *args: emitted
+        )
 
 
 @both_loops
 def test_seeds_several_eos_and_those_who_write_into_what_they_get(loop):
     model = Table(np.random.default_rng(0).dirichlet(np.ones(5), size=9))
-    texts = [loop([0], model, 30, rng=rng).tolist() for rng in (7, np.random.default_rng(7), np.random.SeedSequence(7))]
+    texts = [
+        loop([0], model, 30, rng=rng).tolist()
+        for rng in (7, np.random.default_rng(7), np.random.SeedSequence(7))
+    ]
     assert texts[0] == texts[1] == texts[2]
     for eos in [2, 3], {2, 3}, np.array([2, 3]), (2,), np.array(2):
         text = loop([0], model, 60, rng=7, eos=eos).tolist()
-        assert text[-1] in (2, 3) and not {*text[:-1]} & {*np.ravel([*eos] if isinstance(eos, set) else eos).tolist()}
+        assert text[-1] in (2, 3) and not {*text[:-1]} & {
+            *np.ravel([*eos] if isinstance(eos, set) else eos).tolist()
+        }
     assert loop([1], writes_into_ids, 5, rng=1)[0] == 1
 
     def writes(r):
@@ -420,7 +537,10 @@ def test_max_fn():
 
 def test_a_tiny_surplus_counts():
     """Block verification keeps exactly one token with probability surplus / (1 - w + surplus), however small."""
-    p, q = np.array([[1, 0], [0.5, 0.5]]), np.array([[1 - 1e-9, 1e-9], [0.5 + 1e-9, 0.5 - 1e-9], [1, 0]])
+    p, q = (
+        np.array([[1, 0], [0.5, 0.5]]),
+        np.array([[1 - 1e-9, 1e-9], [0.5 + 1e-9, 0.5 - 1e-9], [1, 0]]),
+    )
     w, h = block_probabilities(np.array([0, 1]), p, q)
     assert w[1] == 1 - 1e-9 and h[1] == pytest.approx(1 / 3, rel=1e-6)
 
@@ -435,9 +555,24 @@ LARGEST = 1 - 2**-53  # the largest number that NumPy's `random` returns
 
 @both_verifiers
 def test_no_random_number_rejects_a_token_where_q_is_above_p_or_accepts_it_where_q_is_0(verifier):
-    half, second, first = np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([1.0, 0.0])  # second: all on token 1
-    assert verifier(np.array([0]), half[None], np.array([first, first]), always(LARGEST)).tolist() == [0, 0]
-    assert verifier(np.array([0]), half[None], np.array([second, second]), always(0.0)).tolist() == [1]
-    assert verifier(np.array([0, 1]), np.array([half] * 2), np.array([second] * 3), always(0.0)).tolist() == [1]
-    p, q = np.array([[0.5, 0.5, 1e-17]]), np.array([[0.5, 0.5, 0]] * 2)  # q - p has no positive entry
-    assert not any(2 in ids for ids in output_distribution(lambda rng: verifier(np.array([2]), p, q, rng)))
+    half, second, first = (
+        np.array([0.5, 0.5]),
+        np.array([0.0, 1.0]),
+        np.array([1.0, 0.0]),
+    )  # second: all on token 1
+    assert verifier(
+        np.array([0]), half[None], np.array([first, first]), always(LARGEST)
+    ).tolist() == [0, 0]
+    assert verifier(
+        np.array([0]), half[None], np.array([second, second]), always(0.0)
+    ).tolist() == [1]
+    assert verifier(
+        np.array([0, 1]), np.array([half] * 2), np.array([second] * 3), always(0.0)
+    ).tolist() == [1]
+    p, q = (
+        np.array([[0.5, 0.5, 1e-17]]),
+        np.array([[0.5, 0.5, 0]] * 2),
+    )  # q - p has no positive entry
+    assert not any(
+        2 in ids for ids in output_distribution(lambda rng: verifier(np.array([2]), p, q, rng))
+    )

@@ -21,11 +21,11 @@ from encoder import get_encoder
 from lab.block import block_probabilities, verify_block
 from lab.measure import best_K_found
 from lab.page import number, page, shown
-from lab.pair import Pair
+from lab.pair import LabPair
 from lab.rounds import Recorder, most_probable
-from runs import Run, figures, origins, same_text
+from runs import Run, origins
 from speculative import Round, max_fn, verify
-from terminal import COLOURS, RESET, show
+from terminal import COLOURS, RESET, figures, same_text, show
 
 ENCODER = get_encoder("target", ROOT / "models")
 PROMPT = ENCODER.encode("Once upon a time")
@@ -34,7 +34,7 @@ PROMPT = ENCODER.encode("Once upon a time")
 @functools.cache
 def decoded(K=4, N=40, rule=verify, temperature=1.0, **options):
     """A plain run, a speculative run, the rounds as `Round`s, and what the recorder made of them."""
-    pair, rounds = Pair(bundled("draft"), bundled("target"), temperature=temperature), []
+    pair, rounds = LabPair(bundled("draft"), bundled("target"), temperature=temperature), []
     recorder = Recorder(np.random.default_rng(0), rule)
 
     def on_round(r):
@@ -42,7 +42,7 @@ def decoded(K=4, N=40, rule=verify, temperature=1.0, **options):
         recorder(r)
 
     plain = pair.decode(PROMPT, N, rng=np.random.default_rng(0))
-    fast = pair.decode(PROMPT, N, K, recorder.coins, verify=rule, on_round=on_round, **options)
+    fast = pair.decode(PROMPT, N, K, recorder.rng, verify=rule, on_round=on_round, **options)
     return plain, fast, rounds, recorder.rounds
 
 
@@ -81,42 +81,56 @@ RUNS = [
 def test_the_page_shows_every_token_and_every_round_once(options):
     plain, fast, rounds, seen = decoded(**options)
     html = page_of(plain, fast, seen)
-    assert not re.search(r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html)  # from elsewhere
+    assert not re.search(
+        r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html
+    )  # from elsewhere
     assert html.count("The text ends with this token.") == ("eos" in options)
-    assert html.count(", after the end") == sum(d.kept for r in seen for d in r.drafted) - sum(fast.n_accepted)
+    assert html.count(", after the end") == sum(d.kept for r in seen for d in r.drafted) - sum(
+        fast.n_accepted
+    )
     tree = parsed(html)
-    assert ("Block verification" in text_of(tree.find(".//header"))) == (options.get("rule") is verify_block)
+    assert ("Block verification" in text_of(tree.find(".//header"))) == (
+        options.get("rule") is verify_block
+    )
     links = tree.findall(".//a[@data-round]")
     assert "".join(map(text_of, links)) == ENCODER.decode(fast.ids[len(PROMPT) :])
     assert [a.get("class") for a in links] == [origin for r in rounds for origin in origins(r)]
-    assert [a.get("data-round") for a in links] == [str(i) for i, r in enumerate(rounds, 1) for _ in r.emitted]
+    assert [a.get("data-round") for a in links] == [
+        str(i) for i, r in enumerate(rounds, 1) for _ in r.emitted
+    ]
     assert len(tree.findall(".//rect[@class='draft']")) == sum(fast.n_drafted)
-    assert len(tree.findall(".//rect[@class='target']")) == len(plain.lasted) + len(fast.lasted)
+    assert len(tree.findall(".//rect[@class='target']")) == len(plain.round_seconds) + len(
+        fast.round_seconds
+    )
     for article, r in zip(tree.findall(".//article"), seen, strict=True):
-        head = f"{r.origins.count('accepted')} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
+        head = (
+            f"{r.origins.count('accepted')} of {len(r.drafted)} accepted"
+            if r.drafted
+            else "nothing drafted"
+        )
         assert text_of(article.find("h3")).endswith(f": {head}")
         for tr, d in zip(article.findall(".//table/tr")[1:], r.looked_at, strict=True):
-            coin = "–" if d.coin is None else f"{number(d.coin)} {'<' if d.kept else '≥'}"
+            coin = "–" if d.u is None else f"{number(d.u)} {'<' if d.kept else '≥'}"
             token, *cells, verdict = map(text_of, tr.findall("td"))
             assert token == unescape(shown(ENCODER.decode([d.token])))
             assert cells == [*map(number, [*d.probabilities, d.keep]), coin]
             assert verdict.split(",")[0].strip() == ("accepted" if d.kept else "rejected")
         if r.top:  # the rejected token and the one in its place are always there
             assert len(article.findall(".//div/div/p[@class='rejected']")) == 3
-            assert len(article.findall(".//div/div/p[@class='corrected']")) == 3
+            assert len(article.findall(".//div/div/p[@class='resampled']")) == 3
 
 
 @pytest.mark.parametrize("options", [run for run in RUNS if run.get("N") == 120])
 def test_the_recorder_finds_the_verdicts_that_verify_came_to(options):
     """It works them out again from the random numbers and the rows, so the page shows the numbers that decided."""
     _, _, rounds, seen = decoded(**options)
-    assert {origin for r in seen for origin in r.origins} == {"accepted", "corrected", "bonus"}
+    assert {origin for r in seen for origin in r.origins} == {"accepted", "resampled", "bonus"}
     for r, s in zip(rounds, seen, strict=True):
         assert sum(d.kept for d in s.drafted) == r.n_accepted and s.emitted == r.emitted.tolist()
         w = block_probabilities(r.drafted, r.p, r.q)[0] if s.is_block else []
         for i, d in enumerate(s.drafted):
             assert d.probabilities == [r.p[i, d.token], r.q[i, d.token], *w[i + 1 : i + 2]]
-        assert bool(s.top) == ("corrected" in s.origins)
+        assert bool(s.top) == ("resampled" in s.origins)
         if s.top:
             p, q, goal = r.p[r.n_accepted], r.q[r.n_accepted], w[r.n_accepted] if w else 1.0
             for name, row in ("p", p), ("q", q), ("residual", max_fn(goal * q - p)):
@@ -130,7 +144,8 @@ def test_the_most_probable_tokens():
 
 
 @pytest.mark.parametrize(
-    ("shift", "is_sample", "verdict"), [(0, False, "yes"), (1, False, "NO: "), (0, True, "yes"), (1, True, "no: ")]
+    ("shift", "is_sample", "verdict"),
+    [(0, False, "yes"), (1, False, "NO: "), (0, True, "yes"), (1, True, "no: ")],
 )
 def test_the_same_text_is_a_claim_about_ids(shift, is_sample, verdict):
     """Because two sequences of ids may have the same text."""
@@ -146,12 +161,19 @@ def test_the_same_text_is_a_claim_about_ids(shift, is_sample, verdict):
     ],
 )
 def test_the_part_that_makes_a_round_slow_is_named(cost, cause):
-    """A check cannot cost less than a plain step, so only what it costs beyond that is a cause."""
+    """A plain step costs 1 in any case, so only what a check costs beyond that is a cause."""
     plain = SimpleNamespace(n_new=9, tokens_per_second=2.0, ids=[1])
     fast = SimpleNamespace(
-        betas=[[1.0]], cost=lambda plain: cost, alpha=1.0, n_drafted=[1], acceptance_rate=1.0, tokens_per_second=1.0,
-        tokens_per_round=2.0, ids=[1],
-    )  # fmt: skip
+        n_looked_at=1,
+        cost=lambda plain: cost,
+        alpha=1.0,
+        predicted=lambda tokens: 2.0,
+        n_drafted=[1],
+        acceptance_rate=1.0,
+        tokens_per_second=1.0,
+        tokens_per_round=2.0,
+        ids=[1],
+    )
     assert figures(plain, fast, "K = 1")["slower"].startswith(f"because {cause}")
 
 
@@ -178,9 +200,10 @@ class Terminal(io.StringIO):
 
 
 def replay(rounds, on_round):
-    run = Run(None, None, on_round, betas=lambda r: ())
+    run = Run()
     for r in rounds:
-        run.on_round(r)
+        run.add(r, seconds=1.0)
+        on_round(r)
     return run
 
 
@@ -192,21 +215,27 @@ def test_coloured_text_without_its_colours_is_the_text(text, half, n_accepted):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", output := Terminal())
         patch.setenv("TERM", "xterm")
-        show("Title", "", ENCODER, len(ids), partial(replay, rounds))
+        show("", ENCODER, len(ids), "Title", partial(replay, rounds))
     found = output.getvalue().split("\nText = ")[1].rpartition("\nTime = ")[0]
     assert uncoloured(found) == uncoloured(text) + "\ufffd" * half
     assert found.count(RESET) - text.count(RESET) <= len(ids)
-    assert not ids or half or found.startswith(COLOURS["accepted" if n_accepted else "corrected"])
+    assert not ids or half or found.startswith(COLOURS["accepted" if n_accepted else "resampled"])
 
 
 def test_trace_on_the_command_line(tmp_path):
     options = ("--n_tokens_to_generate", 12, "--temperature", 1)
-    odd = "\udcff" if sys.platform == "linux" else ""  # a byte that is not UTF-8; not every system has such file names
+    odd = (
+        "\udcff" if sys.platform == "linux" else ""
+    )  # a byte that is not UTF-8; not every system has such file names
     trace = tmp_path / f"{odd}t.html"
     (tmp_path / "play.html").touch()
     output = run(*options, "--trace", trace, script="lab").stdout
     html = trace.read_text(encoding="utf-8")
-    assert html.startswith("<!DOCTYPE html>") and '<a href="play.html">' in html and "written to" in output
+    assert (
+        html.startswith("<!DOCTYPE html>")
+        and '<a href="play.html">' in html
+        and "written to" in output
+    )
     assert texts_of(output) == texts_of(printed_by(lab_main, *options)) and "\x1b" not in output
 
 
@@ -225,7 +254,9 @@ def test_a_terminal_shows_the_text_while_it_is_decoded(monkeypatch, capsys):
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("NO_COLOR", no_colour)
         main.main("--prompt Once --n_tokens_to_generate 6".split())
-        assert printed[0].startswith("\nAutoregressive Decode\n---------------------\nText = Once") and all(printed)
+        assert printed[0].startswith(
+            "\nAutoregressive Decode\n---------------------\nText = Once"
+        ) and all(printed)
         assert ("\x1b[3" in "".join(printed)) == (not no_colour)
         printed.clear()
         capsys.readouterr()

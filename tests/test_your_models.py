@@ -1,12 +1,13 @@
-"""The class of docs/your_models.md runs random GPT-2s of transformers, and writes the tokens of `generate`."""
+"""The class of docs/your_models.md runs random GPT-2s of transformers, as `generate` does."""
 
 import re
 
 import pytest
 from support import read
 
+from enumeration import assert_same_distribution
 from sampling import as_model
-from speculative import speculative_sampling
+from speculative import autoregressive_sampling, speculative_sampling
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers", minversion="5.24")
@@ -14,20 +15,43 @@ transformers = pytest.importorskip("transformers", minversion="5.24")
 N, K, PROMPT = 200, 4, [5, 17, 3]
 
 
-def network(n_layer):
-    """In float64, or almost equal logits may change places from pass to pass."""
+@pytest.fixture
+def network_of_the_page():
+    page = read("docs/your_models.md")
+    block = re.search(r"```python\n([^`]*class Network.*?)```", page, re.DOTALL)
+    exec(block[1], names := {})
+    return names["Network"]
+
+
+def random_network(n_layer, vocab_size):
     torch.manual_seed(0)
-    sizes = dict(vocab_size=101, n_positions=256, n_embd=32, n_head=4, initializer_range=0.4)
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=n_layer, **sizes)).double().eval()
+    sizes = dict(n_positions=256, n_embd=32, n_head=4, initializer_range=0.4)
+    config = transformers.GPT2Config(n_layer=n_layer, vocab_size=vocab_size, **sizes)
+    return transformers.GPT2LMHeadModel(config).eval()
 
 
-def test_the_tokens_are_those_of_generate():
-    exec(re.search(r"```python\n([^`]*class Network.*?)```", read("docs/your_models.md"), re.DOTALL)[1], page := {})
-    target, n_rounds = network(n_layer=3), []
+def test_the_tokens_are_those_of_generate(network_of_the_page):
+    """In float64, or almost equal logits may change places from pass to pass."""
+    target = random_network(n_layer=3, vocab_size=101).double()
     given = dict(max_new_tokens=N, do_sample=False, eos_token_id=None, pad_token_id=0)
     expected = target.generate(torch.tensor([PROMPT]), **given)[0].tolist()
-    for draft in target, network(n_layer=1):
-        rounds, models = [], [as_model(page["Network"](net), temperature=0) for net in (draft, target)]
-        assert speculative_sampling(PROMPT, *models, N=N, K=K, on_round=rounds.append).tolist() == expected
+    n_rounds = []
+    for draft in target, random_network(n_layer=1, vocab_size=101).double():
+        rounds = []
+        models = [as_model(network_of_the_page(net), temperature=0) for net in (draft, target)]
+        text = speculative_sampling(PROMPT, *models, N=N, K=K, on_round=rounds.append)
+        assert text.tolist() == expected
         n_rounds.append(len(rounds))
-    assert n_rounds[0] == N // (K + 1) < n_rounds[1]  # the target, as its own draft, always guesses right
+    assert n_rounds[0] == N // (K + 1) < n_rounds[1]  # the target, as its own draft, guesses right
+
+
+@pytest.mark.parametrize(("n_layer", "N", "K"), [(1, 3, 2), (2, 2, 1)])  # the target has 2 layers
+def test_a_cache_that_rounds_leaves_the_distribution_alone(network_of_the_page, n_layer, N, K):
+    """One prefix is computed in several ways, and in float32 its logits differ by 1e-7."""
+    networks = [random_network(n, vocab_size=3) for n in (n_layer, 2)]
+    draft, target = (as_model(network_of_the_page(net)) for net in networks)
+    assert_same_distribution(
+        lambda rng: speculative_sampling([0, 1], draft, target, N, K, rng),
+        lambda rng: autoregressive_sampling([0, 1], target, N, rng),
+        tolerance=1e-6,
+    )

@@ -1,8 +1,8 @@
 """The time of a forward pass, and of the demo beside the best loop that plain NumPy offers.
 
-    python -m benchmarks.forward models/target  # passes
-    python -m benchmarks.random_checkpoint 124M && python -m benchmarks.forward models/random-124M
-    python -m benchmarks.forward                # the demo
+    python -m studies.times.forward models/target  # passes
+    python -m studies.times.random_checkpoint 124M && python -m studies.times.forward models/random-124M
+    python -m studies.times.forward                # the demo
 
 A pass over few rows takes at least the time to read the weights. So the table compares
 each pass with sgemv, which is BLAS's product of a matrix and a vector, on a matrix of
@@ -22,7 +22,6 @@ import time
 
 import numpy as np
 
-from benchmarks.turns import Turns
 from checkpoint.read import read
 from encoder import get_encoder
 from fast import matrix_kernel
@@ -30,7 +29,8 @@ from gpt2 import GPT2
 from lab.tables import table
 from sampling import as_model
 from speculative import speculative_sampling
-from terminal import PROMPT
+from studies.times.turns import Turns
+from terminal import PROMPT, report
 
 REPETITIONS, PROMPTS = 21, 7  # of passes over a few rows, and of prompts
 CONTEXT = 32  # tokens in the cache before passes over a few rows
@@ -72,17 +72,23 @@ def measure(directory):
                 call = lambda xs, matrices: [x @ w for x, w in zip(xs, matrices)]  # noqa: E731
                 cases[f"{name}, {n} row{'s' * (n > 1)}"] = call, xs, matrices
     times, sgemv = {name: [] for name in cases}, {name: [] for name in cases}
-    for repetition, (name, (function, *args)) in itertools.product(range(REPETITIONS), cases.items()):
+    for repetition, (name, (function, *args)) in itertools.product(
+        range(REPETITIONS), cases.items()
+    ):
         is_prompt = name.startswith("prompt")
         if is_prompt and repetition >= PROMPTS:
             continue
         sgemv[name].append(seconds(np.matmul, matrix, vector))
-        settled = time.perf_counter() + 0.3  # until then OpenBLAS's threads may keep the cores busy,
+        settled = (
+            time.perf_counter() + 0.3
+        )  # until then OpenBLAS's threads may keep the cores busy,
         while time.perf_counter() < settled:  # and the caches hold the other matrix
             function(*args)
         if is_prompt:
-            net.forget()
-        times[name].append(seconds(function, *args))  # the last n_rows positions are always computed
+            net.reset()
+        times[name].append(
+            seconds(function, *args)
+        )  # the last n_rows positions are always computed
     roofline = matrix.nbytes / np.median(np.concatenate(list(sgemv.values())))
     print(
         f"\n{directory}: {n_bytes / 1e9:.2f} GB, loaded in {load:.1f} s; matrix kernel: {matrix_kernel()}; "
@@ -92,7 +98,9 @@ def measure(directory):
     for name, ts in times.items():
         to_one = float(np.median(np.divide(ts, times["1 row"][: len(ts)])))
         of_sgemv = float(np.median(n_bytes / np.divide(ts, sgemv[name]) / matrix.nbytes))
-        rows.append([name, to_one, "" if name.startswith("prompt") else of_sgemv])  # a prompt reads them several times
+        rows.append(
+            [name, to_one, "" if name.startswith("prompt") else of_sgemv]
+        )  # a prompt reads them several times
     print(table(["", "time / time of 1 row", "reading speed / that of sgemv"], rows))
 
 
@@ -109,7 +117,7 @@ def loop(target, draft, layout="tiles"):
 
     def decode(K):
         for network in networks:
-            network.forget()
+            network.reset()
             network(x)
         begun = time.perf_counter()
         ids = speculative_sampling(x, models[1], models[0], 154, K)
@@ -129,15 +137,24 @@ def demo(turns=12, K=4):
     for layout, own in itertools.product(("as they are", "transposed"), (False, True)):
         ways[f"x @ w, w {layout}, " + ("BLAS's threads" if own else "one thread")] = layout, own
     with contextlib.ExitStack() as stack:
-        engines = [Turns("benchmarks.forward:loop", *pair, layout, own_threads=own) for layout, own in ways.values()]
+        engines = [
+            Turns("studies.times.forward:loop", *pair, layout, own_threads=own)
+            for layout, own in ways.values()
+        ]
         for engine in engines:
             stack.enter_context(engine)
         found = [[[e.ask(1, k)[1] for k in (0, K)] for e in engines] for _ in range(turns + 1)][1:]
     texts = {tuple(ids) for turn in found for both in turn for _, ids in both}
-    speed = 154 / np.array([[[seconds for seconds, _ in both] for both in turn] for turn in found])  # [turns, ways, 2]
+    speed = 154 / np.array(
+        [[[seconds for seconds, _ in both] for both in turn] for turn in found]
+    )  # [turns, ways, 2]
     best = speed[..., 0].max(axis=1)  # the fastest plain loop of each turn
     rows = [
-        [name, *(round(float(np.median(speed[:, i, j]))) for j in (0, 1)), float(np.median(speed[:, i, 1] / best))]
+        [
+            name,
+            *(round(float(np.median(speed[:, i, j]))) for j in (0, 1)),
+            float(np.median(speed[:, i, 1] / best)),
+        ]
         for i, name in enumerate(ways)
     ]
     print(table(["tokens per second", "plain", f"K = {K}", "K against the best plain loop"], rows))
@@ -145,8 +162,15 @@ def demo(turns=12, K=4):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directories", nargs="*", metavar="DIR", help="the directory of a model, such as models/target")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "directories",
+        nargs="*",
+        metavar="DIR",
+        help="the directory of a model, such as models/target",
+    )
     args = parser.parse_args()
     for directory in args.directories:
         measure(directory)
@@ -155,4 +179,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m studies.times.forward")

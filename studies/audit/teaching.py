@@ -13,7 +13,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from audit.harness import (
+from lab.gallery import changed_draft, favourite
+from studies.audit.harness import (
     EOS,
     PROMPT,
     Cache,
@@ -33,7 +34,6 @@ from audit.harness import (
     plain,
     wider,
 )
-from lab.gallery import changed_draft, favourite
 
 try:
     import torch

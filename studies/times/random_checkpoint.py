@@ -1,6 +1,6 @@
 """Write a GPT-2 with random weights in OpenAI's checkpoint format, to measure a large model without a download.
 
-python -m benchmarks.random_checkpoint 1558M  # writes models/random-1558M
+python -m studies.times.random_checkpoint 1558M  # writes models/random-1558M
 """
 
 import argparse
@@ -13,12 +13,15 @@ from checkpoint.find import MODELS_DIR, RELEASED
 from checkpoint.openai import DATA
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
+from terminal import report
 
 
 def random_tensors(hparams):
     """Initialise like OpenAI's model.py: gains are 1, biases are 0, weights are normal with deviation 0.02 or 0.01."""
     rng = np.random.default_rng(0)
-    for name, shape in tqdm(sorted(expected_shapes(**hparams).items()), desc="Writing", unit="tensor"):
+    for name, shape in tqdm(
+        sorted(expected_shapes(**hparams).items()), desc="Writing", unit="tensor"
+    ):
         if name.endswith("/g"):
             yield name, np.ones(shape, dtype=np.float32)
         elif name.endswith("/b"):
@@ -29,7 +32,9 @@ def random_tensors(hparams):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("size", choices=RELEASED, help="the size of the model")
     size = parser.parse_args().size
     folder, hparams = Path(MODELS_DIR, f"random-{size}"), RELEASED[size]
@@ -40,4 +45,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m studies.times.random_checkpoint")

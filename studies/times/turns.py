@@ -5,6 +5,7 @@ asks it for times. They take turns because the memory of a shared machine may be
 fast a minute later.
 """
 
+import contextlib
 import importlib
 import json
 import subprocess
@@ -13,29 +14,42 @@ import time
 
 import numpy as np
 
+from terminal import report
+
 
 class Turns:
     """An engine, as "module:function", in a process. With own_threads, BLAS has as many as it likes."""
 
     def __init__(self, engine, *args, own_threads=False):
         first = "import numpy; " * own_threads  # before this project can leave BLAS one thread
-        code = f"{first}import sys; from benchmarks.turns import serve; serve(*sys.argv[1:])"
+        code = f"{first}from studies.times.turns import main; main()"
         command = [sys.executable, "-c", code, engine, *map(str, args)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
     def ask(self, n_times, *args):
         """The median time of n_times calls in seconds, without the first if there are more, and the last result."""
-        time.sleep(0.1)  # until another engine's threads sleep: after a product, they wait in a loop for a while
-        print(json.dumps([n_times, *args]), file=self.process.stdin, flush=True)
-        seconds, result = json.loads(self.process.stdout.readline())
+        time.sleep(0.1)  # until another engine's threads, which wait in a loop for a while, sleep
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps([n_times, *args]), file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:  # it has ended, and said why
+            sys.exit(2)
+        seconds, result = json.loads(answer)
         return float(np.median(seconds[1:] or seconds)), result
+
+
+def main():
+    report(lambda: serve(*sys.argv[1:]), sys.argv[1])
 
 
 def serve(engine, *args):

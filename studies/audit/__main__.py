@@ -1,9 +1,9 @@
 """How far is other people's speculative decoding from its target? README.md has the answers.
 
-    pip install -r audit/requirements.txt
-    python -m audit                         # everything, which takes an hour
-    python -m audit --only SafeAILab/EAGLE
-    python -m audit --only vllm --setting V1 --write  # and into audit.json
+    pip install -r studies/audit/requirements.txt
+    python -m studies.audit                         # everything, which takes an hour
+    python -m studies.audit --only SafeAILab/EAGLE
+    python -m studies.audit --only vllm --setting V1 --write  # and into audit.json
 
 Clones and wheels go into a folder of their own, outside of this project.
 """
@@ -23,9 +23,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from audit import ascend, kernels, projects, teaching
-from errors import UserError
+from checkpoint import UserError
 from lab import tables
+from studies.audit import ascend, kernels, projects, teaching
 from terminal import report
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
@@ -169,7 +169,7 @@ def options():
 
 def run_each(args):
     """Each project in its own process, because several have modules of the same names."""
-    command = [sys.executable, "-m", "audit", "--folder", str(args.folder)]
+    command = [sys.executable, "-m", "studies.audit", "--folder", str(args.folder)]
     command += ["--write"] if args.write else []
     failed = [name for name in names() if subprocess.run([*command, "--only", name]).returncode]
     if failed:
@@ -177,4 +177,4 @@ def run_each(args):
 
 
 if __name__ == "__main__":
-    report(main, "python -m audit")
+    report(main, "python -m studies.audit")

@@ -11,7 +11,8 @@ from unittest import mock
 
 import numpy as np
 
-from audit.harness import (
+from sampling import logits_to_probs
+from studies.audit.harness import (
     EOS,
     PROMPT,
     Cache,
@@ -31,7 +32,6 @@ from audit.harness import (
     named,
     plain,
 )
-from sampling import logits_to_probs
 
 try:
     import torch

@@ -1,7 +1,7 @@
 """Train the bundled pair of models/: a byte-level BPE vocabulary, a target, and a draft distilled from the target.
 
-    pip install -r tools/requirements.txt
-    python -m tools.train_bundled fairy-tales.txt --out models
+    pip install -r studies/making/requirements.txt
+    python -m studies.making.train_bundled fairy-tales.txt --out models
 
 The text is UTF-8, with one paragraph per line. Steps 1 to 4 keep their results in
 --work, and a stopped run goes on at the step, or stage of step 2, where it stopped.
@@ -23,10 +23,18 @@ from pathlib import Path
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", help="a text file, with <|endoftext|> alone on a line between tales")
-    parser.add_argument("--out", default="models", help="where the two models are written (%(default)s)")
-    parser.add_argument("--work", default="build/bundled", help="where each step keeps its result (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "corpus", help="a text file, with <|endoftext|> alone on a line between tales"
+    )
+    parser.add_argument(
+        "--out", default="models", help="where the two models are written (%(default)s)"
+    )
+    parser.add_argument(
+        "--work", default="build/bundled", help="where each step keeps its result (%(default)s)"
+    )
     return parser.parse_args()
 
 
@@ -42,14 +50,26 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from checkpoint.huggingface import openai_name
 from checkpoint.openai import EOT
 from checkpoint.write import write_checkpoint
-from tools.fit_ngrams import split_tales
+from studies.making.fit_ngrams import split_tales
+from terminal import report
 
 N_VOCAB, N_CTX = 2048, 512
 TARGET = dict(n_layer=6, n_embd=384, n_head=6)
 DRAFT = dict(n_layer=1, n_embd=192, n_head=6)
-TARGET_STAGES = (1000, 0.1, 3e-3), (520, 0.0, 1.5e-3), (1000, 0.15, 2.5e-3)  # steps, dropout, learning rate
-DRAFT_STAGES = (5200, "kl", 6e-3), (1400, "tv", 2.5e-3), (6000, "tv", 5e-3)  # steps, loss, learning rate
-N_WRITTEN, WRITTEN_WEIGHT = 1_000_000, 2  # tokens that the target writes; how often each is read per epoch
+TARGET_STAGES = (
+    (1000, 0.1, 3e-3),
+    (520, 0.0, 1.5e-3),
+    (1000, 0.15, 2.5e-3),
+)  # steps, dropout, learning rate
+DRAFT_STAGES = (
+    (5200, "kl", 6e-3),
+    (1400, "tv", 2.5e-3),
+    (6000, "tv", 5e-3),
+)  # steps, loss, learning rate
+N_WRITTEN, WRITTEN_WEIGHT = (
+    1_000_000,
+    2,
+)  # tokens that the target writes; how often each is read per epoch
 BATCH = 16  # sequences of N_CTX tokens
 SEED = 2302
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -57,9 +77,13 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def learn_bpe(tales, path):
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # splits into words like GPT-2
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
+        add_prefix_space=False
+    )  # splits into words like GPT-2
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=N_VOCAB - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=N_VOCAB - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
     tokenizer.train_from_iterator(tales, trainer)
     tokenizer.add_special_tokens([EOT])  # the last id
     tokenizer.save(str(path))
@@ -91,7 +115,9 @@ def batches(epoch, n_steps, rng):
 
 def windows_of(ids, n_steps, rng):
     """Windows of N_CTX tokens in random order. Each epoch cuts the text at another random offset."""
-    for starts in batches(lambda: np.arange(rng.integers(N_CTX), len(ids) - N_CTX, N_CTX), n_steps, rng):
+    for starts in batches(
+        lambda: np.arange(rng.integers(N_CTX), len(ids) - N_CTX, N_CTX), n_steps, rng
+    ):
         yield torch.tensor(np.stack([ids[s : s + N_CTX] for s in starts]), device=DEVICE)
 
 
@@ -136,7 +162,10 @@ def train(model, stream, n_steps, lr, loss_fn, report, every=250):
         model.zero_grad(set_to_none=True)
         losses.append(loss.item())
         if step % 20 == 0 or step == n_steps:
-            print(f"step {step}/{n_steps} loss {np.mean(losses[-20:]):.4f} {time.time() - begun:.0f} s", flush=True)
+            print(
+                f"step {step}/{n_steps} loss {np.mean(losses[-20:]):.4f} {time.time() - begun:.0f} s",
+                flush=True,
+            )
         if step % every == 0 or step == n_steps:
             model.eval()
             print(f"held out: {report()}", flush=True)
@@ -146,7 +175,9 @@ def train(model, stream, n_steps, lr, loss_fn, report, every=250):
 @torch.no_grad()
 def write_text(target, ids, n_tokens, rng, do_sample):
     """Let the target write sequences of N_CTX tokens. Half of them continue a tale from its beginning."""
-    tales = np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1  # where tales begin; the last few may be too short
+    tales = (
+        np.flatnonzero(ids == N_VOCAB - 1)[:-3] + 1
+    )  # where tales begin; the last few may be too short
     sequences = []
     while len(sequences) * N_CTX < n_tokens:
         if rng.random() < 0.5:
@@ -161,7 +192,10 @@ def write_text(target, ids, n_tokens, rng, do_sample):
                 max_new_tokens=N_CTX - n_prompt, min_new_tokens=N_CTX - n_prompt, pad_token_id=N_VOCAB - 1,
             )  # fmt: skip
         sequences += list(out.cpu().numpy())
-        print(f"{'sampled' if do_sample else 'greedy'}: {len(sequences) * N_CTX} of {n_tokens} tokens", flush=True)
+        print(
+            f"{'sampled' if do_sample else 'greedy'}: {len(sequences) * N_CTX} of {n_tokens} tokens",
+            flush=True,
+        )
     return np.concatenate(sequences)
 
 
@@ -180,7 +214,11 @@ def distill_loss(draft, ids, q, loss):
     with autocast():
         logits = draft(input_ids=ids.to(DEVICE)).logits.float().flatten(0, 1)
     q = q.to(DEVICE).float().flatten(0, 1)
-    return F.cross_entropy(logits, q) if loss == "kl" else (logits.softmax(-1) - q).abs().sum(-1).mean() / 2
+    return (
+        F.cross_entropy(logits, q)
+        if loss == "kl"
+        else (logits.softmax(-1) - q).abs().sum(-1).mean() / 2
+    )
 
 
 def alpha(target, draft, ids):
@@ -203,7 +241,9 @@ def write_model(state, sizes, tokenizer_path, out_dir):
     for name, value in state.items():
         if name != "lm_head.weight":  # the same tensor as wte
             name, value = openai_name(name.removeprefix("transformer.")), value.half().cpu().numpy()
-            tensors[name] = value[None] if name.endswith("/w") else value  # OpenAI's layers are 1-d convolutions
+            tensors[name] = (
+                value[None] if name.endswith("/w") else value
+            )  # OpenAI's layers are 1-d convolutions
     write_checkpoint(out_dir, dict(n_vocab=N_VOCAB, n_ctx=N_CTX, **sizes), tensors.items())
     for name, content in files.items():
         Path(out_dir, name).write_text(content, encoding="utf-8", newline="\n")
@@ -231,7 +271,9 @@ def main(args):
         target_file = work / f"target_{stage}.pt"
         if not target_file.exists():
             for name, module in target.named_modules():
-                if isinstance(module, torch.nn.Dropout) and not name.endswith("attn_dropout"):  # (slow on a CPU)
+                if isinstance(module, torch.nn.Dropout) and not name.endswith(
+                    "attn_dropout"
+                ):  # (slow on a CPU)
                     module.p = dropout
             train(
                 target, windows_of(train_ids, n_steps, seeded(stage)), n_steps, lr,
@@ -239,7 +281,9 @@ def main(args):
                 lambda: f"{held_out(test_ids, lambda w: cross_entropy(target, w).item()):.4f} nats per token",
             )  # fmt: skip
             torch.save(target.half().state_dict(), target_file)
-        target.load_state_dict(torch.load(target_file, map_location=DEVICE))  # these weights are rounded to float16
+        target.load_state_dict(
+            torch.load(target_file, map_location=DEVICE)
+        )  # these weights are rounded to float16
         target.float()
     target.eval()
 
@@ -252,12 +296,16 @@ def main(args):
     rng = seeded(11)
     draft = make_model(DRAFT)
     if not (work / "draft.pt").exists():
-        n_held = len(written) // N_CTX // 20 * N_CTX  # the number of greedy tokens held out for the report
+        n_held = (
+            len(written) // N_CTX // 20 * N_CTX
+        )  # the number of greedy tokens held out for the report
         n_corpus = len(train_ids) // N_CTX
         texts = np.concatenate([train_ids[: n_corpus * N_CTX], written[n_held:]])
         windows = torch.tensor(texts.reshape(-1, N_CTX))
         q = teach(target, windows)
-        numbers = np.append(np.arange(n_corpus), np.tile(np.arange(n_corpus, len(windows)), WRITTEN_WEIGHT))
+        numbers = np.append(
+            np.arange(n_corpus), np.tile(np.arange(n_corpus, len(windows)), WRITTEN_WEIGHT)
+        )
         for n_steps, loss, lr in DRAFT_STAGES:
             train(
                 draft, batches(lambda: numbers, n_steps, rng), n_steps, lr,
@@ -271,8 +319,10 @@ def main(args):
         torch.save(draft.half().state_dict(), work / "draft.pt")
 
     for name, file, sizes in ("target", target_file, TARGET), ("draft", work / "draft.pt", DRAFT):
-        write_model(torch.load(file, map_location="cpu"), sizes, work / "bpe.json", f"{args.out}/{name}")
+        write_model(
+            torch.load(file, map_location="cpu"), sizes, work / "bpe.json", f"{args.out}/{name}"
+        )
 
 
 if __name__ == "__main__":
-    main(args)
+    report(lambda: main(args), "python -m studies.making.train_bundled")

@@ -30,9 +30,9 @@ from lab import gallery
 from speculative import autoregressive_sampling, propose
 
 OWN_NAMES = "sampling", "speculative", "utils"  # of this project, and of some of these
-ROOT = str(Path(__file__).resolve().parent.parent)
+ROOT = str(Path(__file__).resolve().parents[2])
 P, Q = gallery.P.astype(float), gallery.Q.astype(float)
-PROMPT, N, K, EOS = gallery.PROMPT, gallery.N, gallery.K, gallery.EOS
+PROMPT, N, K, EOS = gallery.SETTING.prompt, gallery.SETTING.N, gallery.SETTING.K, gallery.EOS
 MAX_PATHS = 300_000
 
 

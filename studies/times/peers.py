@@ -1,25 +1,26 @@
 """This project beside transformers: a forward pass, and whole texts with and without the draft.
 
-    pip install -r benchmarks/requirements-peers.txt
-    python -m benchmarks.peers models/target  # passes: a few rows after 32 cached tokens, and a prompt
-    python -m benchmarks.peers                # texts, with the bundled pair
+    pip install -r studies/times/requirements-peers.txt
+    python -m studies.times.peers models/target  # passes: a few rows after 32 cached tokens, and a prompt
+    python -m studies.times.peers                # texts, with the bundled pair
 
 Both have the same weights in float32, one thread per core, and a process of their own, and
 take turns. Medians are printed. Of a prompt, both compute the last row of logits only.
 """
 
 import argparse
+import importlib.util
 import os
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks.turns import Turns
+from checkpoint import UserError
 from checkpoint.huggingface import openai_name
-from checkpoint.read import format_of, read, read_hparams
+from checkpoint.read import open_model, read
 from encoder import get_encoder
 from lab.tables import table
-from terminal import PROMPT
+from studies.times.turns import Turns
+from terminal import PROMPT, report
 
 CONTEXT, TURNS, PASSES = 32, 12, 4
 N, K = 100, 4  # of the texts
@@ -31,7 +32,7 @@ THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 
 
 
 def ids_for(folder):
-    hparams = read_hparams(folder)
+    hparams = open_model(folder).hparams
     return np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
 
 
@@ -42,7 +43,7 @@ def our_pass(folder):
 
     def forward(n, n_new):
         if n_new == n:
-            net.forget()
+            net.reset()
         return net(ids[:n], 1 if n_new == n else n_new)[:, :5].tolist()
 
     return forward
@@ -58,7 +59,7 @@ def our_loop(target, draft):
 
     def decode(ids, K):
         for network in networks:
-            network.forget()
+            network.reset()
         return speculative_sampling(ids, draft, target, N, K).tolist()
 
     return decode
@@ -68,16 +69,19 @@ def torch_gpt2(folder):
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel, logging
 
-    hparams, tensors = read_hparams(folder), format_of(folder).tensors(Path(folder))
+    files = open_model(folder)
+    hparams, tensors = files.hparams, files.tensors()
     logging.set_verbosity_error()
     torch.set_num_threads(THREADS)
     sizes = {name: hparams[name] for name in ("n_embd", "n_layer", "n_head")}
     with torch.device("meta"):
-        model = GPT2LMHeadModel(GPT2Config(vocab_size=hparams["n_vocab"], n_positions=hparams["n_ctx"], **sizes))
+        model = GPT2LMHeadModel(
+            GPT2Config(vocab_size=hparams["n_vocab"], n_positions=hparams["n_ctx"], **sizes)
+        )
     state = {}
     for name in model.state_dict():
         tensor = tensors[openai_name(name.replace("lm_head", "wte"))]
-        state[name] = torch.from_numpy((tensor[0] if tensor.ndim == 3 else tensor).astype(np.float32))
+        state[name] = torch.from_numpy(tensor.astype(np.float32))
     model.load_state_dict(state, assign=True)
     model.tie_weights()
     return model.eval()
@@ -94,7 +98,11 @@ def their_pass(folder):
         if (n_surplus := cache.get_seq_length() - (n - n_new)) > 0:
             cache.crop(-n_surplus)
         new = torch.from_numpy(ids[cache.get_seq_length() : n])[None]
-        return model(new, cache=cache, logits_to_keep=1 if n_new == n else n_new).logits[0, :, :5].tolist()
+        return (
+            model(new, cache=cache, logits_to_keep=1 if n_new == n else n_new)
+            .logits[0, :, :5]
+            .tolist()
+        )
 
     return forward
 
@@ -123,17 +131,22 @@ def their_loop(target, draft):
 
 def compare_passes(directory):
     """A row of the table: our time divided by theirs."""
-    hparams = read_hparams(directory)
+    hparams = open_model(directory).hparams
     n_prompt = min(512, hparams["n_ctx"] - 9)
     cases = {f"{n} row{'s' * (n > 1)}": (PASSES, CONTEXT + n, n) for n in (1, 5)}
     cases[f"prompt of {n_prompt}"] = 1, n_prompt, n_prompt
     cells = []
-    with Turns("benchmarks.peers:our_pass", directory) as us, Turns("benchmarks.peers:their_pass", directory) as them:
+    with (
+        Turns("studies.times.peers:our_pass", directory) as us,
+        Turns("studies.times.peers:their_pass", directory) as them,
+    ):
         for case in cases.values():
             turns = []
             for _ in range((3 if hparams["n_layer"] > 12 and case[0] == 1 else TURNS) + 1):
                 (ours, logits), (theirs, others) = us.ask(*case), them.ask(*case)
-                assert np.abs(np.subtract(logits, others)).max() < 1e-2, "the engines' logits differ"
+                assert np.abs(np.subtract(logits, others)).max() < 1e-2, (
+                    "the engines' logits differ"
+                )
                 turns.append([ours, theirs])
             t = np.array(turns[1:])  # the first turn is slower
             ours, theirs = np.median(t * 1e3, axis=0)
@@ -144,7 +157,10 @@ def compare_passes(directory):
 def compare_texts():
     """Tokens per second of both loops. All four texts have to be the same."""
     ids = get_encoder(PAIR[0], "").encode(PROMPT)
-    with Turns("benchmarks.peers:our_loop", *PAIR) as us, Turns("benchmarks.peers:their_loop", *PAIR) as them:
+    with (
+        Turns("studies.times.peers:our_loop", *PAIR) as us,
+        Turns("studies.times.peers:their_loop", *PAIR) as them,
+    ):
         seconds, texts = [], set()
         for _ in range(TURNS + 1):
             found = [engine.ask(1, ids, k) for engine in (us, them) for k in (0, K)]
@@ -152,15 +168,31 @@ def compare_texts():
             texts |= {tuple(text) for _, text in found}
     assert len(texts) == 1, "the texts differ"
     seconds = np.array(seconds[1:]).reshape(TURNS, 2, 2)
-    speed, gain = np.median(N / seconds, axis=0), np.median(seconds[..., 0] / seconds[..., 1], axis=0)
-    rows = [[name, *map(round, speed[i].tolist()), float(gain[i])] for i, name in enumerate(("ours", "transformers"))]
+    speed, gain = (
+        np.median(N / seconds, axis=0),
+        np.median(seconds[..., 0] / seconds[..., 1], axis=0),
+    )
+    rows = [
+        [name, *map(round, speed[i].tolist()), float(gain[i])]
+        for i, name in enumerate(("ours", "transformers"))
+    ]
     return table(["tokens per second", "plain", f"K = {K}", "speedup"], rows)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directories", nargs="*", metavar="DIR", help="the directory of a model, such as models/target")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "directories",
+        nargs="*",
+        metavar="DIR",
+        help="the directory of a model, such as models/target",
+    )
     args = parser.parse_args()
+    if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
+        advice = "pip install -r studies/times/requirements-peers.txt"
+        raise UserError(f"this needs torch and transformers: {advice}")
     for directory in args.directories:
         print(compare_passes(directory), "\n")
     if not args.directories:
@@ -168,4 +200,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m studies.times.peers")

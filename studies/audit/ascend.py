@@ -18,8 +18,9 @@ from unittest import mock
 
 import numpy as np
 
-from audit.harness import Unpinned, defined, python_of
-from audit.kernels import (
+from lab.block import block_probabilities
+from studies.audit.harness import Unpinned, defined, python_of
+from studies.audit.kernels import (
     N_CHECKS,
     Kernel,
     arguments,
@@ -31,7 +32,6 @@ from audit.kernels import (
     outputs_of,
     tokens_of,
 )
-from lab.block import block_probabilities
 
 try:
     import torch

@@ -1,7 +1,7 @@
 """Write every block of the pages that is computed, and every picture: run it after a change of the gallery.
 
-    python -m tools.write         # all but the two pictures of a timed run
-    python -m tools.write --race  # these as well: race.svg and terminal.svg
+    python -m studies.making.write         # all but the two pictures of a timed run
+    python -m studies.making.write --race  # these as well: race.svg and terminal.svg
 
 A block stands between <!-- name --> and <!-- end -->. What was measured comes from docs/acceptance.json.
 """
@@ -11,13 +11,19 @@ import json
 import re
 from pathlib import Path
 
-from audit.__main__ import table as audit_table
-from benchmarks.acceptance import DRAFTS, SHOWN, TEMPERATURES
 from lab import gallery, tables
-from tools import pictures
+from studies.audit.__main__ import table as audit_table
+from studies.making import pictures
+from studies.times.acceptance import DRAFTS, SHOWN, TEMPERATURES
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = "README.md", "docs/exactness.md", "docs/drafts.md", "docs/play.html", "audit/README.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (
+    "README.md",
+    "docs/exactness.md",
+    "docs/drafts.md",
+    "docs/play.html",
+    "studies/audit/README.md",
+)
 
 
 def measured():
@@ -26,7 +32,12 @@ def measured():
 
 def of_drafts():
     by_T, results = [f"{T:g}" for T in TEMPERATURES], measured()["results"]
-    header = ["draft", *(f"overlap, T = {T}" for T in by_T), "c", *(f"speedup, T = {T}" for T in by_T)]
+    header = [
+        "draft",
+        *(f"overlap, T = {T}" for T in by_T),
+        "c",
+        *(f"speedup, T = {T}" for T in by_T),
+    ]
     rows = [
         [name, *(results[T][name]["overlap"] for T in by_T), f"{results['1'][name]['c']:.3f}",
          *(results[T][name]["speedup"] for T in by_T)]
@@ -45,8 +56,18 @@ def of_siblings():
 
 
 def of_trees():
-    header = ["draft", "chain", "two chains", "best tree", "best, top-down", "its nodes at depth 1, 2, ..."]
-    rows = [[name, *found["tokens"], " ".join(map(str, found["best"]))] for name, found in measured()["trees"].items()]
+    header = [
+        "draft",
+        "chain",
+        "two chains",
+        "best tree",
+        "best, top-down",
+        "its nodes at depth 1, 2, ...",
+    ]
+    rows = [
+        [name, *found["tokens"], " ".join(map(str, found["best"]))]
+        for name, found in measured()["trees"].items()
+    ]
     return tables.table(header, rows)
 
 
@@ -67,7 +88,9 @@ BLOCKS = {
     "drafts": of_drafts,
     "siblings": of_siblings,
     "trees measured": of_trees,
-    "audit": lambda: audit_table(json.loads((ROOT / "audit" / "audit.json").read_text(encoding="utf-8"))),
+    "audit": lambda: audit_table(
+        json.loads((ROOT / "studies" / "audit" / "audit.json").read_text(encoding="utf-8"))
+    ),
     "seen": who_shipped_what,
 }
 PICTURES = {
@@ -83,7 +106,9 @@ def page(text):
     """The page with its blocks as they should be."""
 
     block = r"(<!-- (?!end)([\w ]+) -->\n).*?(\n[^\n]*<!-- end -->)"
-    return re.sub(block, lambda found: found[1] + BLOCKS[found[2]]() + found[3], text, flags=re.DOTALL)
+    return re.sub(
+        block, lambda found: found[1] + BLOCKS[found[2]]() + found[3], text, flags=re.DOTALL
+    )
 
 
 def files():
@@ -93,8 +118,12 @@ def files():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--race", action="store_true", help="draw what a timed run on this machine looked like, too")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--race", action="store_true", help="draw what a timed run on this machine looked like, too"
+    )
     args = parser.parse_args()
     found = files()
     if args.race:

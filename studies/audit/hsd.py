@@ -1,7 +1,7 @@
 """Does HSD accept more tokens than block verification? Tokens per round on 1,081 pairs of models.
 
-    python -m audit.hsd
-    python -m audit.hsd --clone FOLDER  # with HSD's code, at e342adf
+    python -m studies.audit.hsd
+    python -m studies.audit.hsd --clone FOLDER  # with HSD's code, at e342adf
 
 The rules are those of Zhou et al. 2026 (arXiv 2601.05724), in this project's notation.
 With --clone, which needs PyTorch, the function `HSD` of their simulation.py also runs on
@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from audit.harness import drawn, in_torch, mean_length, model
 from enumeration import output_distribution, total_variation
 from lab import gallery
 from lab.block import verify_block
 from lab.tables import table
 from sampling import sample
 from speculative import propose, residual, verify
+from studies.audit.harness import drawn, in_torch, mean_length, model
 
 HEADER = ["rule", "ahead", "behind", "mean difference", "least", "most", "off the target by up to"]
 
@@ -138,7 +138,7 @@ def summary(results):
 
 def check(clone):
     """Does the published code do what `hsd` says that it does?"""
-    from audit.projects import hsd_rules
+    from studies.audit.projects import hsd_rules
 
     published = in_torch(hsd_rules(clone)["HSD"])
     for P, Q, K in pairs():

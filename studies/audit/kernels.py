@@ -29,8 +29,8 @@ from unittest import mock
 import numpy as np
 from tqdm import tqdm
 
-from audit.harness import PROMPT, K, P, Q, numbers_of
-from errors import UserError
+from checkpoint import UserError
+from studies.audit.harness import PROMPT, K, P, Q, numbers_of
 
 try:
     import torch

@@ -1,0 +1,31 @@
+"""The names that models have, and the sizes of those that were released."""
+
+BUNDLED = ("draft", "target")
+
+
+def sizes(n_layer, n_embd):
+    n_head = n_embd // 64
+    return dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_head, n_layer=n_layer)
+
+
+RELEASED = {  # by OpenAI, with their hyperparameters
+    "124M": sizes(12, 768),
+    "355M": sizes(24, 1024),
+    "774M": sizes(36, 1280),
+    "1558M": sizes(48, 1600),
+}
+MODELS = {  # {name: where it is at Hugging Face}
+    "distilgpt2": "distilbert/distilgpt2",
+    "gpt2": "openai-community/gpt2",
+    "gpt2-medium": "openai-community/gpt2-medium",
+    "gpt2-large": "openai-community/gpt2-large",
+    "gpt2-xl": "openai-community/gpt2-xl",
+}
+KNOWN = RELEASED | {
+    "distilgpt2": sizes(6, 768),
+    "gpt2": RELEASED["124M"],
+    "gpt2-medium": RELEASED["355M"],
+    "gpt2-large": RELEASED["774M"],
+    "gpt2-xl": RELEASED["1558M"],
+}
+CHOICES = f"one of {', '.join([*BUNDLED, *RELEASED, *MODELS])}, or a folder"

@@ -1,0 +1,121 @@
+"""How far apart two distributions are, and where, and whether real runs contradict one."""
+
+import math
+from collections import Counter
+
+END = math.inf  # after the last token of a text
+SURE = 1e-9  # real runs less probable than this contradict a distribution
+
+
+class Contradicted(RuntimeError):
+    """A distribution was found under which real runs are next to impossible."""
+
+
+def total_variation(a, b):
+    """Half the sum of |a - b| over two {output: probability}: 0 if equal, at most 1.
+
+    No set of outputs differs by more in probability. The worst set holds every output
+    to which a gives more than b does.
+    """
+    outputs = {*a, *b}
+    if len({isinstance(output, tuple) for output in outputs}) > 1:
+        problem = "some outputs are tuples, and others are not"
+        raise TypeError(f"{problem}; write (0,) for a single token 0")
+    one, other = lengths(a), lengths(b)
+    if one and other and not one & other:
+        raise ValueError(
+            f"outputs of {either(one)} tokens are compared with outputs of {either(other)}; "
+            "is the prompt in one of them?"
+        )
+    differences = [abs(a.get(output, 0) - b.get(output, 0)) for output in outputs]
+    return sum(differences) / 2
+
+
+def lengths(outputs):
+    return {len(output) for output in outputs if isinstance(output, tuple)}
+
+
+def either(numbers):
+    return " or ".join(map(str, sorted(numbers)))
+
+
+# ---- In words ----
+
+
+def first_difference(found, expected, tolerance=1e-12, name=str):
+    """The first beginning of a text after which a token has a wrong probability, in words.
+
+    name(token) says what a token is called.
+    """
+    found, expected = beginnings(found), beginnings(expected)
+    for ids in sorted({*found, *expected}, key=lambda ids: (len(ids), str(ids))):
+        before = ids[:-1]
+        if found.get(before) and expected.get(before):
+            one = found.get(ids, 0) / found[before]
+            other = expected.get(ids, 0) / expected[before]
+            if abs(one - other) > tolerance:
+                ends = expected.get((*before, END)) == expected[before]
+                return sentence(ids, one, other, ends, name)
+    return f"no token alone by more than {tolerance:.0e}"
+
+
+def beginnings(outputs):
+    """The probability of each beginning of an output. A whole one ends with END."""
+    found = Counter()
+    for output, probability in outputs.items():
+        ids = output if isinstance(output, tuple) else (output,)
+        ids = (*ids, END)
+        for n in range(len(ids) + 1):
+            found[ids[:n]] += probability
+    return found
+
+
+def sentence(ids, one, other, ends, name):
+    """The last of ids has the probability `one` in place of `other`."""
+    *text, last = ids
+    after = f"after {' '.join(map(name, text))}" if text else "at the beginning"
+    for digits in range(4, 18):
+        shown, wanted = f"{float(one):.{digits}g}", f"{float(other):.{digits}g}"
+        if shown != wanted:
+            break
+    if last == END:
+        return f"{after}, the text ends with probability {shown}, but should be {wanted}"
+    if ends:
+        problem = f"the text should have ended, but {name(last)} follows"
+        return f"{after}, {problem} with probability {shown}"
+    emitted = f"{name(last)} is emitted with probability {shown}"
+    return f"{after}, {emitted}, but should be {wanted}"
+
+
+# ---- Real runs ----
+
+
+def check_real_runs(outputs, draw_once, n):
+    """Raise Contradicted if n outputs of draw_once() can hardly come from a distribution."""
+    counts = Counter(draw_once() for _ in range(n))
+    candidates = {*outputs, *counts}
+
+    def bound(output):
+        p = outputs.get(output, 0)
+        return chernoff(counts[output] / max(n, 1), n, p), p
+
+    output = min(candidates, key=bound)
+    how_probable, p = bound(output)
+    if len(candidates) * how_probable < SURE:
+        raise Contradicted(
+            f"{n:,} real runs gave {output} {counts[output]:,} times, where the distribution "
+            f"says {float(n * p):.4g}; a draw was misread, or is none of rng's"
+        )
+
+
+def chernoff(frequency, n, p):
+    """A bound on how probable such a frequency, or one further off, is in n trials."""
+    divergence = 0
+    for seen, probability in (frequency, p), (1 - frequency, 1 - p):
+        if seen > 0:
+            divergence += seen * log_ratio(seen, probability)
+    return 2 * math.exp(-n * divergence)
+
+
+def log_ratio(a, b):
+    return math.log(a / b) if b > 0 else math.inf

@@ -1,0 +1,350 @@
+"""The seven steps: what each function is put into, which tables it meets, and its rivals."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from enumeration import output_distribution
+from lab import gallery
+from lab.gallery import EOS, VARIANTS, Setting, changed, decode, plain
+from lab.trees import Node, balanced, grade, grow, paths
+
+NAMES = "ABCD"
+
+
+class Wrong(Exception):
+    """What a function returned cannot be right, whatever its distribution."""
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """A function becomes a part of a sampler, which should write the texts of the reference."""
+
+    sampler: Callable  # sampler(function) -> a function of rng and a setting that returns ids
+    settings: tuple
+    rivals: tuple = ()  # variants of the gallery that may have the same distribution
+    reference: Callable = plain
+    where: str = ""
+    is_round: bool = False  # whether the sampler emits one round, which the target continues
+
+    def distribution(self, sampler, setting):
+        with np.errstate(all="ignore"):
+            found = output_distribution(lambda rng: sampler(rng, setting))
+        return completed(found, setting) if self.is_round else found
+
+
+def completed(found, setting):
+    """Texts of N tokens: those that are shorter are continued by the target."""
+    short = [ids for ids in found if len(ids) < len(setting.prompt) + setting.N]
+    if not short:
+        return found
+    for ids in short:
+        mass = found.pop(ids)
+        for token, q in enumerate(setting.target_model(ids)[-1].tolist()):
+            longer = (*ids, token)
+            if q > 0:
+                found[longer] = found.get(longer, 0) + mass * q
+    return completed(found, setting)
+
+
+def spelt(ids):
+    return " ".join(NAMES[id] for id in ids)
+
+
+# ---- Tables: a mistake may hide in any of them ----
+
+
+class OfWholeText(Setting):
+    """Rows depend on all of the text."""
+
+    def index(self, ids):
+        return np.cumsum(ids) % len(self.P)
+
+
+TABLES = {  # P and Q, whose rows have equal sums
+    "README": (  # after A
+        ((2, 5, 3), (1, 2, 7), (2, 3, 5)),
+        ((3, 2, 5), (5, 4, 1), (3, 5, 2)),
+    ),
+    "zeros": (  # and two favourites
+        ((50, 50, 0), (1, 99, 0), (40, 20, 40)),
+        ((0, 60, 40), (0, 98, 2), (50, 25, 25)),
+    ),
+    "two tokens": (((60, 40), (0, 100)), ((20, 80), (1, 99))),
+    "rare": (  # each token is rare somewhere, with p above q, and a rare replacement elsewhere
+        ((2, 194, 2, 2), (2, 2, 193, 3), (2, 2, 2, 194), (193, 3, 2, 2)),
+        ((1, 100, 3, 96), (95, 1, 100, 4), (3, 96, 1, 100), (100, 4, 95, 1)),
+    ),
+    "sparse": (
+        ((1, 2, 1, 0), (0, 4, 0, 0), (1, 0, 1, 2), (1, 1, 1, 1)),
+        ((2, 1, 0, 1), (1, 1, 2, 0), (0, 2, 1, 1), (3, 0, 1, 0)),
+    ),
+}
+
+
+def setting_of(name, kind=OfWholeText, **sizes):
+    P, Q = (np.array(table) / sum(table[0]) for table in TABLES[name])
+    return kind(P, Q, **sizes)
+
+
+README = setting_of("README", Setting)
+ZEROS = setting_of("zeros")
+LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
+RARE = setting_of("rare")
+SPARSE_TREE = setting_of("sparse", shape=balanced(2, 2))
+CHAINS = (README, ZEROS, LONG)
+ROUND = replace(RARE, N=4, K=3)
+SIZES = [replace(LONG, N=N, K=K) for N, K in ((2, 3), (1, 2), (0, 2))]
+SHAPES = (
+    SPARSE_TREE,
+    replace(RARE, shape=(((),),)),
+    replace(RARE, shape=(((), ()), ())),
+    replace(RARE, shape=((), ((), ())), prompt=(1,)),
+)
+
+
+# ---- What the functions are put into ----
+
+
+def as_accept(function):
+    """A rule whose guesses are accepted by this function."""
+
+    def rule(drafted, p, q, rng):
+        def accept(p, q, i, token):
+            return int(checked_bool(function(p[i].copy(), q[i].copy(), token, rng)))
+
+        return changed(accept)(drafted, p, q, rng)
+
+    return rule
+
+
+def as_residual(function):
+    """A rule that draws replacements from this function."""
+
+    def replacement(p, q, i, token):
+        return checked_rows(function(p[i], q[i]), "the residual", p[i].shape)
+
+    return changed(replacement=replacement)
+
+
+def as_verify(function):
+    """A rule that is this function, with its result checked."""
+
+    def rule(drafted, p, q, rng):
+        k, n_vocab = len(drafted), q.shape[1]
+        emitted = checked_tokens(function(drafted, p, q, rng), "the round", n_vocab)
+        if not 1 <= len(emitted) <= k + 1:
+            raise Wrong(f"a round of {k} guesses emits 1 to {k + 1} tokens; found {emitted!r:.60}")
+        return emitted
+
+    return rule
+
+
+def with_loop(function, eos=None, calls=None):
+    """calls gets the length of what the draft is called with, and -n_rows for the target."""
+    calls = [] if calls is None else calls
+
+    def text(rng, setting):
+        def draft_model(ids, n_rows=1):
+            calls.append(len(ids))
+            return setting.draft_model(ids, n_rows)
+
+        def target_model(ids, n_rows=1):
+            calls.append(-n_rows)
+            return setting.target_model(ids, n_rows)
+
+        x = np.array(setting.prompt)
+        found = function(x, draft_model, target_model, setting.N, setting.K, rng, eos=eos)
+        return checked_text(found, setting, eos)
+
+    return text
+
+
+def with_propose(function):
+    def draft(x, draft_model, k, rng, stop=None):
+        if k == 0:
+            return x[:0], ()
+        found, n_vocab = function(x, draft_model, k, rng), draft_model(x).shape[1]
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise Wrong(f"a draft returns the guesses and their rows; found {found!r:.60}")
+        drafted = checked_tokens(found[0], "the guesses", n_vocab)
+        p = array(found[1], "p", (k, n_vocab), float)
+        for i, token in enumerate(drafted):
+            check_favourite(np.append(x, drafted[:i]), draft_model, token)
+        return drafted, p
+
+    return partial(decode, propose=draft)
+
+
+def check_favourite(ids, draft_model, token):
+    row = draft_model(ids)[-1]
+    if row[token] < row.max():
+        wanted = f"{NAMES[row.argmax()]} after {spelt(ids)}"
+        raise Wrong(f"a greedy draft guesses its favourite, {wanted}; found {NAMES[token]}")
+
+
+def with_penalty(function):
+    def penalised_rows(setting, x, drafted, memory):
+        q = gallery.target_rows(setting, x, drafted, memory)
+        return checked_rows(function(q.copy(), np.append(x, drafted)), "the rows", q.shape)
+
+    return partial(decode, rows=penalised_rows)
+
+
+def with_siblings(function):
+    def text(rng, setting):
+        root = grown(setting, rng)
+        most, n_vocab = max(map(len, paths(root))), len(root.q)
+        emitted = function(root, rng)
+        is_list = isinstance(emitted, list)
+        if not is_list or not 1 <= len(checked_tokens(emitted, "the list", n_vocab)) <= most:
+            raise Wrong(f"a list of 1 to {most} tokens is needed; found {emitted!r:.60}")
+        return [*setting.prompt, *emitted]
+
+    return text
+
+
+def grown(setting, rng):
+    """A tree below the prompt."""
+    x = np.array(setting.prompt)
+    root = Node(children=grow(x, setting.draft_model, setting.shape, rng))
+    grade(x, setting.target_model, root)
+    return root
+
+
+def first_token(rule):
+    """The first token after A, as in the README: [2, 3] for accepted and for rejected guesses."""
+
+    def emitted(rng):
+        token = rng.choice(3, p=README.P[0])
+        ids = rule(np.array([token]), README.P[[0]], README.Q[[0, token]], rng)
+        return [len(ids) == 2, ids[0]]
+
+    found = np.zeros((2, 3))
+    for (accepted, token), mass in output_distribution(emitted).items():
+        found[1 - accepted, token] += mass
+    return found
+
+
+# ---- What they return ----
+
+
+def array(found, what, shape=None, dtype=None):
+    if found is None:
+        raise Wrong("it returned None; is a return missing?")
+    try:
+        found_array = np.array(found, dtype)
+    except (TypeError, ValueError):  # an array and a number, for example
+        raise Wrong(f"{what} must be an array; found {found!r:.60}") from None
+    if shape is not None and found_array.shape != shape:
+        raise Wrong(f"{what} must have the shape {list(shape)}; found {list(found_array.shape)}")
+    return found_array
+
+
+def checked_tokens(found, what, n_vocab):
+    ids = array(found, what)
+    if ids.size == 0:
+        ids = ids.astype(int)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(n_vocab)}:
+        raise Wrong(f"{what} must be tokens from 0 to {n_vocab - 1}; found {found!r:.60}")
+    return ids
+
+
+def checked_text(found, setting, eos):
+    ids, n = checked_tokens(found, "the text", len(setting.P)), len(setting.prompt)
+    end, has_ended = n + setting.N, eos in ids[n:].tolist()
+    is_long_enough = len(ids) == end or (has_ended and len(ids) < end)
+    if not is_long_enough or (*ids[:n],) != setting.prompt:
+        fewer = "" if eos is None else f", or fewer up to an eos, {eos}"
+        needed = f"{n} + N = {end} tokens{fewer}, the prompt first"
+        raise Wrong(f"the text must have {needed}; found {found!r:.60}")
+    return ids
+
+
+def checked_rows(found, what, shape):
+    found_rows = array(found, what, shape, float)
+    totals = np.ravel(found_rows.sum(axis=-1))
+    if not (found_rows.min() >= 0 and abs(totals - 1).max() < 1e-9):
+        worst = max(totals, key=lambda total: abs(total - 1))
+        shown = f"{np.round(found_rows, 4).tolist()!s:.60}, with a sum of {worst:.12g}"
+        raise Wrong(f"{what} must be a distribution, with a sum of 1; found {shown}")
+    return found_rows
+
+
+def checked_bool(found):
+    if found is None:
+        raise Wrong("it returned None; is a return missing?")
+    if not isinstance(found, bool | np.bool_):
+        raise Wrong(f"True or False is needed; found {found!r:.60}")
+    return found
+
+
+# ---- The steps ----
+
+
+def rules(*parts):
+    """The variants of the gallery that differ from the right one in these parts alone."""
+    usual = gallery.Variant._field_defaults
+    others = {"verify", "propose", "rows", "decode", "tree_rule", "own"} - {*parts}
+    return [v for v in VARIANTS if all(getattr(v, name) == usual[name] for name in others)]
+
+
+def about(what):
+    return [v for v in VARIANTS if v.about == what]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    function: str  # its name
+    checks: list
+    as_rule: Callable | None = None  # as_rule(function) -> a rule, if the README's table fits
+
+
+def first_round(sampler):
+    """The same sampler, but its texts end after a round."""
+    return lambda function: partial(sampler(function), end_of=lambda new, emitted: len(new))
+
+
+def step_of(name, sampler, rivals, as_rule=None):
+    texts = Check(sampler, CHAINS, rivals)
+    rounds = Check(first_round(sampler), (ROUND,), is_round=True)
+    return Step(name, [texts, rounds], as_rule)
+
+
+def rule_step(name, as_rule):
+    def sampler(function):
+        return partial(decode, verify=as_rule(function))
+
+    return step_of(name, sampler, rules("verify"), as_rule)
+
+
+LOOPS = [
+    Check(with_loop, (*CHAINS, replace(RARE, N=2, K=1)), rules("verify", "propose")),
+    Check(
+        partial(with_loop, eos=EOS),
+        (README, ZEROS),
+        about("eos"),
+        reference=partial(plain, eos=EOS),
+        where=f"{NAMES[EOS]} is the eos",
+    ),
+    Check(
+        partial(with_loop, eos=0),
+        (README, ZEROS),
+        reference=partial(plain, eos=0),
+        where="A is the eos, and the prompt",
+    ),
+    *(Check(with_loop, (size,), where=f"N = {size.N} and K = {size.K}") for size in SIZES),
+]
+RIGHT_PENALTY = partial(plain, rows=gallery.right_penalty)
+TREE_RULES = [v._replace(decode=with_siblings(v.tree_rule)) for v in gallery.TREES if v.tree_rule]
+STEPS = [
+    rule_step("accept", as_accept),
+    rule_step("residual", as_residual),
+    rule_step("verify", as_verify),
+    Step("speculative_sampling", LOOPS),
+    step_of("propose", with_propose, rules("propose")),
+    Step("penalised", [Check(with_penalty, CHAINS, about("penalty"), RIGHT_PENALTY)]),
+    Step("siblings", [Check(with_siblings, SHAPES, TREE_RULES, is_round=True)]),
+]

@@ -1,0 +1,112 @@
+"""lab/block.py: the proof that block verification is exact, and a check of each step.
+
+w and h are those of `block_probabilities`. Fix the first i drafted tokens. Below, w is w[i],
+p and q are p[i] and q[i], sums run over the next token, and surplus is sum max(w q - p, 0).
+
+1. The round keeps these i tokens, and perhaps more, with probability w. This is shown from
+   i = k down to 0, where k is the number of guesses. All k are kept with probability
+   h[k] = w[k]. Suppose that the claim holds for i + 1.
+   - If the next guess is t, more than i are kept with probability
+     w[i+1] = min(1, w q(t) / p(t)). Averaged over t, that is sum min(p, w q).
+   - For every token min(p, w q) + max(w q - p, 0) = w q, and q sums to 1. So more than i
+     are kept with probability w - surplus.
+   - `verify_block` tries longer prefixes first, so it comes to i with probability
+     1 - w + surplus. There it keeps exactly i with probability
+     h[i] = surplus / (1 - w + surplus). The product is surplus.
+   - Exactly i, or more: surplus + (w - surplus) = w.
+   If surplus is 0 and w is 1, h[i] would be 0 / 0, but then the round never comes to i. At
+   i = 0 nothing is kept for certain, and h[0] is not used.
+2. If the first i < k tokens are kept, the next one is a draw from q. That is, "they are
+   kept, then t" has probability w q(t). It happens in two ways. Either t is drafted and
+   kept, with probability p(t) w[i+1] = min(p(t), w q(t)). Or exactly i are kept, with
+   probability surplus, and t is drawn from the residual, with max(w q(t) - p(t), 0) / surplus.
+   The sum is w q(t). So steps 6 and 7 of test_proof.py hold here, too.
+3. On average it accepts at least as many tokens as `verify`: w[i] is never below the product
+   of min(1, q/p) over the first i, because min(1, w q/p) >= w min(1, q/p).
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import EXACT, Table, assert_lossless, assert_same, models, product_of_conditionals
+
+from enumeration import output_distribution
+from lab.block import block_probabilities, verify_block
+from lab.gallery import draft_model, target_model
+from speculative import autoregressive_sampling, propose, verify
+
+
+@pytest.mark.parametrize("K", [0, 1, 2, 3])
+@given(drawn=models(exact=True))
+def test_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(drawn, K):
+    """Step 6 of test_proof.py."""
+    draft, target, x = drawn
+
+    def completed_round(rng):
+        drafted, p = propose(x, draft, K, rng)
+        emitted = verify_block(drafted, p, target(np.append(x, drafted), K + 1), rng)
+        n_left = K + 1 - len(emitted)
+        return autoregressive_sampling(np.append(x, emitted), target, n_left, rng)
+
+    assert_same(output_distribution(completed_round), product_of_conditionals(x, target, K + 1))
+
+
+@pytest.mark.parametrize("N, K", [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
+@pytest.mark.parametrize("eos", [None, 2])
+def test_whole_texts_of_the_pair_of_the_gallery(N, K, eos):
+    """Step 7 of test_proof.py."""
+    pair = draft_model, target_model, np.array([0])
+    assert_lossless(pair, N, K, eos, verify=verify_block)
+
+
+@settings(max_examples=100)
+@given(drawn=models(exact=True), N=st.integers(1, 4), K=st.integers(0, 3))
+def test_whole_texts_of_any_models(drawn, N, K):
+    assert_lossless(drawn, N, K, verify=verify_block)
+
+
+# How many tokens it accepts
+
+
+def n_accepted(rule, draft, target, x, K):
+    """The mean number of guesses that a round accepts."""
+
+    def accepted(rng):
+        drafted, p = propose(x, draft, K, rng)
+        emitted = rule(drafted, p, target(np.append(x, drafted), K + 1), rng)
+        return len(emitted) - 1
+
+    return sum(n * mass for (n,), mass in output_distribution(accepted).items())
+
+
+@pytest.mark.parametrize("K", [0, 1, 2, 3])
+@given(drawn=models(exact=True))
+def test_it_never_accepts_less_on_average(drawn, K):
+    by_token = n_accepted(verify, *drawn, K)
+    by_block = n_accepted(verify_block, *drawn, K)
+    assert by_block >= by_token
+    if K < 2:  # with at most one drafted token, the two rules are the same
+        assert by_block == by_token
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "by_token", "by_block"),
+    [
+        ([2 / 3, 1 / 3], [1 / 3, 2 / 3], 10 / 9, 11 / 9),  # Sun et al. 2024
+        ([0.2, 0.5, 0.3], [0.3, 0.2, 0.5], 1.19, 1.25),  # lab/block.py
+    ],
+)
+def test_the_examples(p, q, by_token, by_block):
+    for rule, expected in (verify, by_token), (verify_block, by_block):
+        found = n_accepted(rule, Table([p]), Table([q]), np.array([0]), 2)
+        assert found == pytest.approx(expected, abs=EXACT)
+
+
+def test_a_tiny_surplus_counts():
+    """Exactly one token is kept with probability surplus / (1 - w + surplus), however small."""
+    p = np.array([[1, 0], [0.5, 0.5]])
+    q = np.array([[1 - 1e-9, 1e-9], [0.5 + 1e-9, 0.5 - 1e-9], [1, 0]])
+    w, h = block_probabilities(np.array([0, 1]), p, q)
+    assert w[1] == 1 - 1e-9
+    assert h[1] == pytest.approx(1 / 3, rel=1e-6)
