@@ -41,7 +41,8 @@ def test_new_results_replace_those_of_the_same_version():
     def rows(*keys, of):
         return [dict(zip(("package", "version", "setting"), key)) | {"of": of} for key in keys]
 
-    old, new = rows("x1a", "y1a", "y1b", "y2a", of="old"), rows("y1b", of="new")
+    old = rows("x1a", "y1a", "y1b", "y2a", of="old")
+    new = rows("y1b", of="new")
     assert merged(old, new) == rows("x1a", "y2a", of="old") + rows("y1b", of="new")
     part = merged(old, new, whole=False)
     assert part == rows("x1a", "y1a", "y2a", of="old") + rows("y1b", of="new")

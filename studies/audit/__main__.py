@@ -10,7 +10,8 @@ Clones and wheels go into a folder of their own, outside of this project.
 
 import os
 
-os.environ |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}  # threads slow down small tensors
+if __name__ == "__main__":  # before PyTorch and tqdm look; threads slow down small tensors
+    os.environ |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
 
 # isort: split
 import argparse
@@ -42,9 +43,10 @@ def table(rows):
     """The results in Markdown."""
     lines = []
     for row in rows:
-        line = [row["package"], row["version"], row["setting"]]
-        tokens = row.get("tokens_per_round")
-        lines.append([*line, shown(row), "" if tokens is None else f"{tokens:.4f}"])
+        line = [row["package"], row["version"], row["setting"], shown(row), ""]
+        if "tokens_per_round" in row:
+            line[-1] = f"{row['tokens_per_round']:.4f}"
+        lines.append(line)
     header = ["package", "version", "setting", "distance", "tokens per round"]
     return tables.table(header, lines, n_left=3)
 
@@ -60,11 +62,15 @@ def shown(row):
 
 
 def merged(old, new, whole=True):
-    """Old and new results, by package. New ones replace those of their version, or of their settings."""
-    keys = ("package", "version") if whole else ("package", "version", "setting")
-    replaced = {tuple(row[key] for key in keys) for row in new}
-    kept = [row for row in old if tuple(row[key] for key in keys) not in replaced]
-    packages = list(dict.fromkeys(row["package"] for row in [*old, *new]))
+    """Old and new results, by package. New ones replace all of their version, or their settings."""
+    keys = ["package", "version"] if whole else ["package", "version", "setting"]
+
+    def key(row):
+        return [row[name] for name in keys]
+
+    replaced = [key(row) for row in new]
+    kept = [row for row in old if key(row) not in replaced]
+    packages = [row["package"] for row in [*old, *new]]
     return sorted([*kept, *new], key=lambda row: packages.index(row["package"]))
 
 
@@ -149,7 +155,11 @@ def main():
         return
     warnings.filterwarnings("ignore")
     tqdm.get_lock()  # draws a name, once, and some projects use it
-    rows = run(args.only, args.folder, args.setting)
+    try:
+        rows = run(args.only, args.folder, args.setting)
+    except ModuleNotFoundError as error:
+        advice = "pip install -r studies/audit/requirements.txt"
+        raise UserError(f"found no module {error.name}; install it: {advice}") from None
     if args.write:
         old = json.loads(RESULTS.read_text(encoding="utf-8"))
         text = json.dumps(merged(old, rows, whole=not args.setting), indent=1)
@@ -171,7 +181,10 @@ def run_each(args):
     """Each project in its own process, because several have modules of the same names."""
     command = [sys.executable, "-m", "studies.audit", "--folder", str(args.folder)]
     command += ["--write"] if args.write else []
-    failed = [name for name in names() if subprocess.run([*command, "--only", name]).returncode]
+    failed = []
+    for name in names():
+        if subprocess.run([*command, "--only", name]).returncode:
+            failed.append(name)
     if failed:
         raise UserError(f"{', '.join(failed)} did not run; the reasons are above")
 

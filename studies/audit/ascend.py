@@ -56,7 +56,8 @@ def vllm_ascend(path):
     yield Kernel(f"Triton, {name}", drafts, by_products(with_kernels))
     yield Kernel("token verification, drawn drafts", [*drawn()], from_outputs(rounds_of(text)))
     for kind, cases in ("drawn", drawn), ("one-hot", one_hot):
-        name, cases = f"enable_block_verify, {kind} drafts, K = 3", [*cases(K_OF_BLOCKS)]
+        name = f"enable_block_verify, {kind} drafts, K = 3"
+        cases = [*cases(K_OF_BLOCKS)]
         yield Kernel(name, cases, by_products(rounds_of(text, enable_block_verify=True)))
         run = rounds_of(mended(text), enable_block_verify=True)
         yield Kernel(f"{name}, mended", cases, from_outputs(run))
@@ -148,7 +149,8 @@ def by_products(run):
     def distribution(case):
         limits = limits_of(run, case)
         check(run, case, limits)
-        found, edges = {}, [1, *limits, 0]
+        found = {}
+        edges = [1, *limits, 0]
         for n, mass in enumerate(kept(limits)):
             if edges[n] > edges[n + 1]:
                 product = (edges[n] + edges[n + 1]) / 2  # with which n guesses are kept
@@ -210,7 +212,8 @@ def kept(limits):
 
 def none_is_late(times, i):
     """The probability that customer j has come by times[j - 1], for each j above i."""
-    k, now = len(times), 0.0
+    k = len(times)
+    now = 0.0
     counts = np.eye(k + 1)[0]  # nobody has come yet; k stands for k or more
     for j in range(i, k):
         counts = np.convolve(counts, arrivals(times[j] - now, k))

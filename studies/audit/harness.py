@@ -32,7 +32,8 @@ from speculative import autoregressive_sampling, propose
 OWN_NAMES = "sampling", "speculative", "utils"  # of this project, and of some of these
 ROOT = str(Path(__file__).resolve().parents[2])
 P, Q = gallery.P.astype(float), gallery.Q.astype(float)
-PROMPT, N, K, EOS = gallery.SETTING.prompt, gallery.SETTING.N, gallery.SETTING.K, gallery.EOS
+PROMPT, EOS = gallery.SETTING.prompt, gallery.EOS
+N, K = gallery.SETTING.N, gallery.SETTING.K
 MAX_PATHS = 300_000
 
 
@@ -186,7 +187,8 @@ class Network:
         vars(self).update(attributes)
 
     def __call__(self, input_ids, past_key_values=None, use_cache=True, **_):
-        tokens, cache = input_ids, past_key_values
+        tokens = input_ids
+        cache = past_key_values
         if use_cache:
             cache = Cache() if cache is None else cache
             tokens = cache.read(input_ids)
@@ -212,7 +214,8 @@ def sampled(rows, n, eos, rng):
 
 def by_rule(name, verify, rows=Q, propose=propose):
     """Rounds of this project with a rule verify(drafted, p, q) for tensors."""
-    rule, draft, target = in_torch(verify), model(P), model(rows)
+    rule = in_torch(verify)
+    draft, target = model(P), model(rows)
 
     def one_round(ids):
         ids = np.array(ids)
@@ -241,7 +244,8 @@ def imported(path, name, unneeded=()):
         sys.modules.pop(known, None)
     for other in unneeded:
         sys.modules[other] = mock.MagicMock()
-    sys.path[:] = [str(path), *(folder for folder in sys.path if folder != ROOT)]
+    others = [folder for folder in sys.path if folder != ROOT]
+    sys.path[:] = [str(path), *others]
     return importlib.import_module(name)
 
 
@@ -282,6 +286,7 @@ def python_of(path):
     if path.suffix == ".md":
         return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     if path.suffix == ".ipynb":
-        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-        return "\n".join("".join(cell["source"]) for cell in cells)
+        cells = json.loads(text)["cells"]
+        code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+        return "\n".join("".join(lines) for lines in code)
     return text

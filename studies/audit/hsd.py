@@ -52,8 +52,11 @@ def n_kept(w, last, p, q, rng):
 def hsd(drafted, p, q, rng, published=False):
     """Algorithm 2. The published code caps all ratios but that of the whole draft."""
     r, w = ratios(drafted, p, q)
-    i = n_kept(w, r[-1] if published else w[-1], p, q, rng)
-    row = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
+    last = r[-1] if published else w[-1]
+    i = n_kept(w, last, p, q, rng)
+    row = q[i]
+    if i < len(drafted):
+        row = residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(row, rng))
 
 
@@ -96,10 +99,12 @@ def distance(outputs, Q, K):
 def texts(Q, n):
     """The probability of each text of n tokens, for each sum of the tokens before: [V, V, ... V]"""
     V = len(Q)
+    tokens = np.arange(V)
+    sums = (tokens[:, None] + tokens) % V  # [total, token]
     found = np.ones(V)
     for _ in range(n):
-        after = [[found[(total + token) % V] for token in range(V)] for total in range(V)]
-        found = Q.reshape(V, V, *[1] * (found.ndim - 1)) * np.array(after)
+        rows = Q.reshape(V, V, *[1] * (found.ndim - 1))
+        found = rows * found[sums]
     return found
 
 
@@ -131,9 +136,10 @@ def summary(results):
     """A row of the table, for one rule on all pairs."""
     (name, *_), gaps, distances = zip(*results)
     gaps = np.array(gaps).round(12) + 0.0  # -0.0 becomes 0.0
+    counts = [f"{number:,}" for number in (sum(gaps > 0), sum(gaps < 0))]
     numbers = [f"{number:.4f}" for number in (gaps.mean(), gaps.min(), gaps.max())]
     far = "" if None in distances else f"{max(distances):.2g}"
-    return [name, f"{(gaps > 0).sum():,}", f"{(gaps < 0).sum():,}", *numbers, far]
+    return [name, *counts, *numbers, far]
 
 
 def check(clone):

@@ -30,6 +30,7 @@ import numpy as np
 from tqdm import tqdm
 
 from checkpoint import UserError
+from enumeration import values
 from studies.audit.harness import PROMPT, K, P, Q, numbers_of
 
 try:
@@ -50,7 +51,6 @@ FILES = [
 V = len(P)
 BONUS = V  # stands for any bonus, where the caller of a rule draws it
 N_CHECKS = 100  # random inputs for each draft, which must agree
-N_POINTS = 8  # that each part is tried at before, a quarter of what values.py takes
 
 
 # ---- Rounds ----
@@ -127,10 +127,7 @@ def from_outputs(run):
 
 def outputs_of(function):
     """{outcome: probability} of function(draw)."""
-    from enumeration import values
-
-    with mock.patch.object(values, "N_POINTS", N_POINTS):
-        return values.output_distribution(function, n_checks=N_CHECKS)
+    return values.output_distribution(function, n_checks=N_CHECKS)
 
 
 # ---- Loading ----
@@ -206,7 +203,8 @@ def interpreted_triton():
     except ImportError:
         raise UserError("found no Triton; install it: pip install triton==3.9.0") from None
 
-    prepare, prepared = interpreter._patch_lang, set()
+    prepare = interpreter._patch_lang
+    prepared = set()
 
     def prepare_once(function):
         if function.__module__ not in prepared:
@@ -296,16 +294,17 @@ def numbers_in_kernels(modules, draw):
 def by_v2(modules, **options):
     def run(draw, case):
         k = len(case.drafted)
+        q = f32(np.log(case.q))
         p = None if case.p is None else f32(np.log(case.p))[None]
-        rows = f32(np.log(case.q)), p
-        drafts = torch.tensor([0, *case.drafted]), i32([0, k + 1])
-        places, text = torch.arange(k + 1), torch.zeros(k + 1, dtype=torch.long)
-        of_text = places, text[:1], text, places
-        temperature, seed = torch.ones(1), text[:1]
+        drafts = torch.tensor([0, *case.drafted])
+        edges = i32([0, k + 1])  # of the texts in a batch, which is one
+        places = torch.arange(k + 1)
+        texts = torch.zeros(k + 1, dtype=torch.long)  # the text that each place belongs to
+        rows = q, p, drafts, edges, places, texts[:1], texts, places
+        temperature = torch.ones(1)
+        seed = texts[:1]
         with numbers_in_kernels(modules, draw):
-            tokens, n = modules.v2.rejection_sample(
-                *rows, *drafts, *of_text, temperature, seed, k, **options
-            )  # fmt: skip
+            tokens, n = modules.v2.rejection_sample(*rows, temperature, seed, k, **options)
         return tokens[0, : int(n[0])].tolist()
 
     return from_outputs(run)

@@ -93,7 +93,8 @@ def generate(known):
     yield Setting(name, by(large, by_lookup, **until_2), by(large, {}, **until_2))
     if "assistant_early_exit" in known:
         early = {"assistant_early_exit": 1}
-        name, net = named("generate", **early), llama(0, **of_llama)
+        name = named("generate", **early)
+        net = llama(0, **of_llama)
         yield Setting(f"{name}, a Llama", by(net, early), by(net, {}))
         yield Setting(f"{name}, a GPT-2", by(large, early), by(large, {}), raises=IndexError)
 
@@ -155,12 +156,13 @@ def mlx_lm():
         def __call__(self, ids, cache):
             states = ids[:, None, :, None].astype(mx.float32)
             tokens = cache[0].update_and_fetch(states, states)[0][:, 0, :, 0]
-            sums = mx.cumsum(tokens.astype(mx.int32), axis=-1)[:, -ids.shape[1] :]
-            return self.table[sums % len(P)]
+            sums = mx.cumsum(tokens.astype(mx.int32), axis=-1)
+            return self.table[sums[:, -ids.shape[1] :] % len(P)]
 
     def sampler(logprobs):
         rows = np.exp(np.array(logprobs, dtype=float))
-        return mx.array([np.random.choice(len(row), p=row / row.sum()) for row in rows])
+        rows /= rows.sum(axis=-1, keepdims=True)
+        return mx.array([np.random.choice(len(row), p=row) for row in rows])
 
     def decode():
         prompt = mx.array([1, 3])  # with a sum of 0 modulo 4, as that of the others
@@ -248,7 +250,8 @@ def hsd_rules(path):
 class EagleTarget:
     """The target of EAGLE. A hidden state is the sum of the tokens up to its place."""
 
-    use_eagle3, tokenizer = False, SimpleNamespace(eos_token_id=None)
+    use_eagle3 = False
+    tokenizer = SimpleNamespace(eos_token_id=None)
 
     def __init__(self, draft):
         self.ea_layer, self.table = draft, logits(Q)
@@ -257,7 +260,8 @@ class EagleTarget:
         self.current_length_data = torch.zeros(1)
 
     def __call__(self, ids, **_):
-        start, n = int(self.current_length_data), ids.shape[1]
+        start = int(self.current_length_data)
+        n = ids.shape[1]
         cache = self.past_key_values_data[0]
         cache[0, start : start + n, 0] = ids[0].float()
         self.current_length_data += n
@@ -365,8 +369,6 @@ def deepspec(path):
 class Parallel(Network):
     """The draft of dflash, which sees the text, and makes all guesses from one row."""
 
-    target_layer_ids, mask_token_id = [0], 0
-
     def __call__(self, target_hidden, noise_embedding, past_key_values, **_):
         tokens = past_key_values.read(torch.cat([target_hidden[..., 0], noise_embedding], dim=1))
         row = last_rows(self.table, tokens, 1)
@@ -374,10 +376,11 @@ class Parallel(Network):
 
 
 def dflash(path):
-    code, same = imported(path, "dflash.model"), torch.nn.Identity()
+    code = imported(path, "dflash.model")
+    same = torch.nn.Identity()
     code.DynamicCache = Cache
     target = Network(Q, model=SimpleNamespace(embed_tokens=same), lm_head=same)
-    draft = Parallel(P)
+    draft = Parallel(P, target_layer_ids=[0], mask_token_id=0)
 
     def decode(given):
         ids = torch.tensor([PROMPT])
@@ -403,7 +406,8 @@ def lucidrains(path):
     target, draft = net(Q), net(P)
 
     def decode():
-        ids, length = torch.tensor([PROMPT]), len(PROMPT) + N
+        ids = torch.tensor([PROMPT])
+        length = len(PROMPT) + N
         return code.speculative_decoding(target, draft, ids, length, 1, filter_thres=0.0)[0]
 
     yield Setting("speculative_decoding, gamma = 1", decode, plain())

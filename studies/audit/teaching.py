@@ -128,7 +128,8 @@ def leetgpu(path):
 
     def verify(drafted, p, q):
         rows = with_token_0(p), with_token_0(q[:-1])
-        tokens, uniform = drafted[None].int() + 1, torch.rand(1, K + 1)
+        tokens = drafted[None].int() + 1
+        uniform = torch.rand(1, K + 1)
         out = torch.zeros(1, K + 1, dtype=torch.int32)
         sizes = 1, K, 1 + len(P)
         code.Challenge.reference_impl(None, tokens, *rows, uniform, out, *sizes)
@@ -233,7 +234,8 @@ def levvius(path):
 
     class Model:
         def __init__(self, rows, call=model):
-            self.rows, self.call, self.vocab_size = rows, call(rows), rows.shape[1]
+            self.call = call(rows)
+            self.vocab_size = rows.shape[1]
 
         def next_token_probs(self, ids):
             return self.call(ids)[-1].tolist()
@@ -288,7 +290,8 @@ def infer(path):
         return text.generated_token_ids[:N]
 
     def alone(penalty):
-        ids, target = [*PROMPT], Network(Q)
+        ids = [*PROMPT]
+        target = Network(Q)
         sampling = params(temperature=1.0, repetition_penalty=penalty)
         for _ in range(N):
             row = target(torch.tensor([ids]), use_cache=False).logits[0, -1]
@@ -313,7 +316,8 @@ def taiyoo(path):
     name = f"speculative_decode_sample, k = {K}"
     yield Setting(name, partial(decode, Q, None), plain())
     yield Setting(f"{name}, eos = {EOS}", partial(decode, Q, EOS), without(EOS))
-    more, name = wider(Q), f"{name}, the target knows one token more"
+    name = f"{name}, the target knows one token more"
+    more = wider(Q)
     yield Setting(name, partial(decode, more, None), plain(more))
 
 
