@@ -7,19 +7,24 @@ Fractions are taken as they are, for enumeration/ can keep them.
 
 import inspect
 import random
-from fractions import Fraction
 
 import numpy as np
 
 
+def checked_call(x, rng, eos, **counts):
+    """What each loop is called with -> the prompt, a generator, the tokens that end a text."""
+    x = checked_prompt(x)
+    check_counts(**counts)
+    return x, checked_rng(rng), checked_ends(eos)
+
+
 def checked_prompt(x):
     """The prompt as int64 [n]. ValueError unless it is a list of ids."""
-    prompt = np.array([] if isinstance(x, str) else x)
+    prompt = np.array(x)
     is_list = prompt.ndim == 1 and prompt.dtype.kind in "iu" and len(prompt) > 0
-    prompt = prompt.astype(np.int64) if is_list else prompt
-    if not is_list or prompt.min() < 0:  # ids from 2^63 on have become negative
+    if not is_list or prompt.astype(np.int64).min() < 0:  # ids from 2^63 on become negative
         raise ValueError(f"the prompt must be token ids [n], at least one; found {x!r:.80}")
-    return prompt
+    return prompt.astype(np.int64)
 
 
 def check_counts(**counts):
@@ -40,11 +45,12 @@ def checked_rng(rng):
 
 
 def checked_ends(eos):
-    """The tokens that end a text, as a set of int. TypeError unless eos is None, an id or several."""
+    """The tokens that end a text, as a set. TypeError unless eos is None, an id or several."""
     if eos is None:
         return set()
     ends = np.array([*eos] if isinstance(eos, set | frozenset) else eos)
-    if ends.ndim > 1 or (ends.size and (ends.dtype.kind not in "iu" or ends.min() < 0)):
+    is_ids = ends.dtype.kind in "iu" or ends.size == 0
+    if ends.ndim > 1 or not is_ids or (ends < 0).any():
         raise TypeError(f"eos must be a token id, or several; found {eos!r}")
     return {*ends.ravel().tolist()}
 
@@ -60,28 +66,30 @@ def checked_model(model, *args):
     check_takes(model, *args)
 
     def call(ids, *n_rows):
-        return checked_rows(np.array(model(ids.copy(), *n_rows)))  # [n] -> [n_rows, n_vocab]
+        rows = model(ids.copy(), *n_rows)  # [n] -> [n_rows, n_vocab]
+        return checked_rows(np.array(rows))
 
     return call
 
 
 def checked_rows(rows):
     """A model's rows, normalised. ValueError unless they are distributions but for rounding."""
-    is_exact = rows.dtype == object and all(isinstance(x, Fraction | int) for x in rows.flat)
-    if rows.ndim != 2 or not (rows.dtype.kind in "fiu" or is_exact) or not len(rows):
+    if rows.ndim != 2 or rows.dtype.kind not in "fiuO" or not len(rows):
         found = None if rows.ndim == 0 else list(rows.shape)
         raise ValueError(f"a model must return probabilities [n_rows, n_vocab]; found {found}")
-    total = rows.sum(axis=-1, dtype=object if is_exact else np.float64)
+    if rows.dtype != object:  # Fractions stay what they are
+        rows = rows.astype(np.float64, copy=False)
+    total = rows.sum(axis=-1)
     error = abs(total - 1).max()
-    if not (rows.min() >= 0 and error <= (0 if is_exact else 1e-3)):
-        smallest, sums = float(rows.min()), total[:3].astype(float)
-        problem = f"found entries from {smallest:.3g}, and sums of {sums}"
+    if not (rows.min() >= 0 and error <= 1e-3):  # so a NaN is refused, too
+        smallest = float(rows.min())
+        problem = f"found entries from {smallest:.3g}, and sums of {total[:3].astype(float)}"
         advice = "sampling.as_model takes logits"
         raise ValueError(f"a model's rows must be >= 0 and sum to 1; {problem}. {advice}")
-    if is_exact or (rows.dtype == np.float64 and error < 1e-9):
+    if error < 1e-9:
         return rows
     # rng.choice refuses sums like 1 + 1e-7, which rows of float32 have, even as a list
-    return np.float64(rows / total[:, None])
+    return rows / total[:, None]
 
 
 def check_takes(model, *args):

@@ -54,31 +54,17 @@ class Encoder:
     special : dict of str to bool, optional
         Tokens that stand for themselves, and are never cut into bytes. Those with True are
         looked for only in what is left between the others.
-    prefix_space : bool
-        Whether a text gets a space before it, if it has none.
-    before : list of int
-        Ids that are put before each text.
     library : tokenizers.Tokenizer, optional
         Encodes in place of all this.
     """
 
-    def __init__(
-        self,
-        merges,
-        ids,
-        eos=None,
-        special=None,
-        prefix_space=False,
-        before=(),
-        library=None,
-    ):
+    def __init__(self, merges, ids, eos=None, special=None, library=None):
         self.ids, self.eos, self.library = ids, eos, library
         self.tokens = {id: token for token, id in ids.items()}
         self.ranks = {pair: rank for rank, pair in enumerate(merges)}
         self.learned = {*TO_BYTE, *map("".join, merges)}
         self.special = special or {}
         self.finds = [pattern(self.special, later) for later in (False, True)]
-        self.prefix_space, self.before = prefix_space, before
         self.known = {}  # words recur
 
     def encode(self, text):
@@ -86,23 +72,17 @@ class Encoder:
         check_is_utf8(text)
         if self.library is not None:
             return self.library.encode(text).ids
-        return [*self.before, *self.cut_ids(text, self.finds)]
+        return self.cut_ids(text, self.finds)
 
     def cut_ids(self, text, finds):
         """The ids of a text whose special tokens are found, as the library tokenizers does."""
         if not finds:
-            return self.plain_ids(text)
+            return [id for word in WORD.findall(text) for id in self.word_ids(word)]
         find, *later = finds
         ids = []
         for i, piece in enumerate(find.split(text)):  # every second piece is a token
             ids += [self.ids[piece]] if i % 2 else self.cut_ids(piece, later)
         return ids
-
-    def plain_ids(self, text):
-        """The ids of a text without special tokens."""
-        if self.prefix_space and text and not text.startswith(" "):
-            text = " " + text
-        return [id for word in WORD.findall(text) for id in self.word_ids(word)]
 
     def word_ids(self, word):
         if word not in self.known:
@@ -136,12 +116,7 @@ def check_is_utf8(text):
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        code = ord(error.object[error.start])
-        what = f"U+{code:04X}, half of a pair"
-        if 0xDC80 <= code <= 0xDCFF:  # how Python keeps a byte of the command line
-            what = f"the byte {code - 0xDC00:02X}"
-        message = f"the text contains {what}, which is not UTF-8; remove it or replace it"
-        raise UserError(message) from None
+        raise UserError(f"the text is not UTF-8: {error}") from None
 
 
 def get_encoder(model_size, models_dir):

@@ -1,4 +1,6 @@
-"""GPT-2 in NumPy, after picoGPT (https://github.com/jaymody/picoGPT): the forward pass, then a class with a cache.
+"""GPT-2 in NumPy: the forward pass, then a class with a cache.
+
+After picoGPT (https://github.com/jaymody/picoGPT).
 
 The parameters have OpenAI's names: wte and wpe are the embeddings of tokens and
 positions, c_attn makes queries, keys and values, c_fc is the first matrix of `ffn`, and
@@ -34,43 +36,35 @@ def linear(x, w, b):  # [n_seq, n_in], [n_in, n_out], [n_out] -> [n_seq, n_out]
 
 
 def ffn(x, c_fc, c_proj):  # [n_seq, n_embd] -> [n_seq, n_embd]
-    return linear(
-        gelu(linear(x, **c_fc)), **c_proj
-    )  # [n_seq, n_embd] -> [n_seq, 4*n_embd] -> [n_seq, n_embd]
+    hidden = gelu(linear(x, **c_fc))  # [n_seq, n_embd] -> [n_seq, 4*n_embd]
+    return linear(hidden, **c_proj)  # [n_seq, 4*n_embd] -> [n_seq, n_embd]
 
 
 def attention(q, k, v):  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
-    mask = (
-        1 - np.tri(q.shape[1], dtype=q.dtype)
-    ) * -1e10  # [n_seq, n_seq]: no position sees a later one
-    return softmax(q @ k.swapaxes(1, 2) / math.sqrt(q.shape[2]) + mask) @ v
+    _, n_seq, d = q.shape
+    later = 1 - np.tri(n_seq, dtype=q.dtype)  # [n_seq, n_seq]
+    scores = q @ k.swapaxes(1, 2) / math.sqrt(d)
+    return softmax(scores + later * -1e10) @ v  # no position sees a later one
 
 
 def mha(x, c_attn, c_proj, n_head, attend):  # [n_seq, n_embd] -> [n_seq, n_embd]
-    qkv = linear(x, **c_attn).reshape(
-        len(x), 3, n_head, -1
-    )  # [n_seq, n_embd] -> [n_seq, 3, n_head, d]
-    heads = attend(*qkv.transpose(1, 2, 0, 3))  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
-    return linear(
-        heads.swapaxes(0, 1).reshape(x.shape), **c_proj
-    )  # [n_seq, n_embd] -> [n_seq, n_embd]
+    qkv = linear(x, **c_attn)  # [n_seq, n_embd] -> [n_seq, 3*n_embd]
+    q, k, v = qkv.reshape(len(x), 3, n_head, -1).transpose(1, 2, 0, 3)  # 3 of [n_head, n_seq, d]
+    heads = attend(q, k, v)  # -> [n_head, n_seq, d]
+    x = heads.swapaxes(0, 1).reshape(x.shape)  # -> [n_seq, n_embd]
+    return linear(x, **c_proj)  # [n_seq, n_embd] -> [n_seq, n_embd]
 
 
-def transformer_block(
-    x, ln_1, attn, ln_2, mlp, n_head, attend
-):  # [n_seq, n_embd] -> [n_seq, n_embd]
+def transformer_block(x, ln_1, attn, ln_2, mlp, n_head, attend):  # [n_seq, n_embd] -> the same
     x = x + mha(layer_norm(x, **ln_1), **attn, n_head=n_head, attend=attend)
     return x + ffn(layer_norm(x, **ln_2), **mlp)
 
 
 def layers(ids, wte, wpe, blocks, n_head, n_past=0, attends=None):  # [n_seq] -> [n_seq, n_embd]
-    x = np.add(
-        wte[ids], wpe[n_past : n_past + len(ids)], dtype=np.float32
-    )  # [n_seq] -> [n_seq, n_embd]
+    positions = wpe[n_past : n_past + len(ids)]
+    x = np.add(wte[ids], positions, dtype=np.float32)  # [n_seq] -> [n_seq, n_embd]
     for block, attend in zip(blocks, attends or [attention] * len(blocks)):
-        x = transformer_block(
-            x, **block, n_head=n_head, attend=attend
-        )  # [n_seq, n_embd] -> [n_seq, n_embd]
+        x = transformer_block(x, **block, n_head=n_head, attend=attend)
     return x
 
 
@@ -126,7 +120,7 @@ class GPT2:
         return self.first_layers(len(self.blocks))
 
     def first_layers(self, n_layer):
-        """A GPT2 of the first n_layer layers and the same final norm and head. It shares the weights."""
+        """A GPT2 of the first n_layer layers, and the same norm and head. It shares weights."""
         if not 1 <= n_layer <= len(self.blocks):
             problem = f"early exit after {n_layer} layers was asked for"
             raise UserError(f"{problem}; choose 1 to {len(self.blocks)}")
@@ -185,9 +179,8 @@ class GPT2:
             logits = x @ self.head if n_rows else np.zeros((0, self.n_vocab), np.float32)
         if not np.isfinite(logits).all():
             self.allocate()  # a stored NaN would reach later calls even if masked: 0 * NaN is NaN
-            raise UserError(
-                "the logits are not finite: a weight of this model is NaN, infinite or far too large"
-            )
+            problem = "a weight of this model is NaN, infinite or far too large"
+            raise UserError(f"the logits are not finite: {problem}")
         return logits
 
 

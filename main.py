@@ -6,7 +6,7 @@ examples:
   python main.py --K 4
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
   python main.py --temperature 1 --same_text
-  python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would one day become"
+  python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would"
 """
 
 import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
@@ -28,25 +28,27 @@ LAB = """there is more in the lab:
 def main(argv=None):
     advice = "see --help, and python -m lab --help, which has more options"
     args = options(__doc__, LAB, advice).parse_args(argv)
-    sizes = pair_of(args.draft_model_size, args.target_model_size)
-    encoder, draft, target = load_models(*sizes, args.models_dir)
+    N = args.n_tokens_to_generate
+    names = pair_of(args.draft_model_size, args.target_model_size)
+    encoder, draft, target = load_models(*names, args.models_dir)
     noise = args.seed if args.same_text else None
     pair = Pair(draft, target, encoder, args.temperature, noise, top_k=args.top_k, top_p=args.top_p)
-    x = prompt_ids(args.prompt, args.n_tokens_to_generate, encoder, [draft, target])
+    x = prompt_ids(args.prompt, N, encoder, [pair])
 
-    def plain(draft, target, on_round, N=args.n_tokens_to_generate):
+    def plain(draft, target, N, on_round):
         return autoregressive_sampling(x, target, N, args.seed, on_round=on_round)
 
-    def speculative(draft, target, on_round, N=args.n_tokens_to_generate):
+    def speculative(draft, target, N, on_round):
         return speculative_sampling(x, draft, target, N, args.K, args.seed, on_round=on_round)
 
     for loop in plain, speculative:  # the first use of the weights is slow
-        pair.timed(partial(loop, N=min(8, args.n_tokens_to_generate)), x)
-    shown = partial(show, args.prompt, encoder, args.n_tokens_to_generate)
-    alone = shown("Autoregressive Decode", partial(pair.timed, plain, x))
-    guessed = shown("Speculative Decode", partial(pair.timed, speculative, x))
+        pair.timed(loop, x, min(N, 8))
+    show_text = partial(show, args.prompt, encoder)
+    alone = show_text("Autoregressive Decode", partial(pair.timed, plain, x, N))
+    guessed = show_text("Speculative Decode", partial(pair.timed, speculative, x, N))
     is_sample = args.temperature > 0 and not args.same_text
-    print(f"\n{printed(figures(alone, guessed, f'K = {args.K}', is_sample))}")
+    rows = figures(alone, guessed, f"K = {args.K}", is_sample)
+    print(f"\n{printed(rows)}")
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ def overlap(p, q):
 
 def chances(r):
     """The `Chances` of `speculative.verify`, which looks at a guess if all before it are kept."""
-    kept = overlap(r.p, r.q[:-1])[: len(r.emitted)]
-    return Chances(np.ones(len(kept)), kept)
+    n = min(len(r.drafted), len(r.emitted))
+    return Chances(np.ones(n), overlap(r.p[:n], r.q[:n]))
 
 
 class Pair:
@@ -39,26 +39,25 @@ class Pair:
         self.encoder = encoder
         self.networks = draft, target
         self.sources = [as_model(network, temperature, **cuts) for network in self.networks]
-        self.draft_model, self.target_model = self.sources
+        models = self.sources
         if seed is not None:
-            self.draft_model = seeded(self.draft_model, seed)
-            self.target_model = seeded(self.target_model, seed)
+            models = [seeded(model, seed) for model in models]
+        self.draft_model, self.target_model = models
         self.n_ctx = min(draft.n_ctx, target.n_ctx)
         self.n_vocab = target.n_vocab
 
-    def timed(self, loop, x, on_round=None, draft=None, chances=chances, times=None):
-        """Run loop(draft, target, on_round) -> ids, with a clock -> `Run`.
+    def timed(self, loop, x, N, on_round=None, chances=chances, times=None):
+        """Run loop(draft, target, N, on_round) -> ids after the prompt x, with a clock -> `Run`.
 
-        The networks read the prompt x before the clock starts, and it stands still during
-        on_round. draft takes the place of the draft model. chances(r) is what the rule says
-        of a round, see `Chances`, or None if nobody knows. times[k] gets the seconds of each
-        round with k guesses.
+        The networks read x before the clock starts, and it stands still during on_round.
+        chances(r) is what the rule says of a round, see `Chances`, or None if nobody knows.
+        times[k] gets the seconds of each round with k guesses.
         """
         for network in self.networks:
             network.reset()
             network(np.array(x))
         run = Run()
-        draft = watched(draft or self.draft_model, run.draft_seconds)
+        draft = watched(self.draft_model, run.draft_seconds)
         target = watched(self.target_model, run.target_seconds)
         begun = time.perf_counter()
 
@@ -74,7 +73,7 @@ class Pair:
                 on_round(r)
             begun = time.perf_counter()
 
-        run.ids = loop(draft, target, note)
+        run.ids = loop(draft, target, N, note)
         return run
 
 
@@ -175,5 +174,7 @@ def expected_tokens(alpha, K):
 
 def origins(r):
     """Where each emitted token of a round comes from: accepted, resampled or bonus."""
-    last = "bonus" if r.n_accepted == len(r.drafted) else "resampled"
-    return ["accepted"] * r.n_accepted + [last] * (len(r.emitted) - r.n_accepted)
+    found = ["accepted"] * r.n_accepted
+    if r.n_accepted < len(r.emitted):
+        found.append("bonus" if r.n_accepted == len(r.drafted) else "resampled")
+    return found

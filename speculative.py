@@ -1,4 +1,4 @@
-"""Speculative sampling: a small draft model guesses K tokens, and the target checks them in one pass.
+"""Speculative sampling: a small draft model guesses K tokens, the target checks them in one pass.
 
 Chen et al. 2023 (arXiv 2302.01318) and Leviathan et al. 2023 (arXiv 2211.17192) found
 it independently. As in Chen et al., the draft has distribution p and the target q.
@@ -33,18 +33,16 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
 
     Parameters and result are those of `speculative_sampling`.
     """
-    x = checks.checked_prompt(x)
-    checks.check_counts(N=N)
-    rng = checks.checked_rng(rng)
-    ends = checks.checked_ends(eos)
+    x, rng, ends = checks.checked_call(x, rng, eos, N=N)
     model = checks.checked_model(model, [0])
 
     for _ in range(N):
         q = model(x)[-1:]  # [n] -> [1, n_vocab]
-        x = np.append(x, sample(q[-1], rng))  # [n] -> [n+1]
+        token = sample(q[-1], rng)
+        x = np.append(x, token)  # [n] -> [n+1]
         if on_round is not None:
-            on_round(Round(drafted=x[:0], p=q[:0], q=q, emitted=x[-1:].copy(), n_accepted=0))
-        if x[-1] in ends:
+            on_round(Round(drafted=x[:0], p=q[:0], q=q, emitted=np.array([token]), n_accepted=0))
+        if token in ends:
             break
     return x
 
@@ -81,13 +79,16 @@ def propose(x, draft_model, k_max, rng, stop=None):
     drafted : int [k]
     p : float64 [k, n_vocab], the distributions that they were drawn from; [0] if k is 0
     """
-    n, p = len(x), []
+    n = len(x)
+    rows = []
     for _ in range(k_max):
-        p.append(draft_model(x)[-1])  # [n] -> [n_vocab]
-        x = np.append(x, sample(p[-1], rng))
-        if stop is not None and stop(p[-1], x[-1]):
+        p = draft_model(x)[-1]  # [n] -> [n_vocab]
+        token = sample(p, rng)
+        x = np.append(x, token)
+        rows.append(p)
+        if stop is not None and stop(p, token):
             break
-    return x[n:], np.array(p)
+    return x[n:], np.array(rows)
 
 
 def verify(drafted, p, q, rng):
@@ -185,16 +186,14 @@ def speculative_sampling(
     -------
     int [n + N], fewer only if eos ends the text
     """
-    x = checks.checked_prompt(x)
-    checks.check_counts(N=N, K=K)
-    rng = checks.checked_rng(rng)
-    ends = checks.checked_ends(eos)
+    x, rng, ends = checks.checked_call(x, rng, eos, N=N, K=K)
     draft_model = checks.checked_model(draft_model, [0])
     target_model = checks.checked_model(target_model, [0], 2)
 
-    end, last = len(x) + N, None
+    end = len(x) + N
+    last = None
     while len(x) < end:
-        k_max = min(K, end - len(x) - 1)  # a round adds up to k_max + 1 tokens
+        k_max = min(K, end - len(x) - 1)  # -1, as the round adds one token itself
         if schedule is not None:
             k_max = min(k_max, schedule(last))
         last = one_round(x, draft_model, target_model, k_max, rng, verify, stop=stop, ends=ends)

@@ -1,4 +1,4 @@
-"""A program in a terminal: its options, its text as it comes, and errors in one line, unless they are ours."""
+"""A program in a terminal: its options, its text as it comes, and errors in one line, but ours."""
 
 import argparse
 import codecs
@@ -7,7 +7,6 @@ import os
 import sys
 
 import numpy as np
-from tqdm import tqdm
 
 from checkpoint import UserError
 from checkpoint.find import MODELS_DIR
@@ -28,117 +27,110 @@ class Parser(argparse.ArgumentParser):
     """Options whose errors are UserErrors, with an advice."""
 
     def __init__(self, advice="see --help", **kwargs):
-        super().__init__(
-            formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-            conflict_handler="resolve", **kwargs,  # the lab has a --K of its own
-        )  # fmt: skip
+        kwargs["formatter_class"] = argparse.RawDescriptionHelpFormatter
+        kwargs["conflict_handler"] = "resolve"  # the lab has a --K of its own
+        super().__init__(allow_abbrev=False, **kwargs)
         self.advice = advice
 
     def error(self, message):
         raise UserError(f"{message}; {self.advice}")
 
 
-def such_that(type, is_good, what):
+def checked_type(type, is_good, what):
     """A type for argparse: a value for which is_good holds."""
 
     def parse(text):
         try:
-            if is_good(value := type(text)):
-                return value
+            value = type(text)
         except ValueError:
-            pass
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+            value = None
+        if value is None or not is_good(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return value
 
     return parse
+
+
+COUNT = checked_type(int, lambda n: n >= 0, "a whole number from 0 up")
+TEMPERATURE = checked_type(float, lambda T: 0 <= T < math.inf, "a number from 0 up")
+SHARE = checked_type(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1")
+HELP = {
+    "prompt": "the text to continue (default: %(default)r)",
+    "n_tokens_to_generate": "how many tokens (default: %(default)s)",
+    "draft_model_size": "the small model, which guesses; names as below",
+    "target_model_size": f"the large model, which decides the text: {CHOICES}",
+    "models_dir": "where models are, and where downloads go",
+    "K": "how many tokens to draft per round (default: %(default)s)",
+    "temperature": "0: the most probable token; 1: sample as the model says (default: %(default)s)",
+    "top_k": "sample among the k most probable tokens; 0: among all",
+    "top_p": "sample among the most probable tokens, up to probability p together; 1: all",
+    "same_text": "draw both texts with the same noise, so that they are the same at any "
+    "temperature",
+    "seed": "for the random numbers of both loops (default: %(default)s)",
+}
 
 
 def options(description, epilog, advice="see --help"):
     """The parser of main.py's options, which the lab has too."""
     parser = Parser(description=description, epilog=epilog, advice=advice)
-    add = parser.add_argument
-    count = such_that(int, lambda n: n >= 0, "a whole number from 0 up")
-    temperature = such_that(float, lambda T: 0 <= T < math.inf, "a number from 0 up")
-    share = such_that(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1")
-    add("--prompt", default=PROMPT, help="the text to continue (default: %(default)r)")
-    add(
-        "--n_tokens_to_generate",
-        type=count,
-        default=154,
-        metavar="N",
-        help="how many tokens (default: %(default)s)",
-    )
-    add("--draft_model_size", metavar="SIZE", help="the small model, which guesses; names as below")
-    add(
-        "--target_model_size",
-        metavar="SIZE",
-        help=f"the large model, which decides the text: {CHOICES}",
-    )
-    add(
-        "--models_dir",
-        default=MODELS_DIR,
-        metavar="DIR",
-        help="where models are, and where downloads go",
-    )
-    add(
-        "--K",
-        type=count,
-        default=4,
-        help="how many tokens to draft per round (default: %(default)s)",
-    )
-    add("--temperature", type=temperature, default=0.0, metavar="T",
-        help="0: the most probable token; 1: sample as the model says (default: %(default)s)")  # fmt: skip
-    add(
-        "--top_k",
-        type=count,
-        default=0,
-        metavar="k",
-        help="sample among the k most probable tokens; 0: among all",
-    )
-    add("--top_p", type=share, default=1.0, metavar="p",
-        help="sample among the most probable tokens, up to probability p together; 1: all")  # fmt: skip
-    add("--same_text", action="store_true",
-        help="draw both texts with the same noise, so that they are the same at any temperature")  # fmt: skip
-    add(
-        "--seed",
-        type=count,
-        default=123,
-        help="for the random numbers of both loops (default: %(default)s)",
-    )
+
+    def add(name, **kwargs):
+        parser.add_argument(f"--{name}", help=HELP[name], **kwargs)
+
+    add("prompt", default=PROMPT)
+    add("n_tokens_to_generate", type=COUNT, default=154, metavar="N")
+    add("draft_model_size", metavar="SIZE")
+    add("target_model_size", metavar="SIZE")
+    add("models_dir", default=MODELS_DIR, metavar="DIR")
+    add("K", type=COUNT, default=4)
+    add("temperature", type=TEMPERATURE, default=0.0, metavar="T")
+    add("top_k", type=COUNT, default=0, metavar="k")
+    add("top_p", type=SHARE, default=1.0, metavar="p")
+    add("same_text", action="store_true")
+    add("seed", type=COUNT, default=123)
     return parser
 
 
-def show(prompt, encoder, N, title, decode):
-    """decode(on_round) -> runs.Run, and print its text.
+def show(prompt, encoder, title, decode):
+    """decode(on_round=...) -> runs.Run, and print its text.
 
     On a terminal it is printed as it comes, in colours, otherwise at the end.
     """
-    live, utf8 = sys.stdout.isatty(), codecs.getincrementaldecoder("utf-8")("replace")
-    colour = live and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    live = sys.stdout.isatty()
+    coloured = live and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    utf8 = codecs.getincrementaldecoder("utf-8")("replace")
     held_back = []
-    write = (lambda text: print(text, end="", flush=True)) if live else held_back.append
-    print(f"\n{title}\n{'-' * len(title)}")
-    write(f"Text = {prompt}")
+
+    def write(text):
+        if live:
+            print(text, end="", flush=True)
+        else:
+            held_back.append(text)
 
     def on_round(r):
-        bar.update(len(r.emitted))
         for token, origin in zip(r.emitted, origins(r)):
             text = utf8.decode(encoder.bytes_of([token]))
-            write(COLOURS[origin] + text + RESET if colour and text and len(r.drafted) else text)
+            if coloured and text and len(r.drafted):
+                text = COLOURS[origin] + text + RESET
+            write(text)
 
-    with tqdm(total=N, desc=title, unit="token", leave=False, disable=live or None) as bar:
-        run = decode(on_round)
+    print(f"\n{title}\n{'-' * len(title)}")
+    write(f"Text = {prompt}")
+    run = decode(on_round=on_round)
     write(utf8.decode(b"", final=True))
-    took = f"Time = {run.seconds:.2f}s"
-    print(f"\n{took}" if live else f"{took}\n{''.join(held_back)}", flush=True)
-    if colour and any(run.n_drafted):
-        print(
-            "Colours:",
-            ", ".join(COLOURS[origin] + words + RESET for origin, words in LEGEND.items()),
-        )
+    if live:
+        print()
+    print(f"Time = {run.seconds:.2f}s")
+    if not live:
+        print("".join(held_back), flush=True)
+    if coloured and any(run.n_drafted):
+        legend = [COLOURS[origin] + words + RESET for origin, words in LEGEND.items()]
+        print("Colours:", ", ".join(legend))
     return run
 
 
 # ---- The figures of two runs ----
+NOTHING = "none: nothing was drafted"
 
 
 def figures(plain, fast, setting, is_sample=False, tokens=None):
@@ -167,9 +159,6 @@ def figures(plain, fast, setting, is_sample=False, tokens=None):
     return rows
 
 
-NOTHING = "none: nothing was drafted"
-
-
 def acceptance_rate(run):
     if run.acceptance_rate is None:
         return NOTHING
@@ -186,13 +175,13 @@ def alpha(run, tokens):
 
 
 def why_slower(guesses, check, rest):
-    reasons = [
-        (guesses, "the guesses cost most: try a smaller draft, or a smaller K"),
-        (check - 1, "the check costs most: try a smaller K, or a better draft"),
-        (rest, "drawing and accepting cost most: try a smaller K"),
-    ]
-    _, reason = max(reasons)  # one plain step of the check is what a token costs anyway
-    return f"because {reason}"
+    extra = check - 1  # one plain step is what a token costs anyway
+    most = max(guesses, extra, rest)
+    if most == guesses:
+        return "because the guesses cost most: try a smaller draft, or a smaller K"
+    if most == extra:
+        return "because the check costs most: try a smaller K, or a better draft"
+    return "because drawing and accepting cost most: try a smaller K"
 
 
 def same_text(ids, other, is_sample):
@@ -209,17 +198,10 @@ def printed(rows):
 
 
 # ---- A program ----
-
-
 def report(main, name):
     """Run a program whose errors begin with its name."""
-    for stream in "stdout", "stderr":
-        if getattr(sys, stream) is None:  # it was closed, as by >&-
-            setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))
     if hasattr(sys.stdout, "reconfigure"):  # not in a notebook
-        sys.stdout.reconfigure(
-            errors="replace"
-        )  # a text may have characters that a terminal or a file cannot show
+        sys.stdout.reconfigure(errors="replace")  # for a terminal that cannot show a character
     try:
         main()
         print(end="", flush=True)

@@ -16,7 +16,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from timeit import default_timer, repeat
+from time import perf_counter
 
 import numpy as np
 import regex
@@ -55,18 +55,24 @@ class Branches:
     """A random generator that makes these choices, then the first ones, and notes the others."""
 
     def __init__(self, choices):
-        self.choices, self.made, self.others, self.mass = choices, [], [], 1
+        self.choices = choices
+        self.made = []
+        self.others = []  # lists of choices, one for each path that was not taken
+        self.mass = 1
         self.is_new = False  # whether a random number waits to be compared
 
-    def fork(self, branches):  # [(probability, outcome), ...]
+    def fork(self, branches):  # [(probability, outcome), ...] -> an outcome
         branches = [branch for branch in branches if branch[0] > 0]
-        if not self.choices:
-            self.others += [[*self.made, i] for i in range(1, len(branches))]
-        i = self.choices.pop(0) if self.choices else 0
+        i = 0
+        if self.choices:
+            i = self.choices.pop(0)
+        else:
+            self.others += [[*self.made, other] for other in range(1, len(branches))]
         self.made.append(i)
         stop_if(len(self.made) > 99, ENDLESS)
-        self.mass *= branches[i][0]
-        return branches[i][1]
+        probability, outcome = branches[i]
+        self.mass *= probability
+        return outcome
 
     def choice(self, n, p):
         return self.fork(zip(p, range(n)))
@@ -89,27 +95,25 @@ class Branches:
 
 
 def distribution(function):  # -> {text: probability} of function(rng), and the number of paths
-    found, paths, n_paths = {}, [[]], 0
+    found = {}
+    n_paths = 0
+    paths = [[]]
     while paths:
         rng = Branches(paths.pop())
         text = tuple(function(rng).tolist())
         found[text] = found.get(text, 0) + rng.mass
-        paths, n_paths = paths + rng.others, n_paths + 1
+        n_paths += 1
+        paths += rng.others
     return found, n_paths
 
 
-class Watched:
-    """A target that counts its calls, and ends a loop without end."""
+def counted(model, calls, most=99):  # a model that notes its calls, and ends a loop without end
+    def call(x, n=1):
+        calls.append(n)
+        stop_if(len(calls) > most, ENDLESS)
+        return model(x, n)
 
-    def __init__(self, target, most=99):
-        self.target = target
-        self.most = most
-        self.n_calls = 0
-
-    def __call__(self, x, n=1):
-        self.n_calls += 1
-        stop_if(self.n_calls > self.most, ENDLESS)
-        return self.target(x, n)
+    return call
 
 
 def table(rows):  # a model, where rows[t] is the distribution after token t
@@ -118,16 +122,18 @@ def table(rows):  # a model, where rows[t] is the distribution after token t
 
 def check(N=4, K=2):
     tenth = Fraction(1, 10)
-    P = tenth * np.array([[2, 5, 3], [1, 2, 7], [2, 3, 5]])
-    Q = tenth * np.array([[3, 2, 5], [5, 4, 1], [3, 5, 2]])
-    draft, target = table(P), table(Q)
+    draft = table(tenth * np.array([[2, 5, 3], [1, 2, 7], [2, 3, 5]]))
+    target = table(tenth * np.array([[3, 2, 5], [5, 4, 1], [3, 5, 2]]))
     x = np.array([0])
 
-    def speculative(rng):
-        return speculative_sampling(x, draft, Watched(target), N, K, rng)
+    def plain(rng):
+        return autoregressive_sampling(x, target, N, rng)
 
+    def speculative(rng):
+        return speculative_sampling(x, draft, counted(target, []), N, K, rng)
+
+    slow, _ = distribution(plain)
     fast, n_paths = distribution(speculative)
-    slow, _ = distribution(lambda rng: autoregressive_sampling(x, target, N, rng))
     differences = [fast.get(text, 0) - slow.get(text, 0) for text in {*fast, *slow}]
     distance = sum(map(abs, differences)) / 2
     total = sum(fast.values())
@@ -154,28 +160,30 @@ def common_prefix(a, b):
 
 def shapes_of(n_vocab, n_ctx, n_embd, n_head, n_layer):
     n = n_embd
-    block = {"ln_1/g": (n,), "ln_1/b": (n,), "ln_2/g": (n,), "ln_2/b": (n,)}
-    block |= {"attn/c_attn/w": (n, 3 * n), "attn/c_attn/b": (3 * n,)}
-    block |= {"attn/c_proj/w": (n, n), "attn/c_proj/b": (n,)}
-    block |= {"mlp/c_fc/w": (n, 4 * n), "mlp/c_fc/b": (4 * n,)}
-    block |= {"mlp/c_proj/w": (4 * n, n), "mlp/c_proj/b": (n,)}
-    shapes = {"wte": (n_vocab, n), "wpe": (n_ctx, n), "ln_f/g": (n,), "ln_f/b": (n,)}
+    layer = {"ln_1": (n,), "attn/c_attn": (n, 3 * n), "attn/c_proj": (n, n)}
+    layer |= {"ln_2": (n,), "mlp/c_fc": (n, 4 * n), "mlp/c_proj": (4 * n, n)}
+    weights = {"ln_f": (n,)}
     for i in range(n_layer):
-        shapes |= {f"h{i}/{name}": shape for name, shape in block.items()}
+        for name in layer:
+            weights[f"h{i}/{name}"] = layer[name]
+    shapes = {"wte": (n_vocab, n), "wpe": (n_ctx, n)}
+    for name in weights:
+        shapes[name + "/w"] = weights[name]
+        shapes[name + "/b"] = weights[name][-1:]
     return shapes
 
 
 def read_tensors(file, shapes):
     """OpenAI's checkpoint. TensorFlow sorted the tensors by name, so no index is needed."""
-    n_numbers = sum(map(math.prod, shapes.values()))
-    n_bytes = file.stat().st_size / n_numbers  # 2 for float16, 4 for float32
-    stop_if(n_bytes not in (2, 4), f"{file} does not have the size that hparams.json tells")
-    numbers = np.fromfile(file, f"<f{n_bytes:.0f}").astype(np.float32)
-    tensors, begin = {}, 0
+    kinds = {2: np.float16, 4: np.float32}  # by their bytes
+    n_bytes = file.stat().st_size / sum(map(math.prod, shapes.values()))
+    stop_if(n_bytes not in kinds, f"{file} does not have the size that hparams.json tells")
+    numbers = np.fromfile(file, kinds[n_bytes]).astype(np.float32)
+    tensors = {}
     for name in sorted(shapes):
-        end = begin + math.prod(shapes[name])
-        tensors[name] = numbers[begin:end].reshape(shapes[name])
-        begin = end
+        size = math.prod(shapes[name])
+        tensors[name] = numbers[:size].reshape(shapes[name])
+        numbers = numbers[size:]
     return tensors
 
 
@@ -188,9 +196,9 @@ class GPT2:
         self.w = read_tensors(file, shapes_of(**hparams))
         self.n_ctx = hparams["n_ctx"]
         self.n_head = hparams["n_head"]
-        self.cache = [None] * hparams["n_layer"]
+        self.kv_cache = [None] * hparams["n_layer"]
         self.x = np.zeros(0, int)
-        self.temperature = temperature
+        self.temperature = max(temperature, 1e-9)  # a division by 0 has no result
 
     def linear(self, x, name):  # [m, n_in] -> [m, n_out]
         return x @ self.w[name + "/w"] + self.w[name + "/b"]
@@ -199,17 +207,17 @@ class GPT2:
         x = x - x.mean(-1, keepdims=True)
         variance = (x * x).mean(-1, keepdims=True)
         x = x / np.sqrt(variance + 1e-5)
-        return x * self.w[name + "/g"] + self.w[name + "/b"]
+        return x * self.w[name + "/w"] + self.w[name + "/b"]
 
     def attention(self, x, i, past):  # [m, n_embd] -> [m, n_embd]
         qkv = self.linear(x, f"h{i}/attn/c_attn")  # [m, 3 * n_embd]
         qkv = qkv.reshape(len(x), 3, self.n_head, -1)  # [m, 3, n_head, d]
         q, k, v = qkv.transpose(1, 2, 0, 3)  # three times [n_head, m, d]
         if past:  # what belongs to rejected guesses is cut off
-            old_k, old_v = self.cache[i]
+            old_k, old_v = self.kv_cache[i]
             k = np.append(old_k[:, :past], k, axis=1)  # [n_head, past + m, d]
             v = np.append(old_v[:, :past], v, axis=1)
-        self.cache[i] = k, v
+        self.kv_cache[i] = k, v
         scores = q @ k.swapaxes(1, 2)  # [n_head, m, past + m]
         scores /= math.sqrt(q.shape[2])
         seen = np.tri(*scores.shape[1:], past, bool)  # nobody sees a later token
@@ -223,7 +231,7 @@ class GPT2:
         self.x = x
         wte, wpe = self.w["wte"], self.w["wpe"]
         h = wte[x[past:]] + wpe[past : len(x)]  # [m, n_embd]
-        for i in range(len(self.cache)):
+        for i in range(len(self.kv_cache)):
             a = self.norm(h, f"h{i}/ln_1")
             h = h + self.attention(a, i, past)
             a = self.norm(h, f"h{i}/ln_2")
@@ -231,12 +239,7 @@ class GPT2:
             h = h + self.linear(a, f"h{i}/mlp/c_proj")
         h = self.norm(h[-n:], "ln_f")
         logits = np.float64(h @ wte.T)  # [n, n_vocab]
-        logits -= logits.max(-1, keepdims=True)
-        if self.temperature == 0:
-            best = logits.argmax(-1)
-            return np.float64(best[:, None] == np.arange(len(wte)))  # one-hot
-        with np.errstate(over="ignore"):  # -inf, where the temperature is tiny
-            return softmax(logits / self.temperature)
+        return softmax(logits / self.temperature)
 
 
 # ---- The tokenizer ----
@@ -285,8 +288,10 @@ def stop_if(is_wrong, why):
 
 def arguments():
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    add, default = parser.add_argument, "(default: %(default)s)"
-    add("prompt", nargs="?", default="Once upon a time there was a king who had three sons,")
+    prompt = "Once upon a time there was a king who had three sons,"
+    default = "(default: %(default)s)"
+    add = parser.add_argument
+    add("prompt", nargs="?", default=prompt)
     add("--check", action="store_true", help="run every path of a toy, and decode nothing")
     add("--K", type=int, default=4, help=default)
     add("--N", type=int, default=100, help=default)
@@ -294,45 +299,28 @@ def arguments():
     add("--draft", default="models/draft", help=default)
     add("--target", default="models/target", help=default)
     args = parser.parse_args()
-    kept = args.prompt.encode(errors="ignore").decode()
     stop_if(args.check and len(sys.argv) > 2, "--check goes with nothing else")
-    stop_if(kept != args.prompt, "the prompt is not UTF-8")
     stop_if(args.K < 0, "--K must be 0 or more")
     stop_if(args.N < 1, "--N must be 1 or more")
     stop_if(not 0 <= args.temperature < math.inf, "--temperature must be finite, and 0 or more")
     return args
 
 
-def timed(loop, draft, target, x):  # -> seconds, ids
-    draft(x)  # both read the prompt before the clock starts
-    target(x)
-    rng = np.random.default_rng(123)
-    begun = default_timer()
-    ids = loop(rng)
-    seconds = default_timer() - begun
-    return seconds, ids.tolist()
-
-
-def fastest(function):
-    return min(repeat(function, number=1, repeat=9))
+def fastest(function, n=3):  # of n calls -> seconds, and what it returned
+    seconds = math.inf
+    for _ in range(n):
+        begun = perf_counter()
+        result = function()
+        seconds = min(seconds, perf_counter() - begun)
+    return seconds, result
 
 
 def print_cost(target, x, n):
-    one = fastest(lambda: target(x, 1))
-    several = fastest(lambda: target(x, n))
+    one, _ = fastest(lambda: target(x, 1), 9)
+    several, _ = fastest(lambda: target(x, n), 9)
     print(f"{n} positions take {several / one:.1f} times as long as one.")
     if 1.5 * one < several < n * one:  # what takes longer than n passes has other reasons
-        print("For BLAS copies all weights before it multiplies several rows by them. The folder")
-        print("fast/ does without: run main.py.")
-
-
-def print_verdict(same, temperature):
-    if same:
-        print("Both texts are the same.")
-    elif temperature > 0:
-        print("The texts differ, as two samples do.")
-    else:
-        print("The texts differ: a bug, or two tokens that only rounding tells apart.")
+        print("For BLAS first copies all weights. The folder fast/ does without: run main.py.")
 
 
 def main():
@@ -351,32 +339,36 @@ def main():
     stop_if(not len(x), "the prompt is empty")
     stop_if(len(x) + N > n_ctx, f"{len(x)} + {N} tokens are too many: these models hold {n_ctx}")
 
-    def plain(rng):
-        return autoregressive_sampling(x, target, N, rng)
+    rounds = []
 
-    def speculative(rng):
-        return speculative_sampling(x, draft, watched, N, K, rng)
+    def plain():
+        return autoregressive_sampling(x, target, N, np.random.default_rng(123))
 
-    slow, fast = [], []
-    for _ in range(3):  # in turns, because other programs slow down now the one and now the other
-        slow.append(timed(plain, draft, target, x))
-        watched = Watched(target, N * (K + 1))
-        fast.append(timed(speculative, draft, target, x))
-    slow, ids = min(slow)
-    fast, ids_fast = min(fast)
+    def speculative():
+        rounds.clear()
+        watched = counted(target, rounds, N * (K + 1))
+        return speculative_sampling(x, draft, watched, N, K, np.random.default_rng(123))
+
+    slow, ids = fastest(plain)
+    fast, ids_fast = fastest(speculative)
     print(f"Target alone, {N / slow:.0f} tokens per second:\n{encoder.decode(ids)}\n")
     print(f"With a draft, {N / fast:.0f}:\n{encoder.decode(ids_fast)}\n")
-    per_round = N / watched.n_calls
+    per_round = N / len(rounds)
     print(f"{per_round:.2f} tokens per round, {slow / fast:.2f} times as fast as the target alone.")
     if K > 0:
-        print_cost(target, np.array(ids), K + 1)
-    print_verdict(ids == ids_fast, args.temperature)
+        print_cost(target, ids, K + 1)
+    if np.array_equal(ids, ids_fast):
+        print("Both texts are the same.")
+    elif args.temperature > 0:
+        print("The texts differ, as two samples do.")
+    else:
+        print("The texts differ: a bug, or two tokens that only rounding tells apart.")
 
 
 if __name__ == "__main__":
     try:
         main()
         print(end="", flush=True)
-    except OSError as error:  # no such file, a closed pipe, a full disk
+    except (OSError, UnicodeError) as error:  # no such file, a closed pipe, a prompt in no UTF-8
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # where Python puts what is left
         sys.exit(f"tiny.py: error: {error}")

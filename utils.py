@@ -1,13 +1,10 @@
 """Load models, like picoGPT's utils.py (J. Mody 2023)."""
 
-import os
-import shlex
-
 import numpy as np
 
-from checkpoint import UserError, openai
-from checkpoint.find import MODELS_DIR, locate, no_such_model
-from checkpoint.names import BUNDLED, MODELS, RELEASED
+from checkpoint import UserError
+from checkpoint.find import MODELS_DIR, check_exists, locate
+from checkpoint.names import BUNDLED, DRAFTS, MODELS, RELEASED, TARGETS
 from checkpoint.read import open_model
 from encoder import Encoder
 from gpt2 import GPT2
@@ -32,20 +29,17 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     folder = locate(model_size, models_dir)
     try:
         files = open_model(folder, model_size)
-        encoder, hparams, params = Encoder(**files.tokenizer()), files.hparams, files.params()
-        n_tokens, n_rows = len(encoder.ids), hparams["n_vocab"]
-        if n_tokens != n_rows and files.format is openai:
-            what = f"n_vocab = {n_rows}, but its vocabulary has {n_tokens} tokens"
-            raise UserError(f"{folder} has {what}")
+        encoder = Encoder(**files.tokenizer())
+        params = files.params()
     except UserError as error:
         if model_size in (*RELEASED, *MODELS):
             raise UserError(f"{error}; remove the damaged file to download it again") from None
         raise
     # Rows without a token, as fill up a table to a multiple of 64, are cut off, so that
     # they are never drawn.
-    hparams = hparams | {"n_vocab": min(n_tokens, n_rows)}
-    params = params | {"wte": params["wte"][:n_tokens]}
-    return encoder, hparams, params
+    n_vocab = min(len(encoder.ids), files.hparams["n_vocab"])
+    params["wte"] = params["wte"][:n_vocab]
+    return encoder, files.hparams | {"n_vocab": n_vocab}, params
 
 
 def pair_of(draft_size, target_size):
@@ -53,40 +47,25 @@ def pair_of(draft_size, target_size):
     if draft_size is None and target_size is None:
         return BUNDLED
     if draft_size is None:
-        return draft_for(target_size), target_size
+        draft_size = draft_for(target_size)
     if target_size is None:
-        return draft_size, target_for(draft_size)
+        target_size = target_for(draft_size)
     return draft_size, target_size
 
 
 def draft_for(target_size):
-    smaller, _ = partners(target_size)
-    if "gpt2" in smaller:
-        return "gpt2"
-    if smaller:
-        return smaller[0]
-    alone = f"python -m lab --draft lookup --target_model_size {shlex.quote(target_size)}"
-    advice = f"give --draft_model_size too, or try {alone}"
+    if target_size in DRAFTS:
+        return DRAFTS[target_size]
+    check_exists(target_size)
+    advice = "give --draft_model_size too, or try python -m lab --draft lookup"
     raise UserError(f"{target_size} has no smaller partner, so {advice}")
 
 
 def target_for(draft_size):
-    _, larger = partners(draft_size)
-    if larger:
-        return larger[-1]
+    if draft_size in TARGETS:
+        return TARGETS[draft_size]
+    check_exists(draft_size)
     raise UserError(f"{draft_size} has no larger partner, so give --target_model_size too")
-
-
-def partners(name):
-    """The smaller and the larger models of the same family. A folder has none."""
-    for family in BUNDLED, RELEASED, MODELS:
-        if name in family:
-            names = list(family)
-            i = names.index(name)
-            return names[:i], names[i + 1 :]
-    if not os.path.isdir(name):
-        raise no_such_model(name)
-    return [], []
 
 
 def load_models(draft_size, target_size, models_dir=MODELS_DIR):

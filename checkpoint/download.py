@@ -6,15 +6,14 @@ the end whether all of it belongs together. Otherwise a download begins again.
 
 import hashlib
 import re
+import shutil
 import sys
-import tempfile
-from pathlib import Path
 
 import requests
 from requests.adapters import HTTPAdapter, Retry
 from tqdm import tqdm
 
-from checkpoint import UserError, huggingface
+from checkpoint import UserError
 from checkpoint.read import open_model
 
 BREAKS = 20  # how often a connection may break off before the user has to try again
@@ -34,76 +33,66 @@ def size_of(path):
 
 
 def download(folder, names, url, model):
-    """Download those files of a model that are missing, one program at a time."""
+    """Download the files of a model, one program at a time. Weights that are there are kept.
+
+    The last name is that of the weights. The other files are small, and belong together.
+    """
+    fresh = folder / "download"
     folder.mkdir(parents=True, exist_ok=True)
-    lock = folder / "download.lock"
     try:
-        lock.touch(exist_ok=False)
+        fresh.mkdir()
     except FileExistsError:
         what = "another program downloads this model, or was ended while it did"
-        raise UserError(f"{what}; if none does, remove {lock}") from None
+        raise UserError(f"{what}; if none does, remove {fresh}") from None
     try:
-        unchecked = fetch_missing(folder, names, url, model)
+        fetch_all(folder, names, url, model, fresh)
     finally:
-        lock.unlink()
-    if unchecked and names is huggingface.FILES:  # OpenAI's files have checksums of their own
-        what = f"damage may go unnoticed in {', '.join(unchecked)}"
-        print(f"{url} names no checksum, so {what}", file=sys.stderr)
+        shutil.rmtree(fresh)
 
 
-def fetch_missing(folder, names, url, model):
-    """Returns the files for which the server named no checksum.
-
-    The last name is that of the weights. The other files are small, and belong together: if
-    one is missing, all are fetched.
-    """
+def fetch_all(folder, names, url, model, fresh):
     *small, weights = names
-    unchecked = []
-    with session() as connection, tempfile.TemporaryDirectory(dir=folder) as fresh:
-        if missing(folder, small):
-            for name in small:
-                if not fetch(connection, f"{url}/{name}", Path(fresh, name)):
-                    unchecked.append(name)
-            if problem := problem_of(fresh, model):
-                raise UserError(f"{url} gave a wrong file; try again ({problem})")
-            for name in small:
-                Path(fresh, name).replace(folder / name)
-        elif problem := problem_of(folder, model):
-            advice = "remove that file to download it again"
-            raise UserError(f"{folder} cannot be used: {problem}; {advice}")
+    with session() as connection:
+        for name in small:
+            fetch(connection, f"{url}/{name}", fresh / name)
+        check(fresh, url, model)
+        for name in small:
+            (fresh / name).replace(folder / name)
         if missing(folder, [weights]):
             part = folder / f"{weights}.part"
-            if not fetch(connection, f"{url}/{weights}", part):
-                unchecked.append(weights)
-            if problem := problem_of(folder, model, part):
-                part.unlink()
-                raise UserError(f"{url} gave wrong weights, now removed; try again ({problem})")
+            fetch(connection, f"{url}/{weights}", part)
+            check(folder, url, model, part)
             part.replace(folder / weights)
-    return unchecked
 
 
-def problem_of(folder, model, weights=None):
-    """What is wrong with the small files, or with the weights, or None.
-
-    A text, because an error keeps the file mapped, and Windows does not remove such a file.
-    """
+def check(folder, url, model, part=None):
+    """UserError if the small files cannot be used, or the weights, which are then removed."""
+    problem = None
     try:
         files = open_model(folder, model)
-        if weights is None:
-            files.check_small()
-        else:
-            files.tensors(weights)
-    except ValueError as error:
-        return str(error).split(" cannot be used: ", 1)[-1]
-    return None
+        files.check_small()
+        if part:
+            files.tensors(part)
+    except UserError as error:
+        problem = str(error).split(" cannot be used: ")[-1]
+    if problem:  # here, because an error keeps its file mapped, which Windows does not remove
+        if part:
+            part.unlink()
+        raise UserError(f"{url} gave a wrong file, now removed; try again ({problem})")
 
 
 # ---- One file ----
 
 
 def session():
-    retry = Retry(4, other=0, backoff_factor=BACKOFF, status_forcelist=BUSY, raise_on_status=False)
-    retry.respect_retry_after_header = False
+    retry = Retry(
+        total=4,
+        other=0,
+        backoff_factor=BACKOFF,
+        status_forcelist=BUSY,
+        raise_on_status=False,
+        respect_retry_after_header=False,
+    )
     connection = requests.Session()
     for scheme in "http://", "https://":
         connection.mount(scheme, HTTPAdapter(max_retries=retry))
@@ -111,13 +100,11 @@ def session():
 
 
 def fetch(connection, url, path):
-    """Download a file -> the checksum that the server names, which is right, or ""."""
+    """Download a file. It has the checksum that the server names, if it names one."""
     try:
         for _ in range(BREAKS):
-            named = transfer(connection, url, path)
-            if named is not None:
-                check_digest(path, named)
-                return named
+            if transfer(connection, url, path):
+                return
         raise OSError("the connection breaks off every time; run it again to go on")
     except (requests.ConnectionError, requests.Timeout) as error:
         why = f"no answer ({type(error).__name__})"
@@ -128,10 +115,7 @@ def fetch(connection, url, path):
 
 
 def transfer(connection, url, path):
-    """Download a file, or its rest -> the checksum that the server names, or "".
-
-    None: try again, because the connection broke off, or the rest could not be had.
-    """
+    """Download a file, or its rest. False if that did not work, and may work the next time."""
     have = size_of(path)
     headers = {"Accept-Encoding": "identity"}  # so that lengths are those of the file
     if have:
@@ -142,18 +126,21 @@ def transfer(connection, url, path):
             span = answer.headers.get("Content-Range", "")
             if not named or not span.startswith(f"bytes {have}-"):
                 path.unlink()
-                return None
+                return False
         elif answer.status_code == 200:
             have = 0
         else:
             raise OSError(f"the server answered {answer.status_code} {answer.reason}")
-        total = have + length_of(answer)
-        receive(answer, path, have, total)
-    if size_of(path) == total:
-        return named
+        length = int(answer.headers.get("Content-Length", 0))
+        if length == 0:
+            raise OSError("the server does not say how long the file is, or it is empty")
+        receive(answer, path, have, have + length)
+    if size_of(path) == have + length:
+        check_digest(path, named)
+        return True
     if not named:
         path.unlink()
-    return None
+    return False
 
 
 def receive(answer, path, have, total):
@@ -168,16 +155,6 @@ def receive(answer, path, have, total):
         pass
 
 
-def length_of(answer):
-    encoding = answer.headers.get("Content-Encoding", "identity")
-    if encoding != "identity":
-        raise OSError(f"the server sends {encoding} where the file itself was asked for")
-    length = int(answer.headers.get("Content-Length", 0))
-    if length == 0:
-        raise OSError("the server does not say how long the file is, or it is empty")
-    return length
-
-
 def checksum(answer):
     """What the ETag may be: 64 digits of SHA-256, or 40 of SHA-1 or Git's hash; "" otherwise."""
     for each in (*answer.history, answer):
@@ -189,16 +166,14 @@ def checksum(answer):
 
 def check_digest(path, named):
     """Hugging Face names Git's hash of small files, and a mirror may name their SHA-1."""
-    possible = {
-        64: [hashlib.sha256()],
-        40: [hashlib.sha1(b"blob %d\0" % size_of(path)), hashlib.sha1()],
-        0: [],
-    }
-    digests = [digest(path, kind) for kind in possible[len(named)]]
-    if digests and named not in digests:
+    if not named:
+        if path.name.startswith("model.safetensors"):  # OpenAI's have checksums of their own
+            print("the server names no checksum, so damage may go unnoticed", file=sys.stderr)
+        return
+    kinds = hashlib.sha256(), hashlib.sha1(), hashlib.sha1(b"blob %d\0" % size_of(path))
+    if named not in [digest(path, kind) for kind in kinds]:
         path.unlink()
-        what = "what arrived does not match the checksum that the server names"
-        raise OSError(f"{what}, and is removed; try again")
+        raise OSError("it does not match the checksum that the server names; try again")
 
 
 def digest(path, found):

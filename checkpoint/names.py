@@ -28,4 +28,26 @@ KNOWN = RELEASED | {
     "gpt2-large": RELEASED["774M"],
     "gpt2-xl": RELEASED["1558M"],
 }
-CHOICES = f"one of {', '.join([*BUNDLED, *RELEASED, *MODELS])}, or a folder"
+NAMES = (*BUNDLED, *RELEASED, *MODELS)
+CHOICES = f"one of {', '.join(NAMES)}, or a folder"
+
+DRAFTS = {  # {a target: its usual draft}
+    "target": "draft",
+    "355M": "124M",
+    "774M": "124M",
+    "1558M": "124M",
+    "gpt2": "distilgpt2",
+    "gpt2-medium": "gpt2",
+    "gpt2-large": "gpt2",
+    "gpt2-xl": "gpt2",
+}
+TARGETS = {  # {a draft: its usual target}
+    "draft": "target",
+    "124M": "1558M",
+    "355M": "1558M",
+    "774M": "1558M",
+    "distilgpt2": "gpt2-xl",
+    "gpt2": "gpt2-xl",
+    "gpt2-medium": "gpt2-xl",
+    "gpt2-large": "gpt2-xl",
+}

@@ -16,7 +16,6 @@ doc/table_format.md, and its util/crc32c.h for the masked crc32c.
 """
 
 import json
-import re
 from io import BytesIO
 from typing import NamedTuple
 
@@ -24,13 +23,12 @@ import numpy as np
 
 from checkpoint.crc32c import crc32c, mask
 
-INDEX = "model.ckpt.index"  # or model-1000.index, ... see `weights`
+INDEX = "model.ckpt.index"
 DATA = "model.ckpt.data-00000-of-00001"
 FILES = ("encoder.json", "vocab.bpe", "hparams.json", INDEX, DATA)
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: "<f4", 19: "<f2"}  # DT_FLOAT, DT_HALF of types.proto
 EOT = "<|endoftext|>"
-NAMED = r"""^\s*model_checkpoint_path\s*:\s*["'](.+)["']"""  # in the file `checkpoint`
 PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 OTHERS = [byte for byte in range(256) if byte not in PLAIN]
 BYTES = {byte: chr(byte) for byte in PLAIN}  # how bytes are written, in the order of their ids
@@ -40,10 +38,10 @@ BYTES |= {byte: chr(256 + i) for i, byte in enumerate(OTHERS)}
 class Entry(NamedTuple):
     """The description of one tensor."""
 
-    dtype: str
-    shape: tuple
     offset: int  # bytes, in the data
     size: int  # bytes
+    dtype: str
+    shape: tuple
     crc32c: int = 0  # of these bytes, masked
 
 
@@ -66,12 +64,23 @@ def tokenizer(folder):
     """What `encoder.Encoder` needs. The ids follow from the merges, so compare them."""
     ids = read_json(folder / "encoder.json")
     lines = (folder / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:]
-    merges = [tuple(line.split(" ")) for line in lines if line]
+    merges = pairs(line for line in lines if line)
     tokens = [*BYTES.values(), *map("".join, merges), EOT]
-    expected = {token: id for id, token in enumerate(tokens)}
-    if ids != expected or any(len(pair) != 2 for pair in merges):
+    if ids != {token: id for id, token in enumerate(tokens)}:
         raise ValueError("encoder.json or vocab.bpe is damaged: one does not follow from the other")
+    n_vocab = hparams(folder)["n_vocab"]
+    if n_vocab != len(ids):
+        raise ValueError(f"n_vocab is {n_vocab}, but the vocabulary has {len(ids)} tokens")
     return {"merges": merges, "ids": ids, "eos": ids[EOT]}
+
+
+def pairs(merges):
+    """Merges, each a pair or a text such as "t he" -> list of pairs"""
+    found = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]
+    for pair in found:
+        if len(pair) != 2 or not all(pair):
+            raise ValueError(f"a merge is {pair!r:.80}, which is not two tokens")
+    return found
 
 
 def tensors(folder, data=None):
@@ -86,32 +95,29 @@ def tensors(folder, data=None):
 
 
 def weights(folder):
-    """The index and the data. A trainer may have named them otherwise, in the file `checkpoint`."""
-    name, listed = "model.ckpt", folder / "checkpoint"
-    if listed.exists():
-        text = listed.read_text(encoding="utf-8-sig", errors="replace")
-        found = re.search(NAMED, text, re.MULTILINE)
-        if not found:
-            raise ValueError("the file checkpoint has no model_checkpoint_path")
-        name = re.split(r"[/\\]", found[1])[-1]
-    return folder / INDEX.replace("model.ckpt", name), folder / DATA.replace("model.ckpt", name)
+    """The index and the data. A trainer may have named them otherwise, as model-1000."""
+    found = [*folder.glob("*.index")]
+    if len(found) != 1:
+        raise ValueError(f"one file like {INDEX} is needed, and there are {len(found)}")
+    return found[0], found[0].with_suffix(".data-00000-of-00001")
 
 
 def mapped(path):
     """The bytes of a file, read-only."""
     if path.stat().st_size == 0:
         raise ValueError(f"{path.name} is empty")
-    return np.asarray(np.memmap(path, np.uint8, "r"))
+    data = np.asarray(np.memmap(path, np.uint8, "r"))
+    if data[:23].tobytes() == b"version https://git-lfs":
+        raise ValueError(f"{path.name} is a pointer of git-lfs; get the file with git lfs pull")
+    return data
 
 
 def views(data, entries):
     """uint8 [n], {name: Entry} -> {name: array}. ValueError unless they fill the data, in a row."""
     end = 0
-    for name in sorted(entries, key=lambda name: (entries[name].offset, entries[name].size)):
-        entry = entries[name]
+    for entry in sorted(entries.values()):
         if entry.offset != end or entry.size < 0:
-            where = f"begins at byte {entry.offset:,}, where {end:,} was expected"
-            raise ValueError(f"{name!r} {where}")
+            raise ValueError(f"a tensor begins at byte {entry.offset:,} and not at {end:,}")
         end += entry.size
     if end != len(data):
         raise ValueError(f"the weights have {len(data):,} bytes, not {end:,}")
@@ -149,8 +155,6 @@ def block(table, offset, size):
     stored = int.from_bytes(table[end + 1 : end + 5], "little")
     if mask(crc32c(table[offset : end + 1])) != stored:
         raise ValueError(f"the block at {offset:,} does not match its crc32c")
-    if table[end] != 0:
-        raise ValueError("it is compressed, which cannot be read here")
     return table[offset:end]
 
 
@@ -194,13 +198,12 @@ def fields(message):
 def entry_of(value):
     """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry"""
     found = fields(value)
-    if found.keys() - {1, 2, 4, 5, 6}:
-        raise ValueError("a tensor is in slices or in another file, which cannot be read here")
     dims = fields(found.get(2, [b""])[0]).get(2, [])  # TensorShapeProto: 2 dim, which has 1 size
     shape = tuple(fields(dim)[1][0] for dim in dims)
-    kind = found[1][0]
+    [kind] = found[1]
     if kind not in DTYPES:
-        what = f"a tensor has TensorFlow's type {kind}"
-        raise ValueError(f"{what}; only float32 and float16, 1 and 19, are read here")
-    offset = found.get(4, [0])[0]
-    return Entry(DTYPES[kind], shape, offset, size=found[5][0], crc32c=found[6][0])
+        raise ValueError(f"a tensor has TensorFlow's type {kind}, neither float32 nor float16")
+    [offset] = found.get(4, [0])
+    [size] = found[5]
+    [crc] = found[6]
+    return Entry(offset, size, DTYPES[kind], shape, crc)

@@ -29,47 +29,56 @@ def write_checkpoint(folder, hparams, tensors):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "hparams.json").write_text(json.dumps(hparams))
-    entries, offset = {}, 0
+    entries = {}
     with open(folder / DATA, "wb") as f:
         for name, tensor in tensors:
             tensor = np.asarray(tensor, order="C")
+            entries[name.encode()] = entry_of(tensor, offset=f.tell())
             f.write(tensor)
-            dims = b"".join(message(2, number(1, n)) for n in tensor.shape)
-            entry = number(1, NUMBER[tensor.dtype]) + message(2, dims)
-            entry += number(4, offset) + number(5, tensor.nbytes)
-            entry += varint(6 << 3 | 5) + struct.pack("<I", mask(crc32c(tensor)))
-            entries[name.encode()] = entry
-            offset += tensor.nbytes
     header = number(1, 1) + message(3, number(1, 1))  # BundleHeaderProto: one data file, version 1
-    (folder / INDEX).write_bytes(table([(b"", header), *sorted(entries.items())]))
+    items = [(b"", header), *sorted(entries.items())]
+    (folder / INDEX).write_bytes(table(items))
+
+
+def entry_of(tensor, offset):
+    """The BundleEntryProto of a tensor, see openai.py."""
+    dims = b"".join(message(2, number(1, n)) for n in tensor.shape)
+    entry = number(1, NUMBER[tensor.dtype]) + message(2, dims)
+    entry += number(4, offset) + number(5, tensor.nbytes)
+    return entry + varint(6 << 3 | 5) + struct.pack("<I", mask(crc32c(tensor)))
 
 
 def write_vocabulary(folder, n_vocab):
     """Write a vocabulary for any text: all bytes, pairs of two bytes, and <|endoftext|>."""
-    pairs = list(islice(product(BYTES.values(), repeat=2), n_vocab - 257))
+    pairs = [*islice(product(BYTES.values(), repeat=2), n_vocab - 257)]
     tokens = [*BYTES.values(), *map("".join, pairs), EOT]
     ids = {token: id for id, token in enumerate(tokens)}
     Path(folder, "encoder.json").write_text(json.dumps(ids))
-    text = "\n".join(["#version: 0.2", *map(" ".join, pairs), ""])
-    Path(folder, "vocab.bpe").write_text(text, encoding="utf-8", newline="")
+    lines = ["#version: 0.2", *map(" ".join, pairs), ""]
+    Path(folder, "vocab.bpe").write_text("\n".join(lines), encoding="utf-8", newline="")
 
 
 def table(items):
     """Sorted (key, value) pairs -> a LevelDB table with one data block."""
-    file, handles = b"", []
-    for contents in block(items), block([]):  # the second is the metaindex
-        handles.append(varint(len(file)) + varint(len(contents)))
-        file += seal(contents)
-    index = block([(items[-1][0], handles[0])])
-    footer = handles[1] + varint(len(file)) + varint(len(index))
-    return file + seal(index) + footer.ljust(40, b"\0") + struct.pack("<Q", MAGIC)
+    data = seal(block(items))
+    metaindex = seal(block([]))
+    index = seal(block([(items[-1][0], handle(0, data))]))
+    file = data + metaindex + index
+    footer = handle(len(data), metaindex) + handle(len(data + metaindex), index)
+    return file + footer.ljust(40, b"\0") + struct.pack("<Q", MAGIC)
+
+
+def handle(offset, sealed):
+    """Where a block is, and how long without its seal."""
+    return varint(offset) + varint(len(sealed) - 5)
 
 
 def block(items):
     """Sorted (key, value) pairs -> the contents of a block. Each key is written in full."""
     pairs = b""
     for key, value in items:
-        pairs += varint(0) + varint(len(key)) + varint(len(value)) + key + value
+        lengths = varint(0) + varint(len(key)) + varint(len(value))
+        pairs += lengths + key + value
     return pairs + struct.pack("<2I", 0, 1)  # one restart point, at 0
 
 
@@ -80,8 +89,11 @@ def seal(contents):
 
 
 def varint(n):
-    groups = [n >> shift & 127 for shift in range(0, max(n.bit_length(), 1), 7)]
-    return bytes([group | 128 for group in groups[:-1]] + groups[-1:])
+    found = b""
+    while n > 127:
+        found += bytes([n & 127 | 128])
+        n >>= 7
+    return found + bytes([n])
 
 
 def number(field, n):

@@ -23,7 +23,7 @@ import numpy as np
 from checkpoint import UserError
 from enumeration import NotByRng, TooManyPaths, first_difference, total_variation
 from exercise.praise import praise
-from exercise.steps import NAMES, README, STEPS, Wrong, first_token, spelt
+from exercise.steps import NAMES, README, STEPS, Wrong, first_token
 from terminal import Parser, report
 
 ROOT = Path(__file__).parent.parent
@@ -71,7 +71,7 @@ def name_of(check, function):
 
 
 def is_same(check, one, other):
-    """Whether two samplers agree on three tables, where both can cope with them."""
+    """Whether two samplers agree on three tables, where both can cope: all would take long."""
     for setting in check.settings[:3]:
         both = [distribution_of(check, sampler, setting) for sampler in (one, other)]
         if None not in both and total_variation(*both) > ROUNDING:
@@ -147,7 +147,8 @@ def end(*_):
 @in_time()
 def graded(step, function, path):
     """The lines about a function, and whether it is exact. None: not written yet."""
-    generators, where = other_generators(), ""
+    generators = other_generators()
+    where = ""
     try:
         for check in step.checks:
             where = f", where {check.where}" if check.where else ""
@@ -218,10 +219,10 @@ def wrong_parts(step, mine, path):
 
 
 def show(number, name, lines, is_exact):
-    colour, reset = {True: "\x1b[32m", False: "\x1b[31m", None: ""}[is_exact], "\x1b[0m"
-    if not sys.stdout.isatty():
-        colour, reset = "", ""
-    print(f"{number} {name:21} {colour}{lines[0]}{reset}")
+    verdict = lines[0]
+    if sys.stdout.isatty():
+        verdict = {True: "\x1b[32m", False: "\x1b[31m", None: ""}[is_exact] + verdict + "\x1b[0m"
+    print(f"{number} {name:21} {verdict}")
     for line in lines[1:]:
         print(f"    {line}")
 
@@ -279,7 +280,9 @@ def main(argv=None):
     if file == str(MINE) and not MINE.exists():
         shutil.copy(STUBS, MINE)
         print(f"wrote {os.path.relpath(MINE)}, for you to fill in")
-    mine, path, is_wrong = imported(file), os.path.abspath(file), False
+    mine = imported(file)
+    path = os.path.abspath(file)
+    is_wrong = False
     if wanted and not hasattr(mine, wanted):
         raise UserError(f"{file} has no function {wanted}")
     for number, step in enumerate(STEPS, start=1):

@@ -135,7 +135,7 @@ def why_siblings(step, function):
 
     found = output_distribution(place)
     first, second, neither = (f"{found[i,]:.2f}" for i in range(3))
-    return f"of q, the first guess serves {first}, the second {second}, and the last draw {neither}"
+    return f"it emits guess 1 with {first}, guess 2 with {second}, else {neither}: in all as q says"
 
 
 REASONS = {

@@ -23,8 +23,8 @@ class Check:
     """A function becomes a part of a sampler, which should write the texts of the reference."""
 
     sampler: Callable  # sampler(function) -> a function of rng and a setting that returns ids
-    settings: tuple
-    rivals: tuple = ()  # variants of the gallery that may have the same distribution
+    settings: list
+    rivals: list = ()  # variants of the gallery that may have the same distribution
     reference: Callable = plain
     where: str = ""
     is_round: bool = False  # whether the sampler emits one round, which the target continues
@@ -95,7 +95,7 @@ LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")
 SPARSE_TREE = setting_of("sparse", shape=balanced(2, 2))
 CHAINS = (README, ZEROS, LONG)
-ROUND = replace(RARE, N=4, K=3)
+ROUNDS = [replace(RARE, N=K + 1, K=K) for K in (1, 2, 3)]
 SIZES = [replace(LONG, N=N, K=K) for N, K in ((2, 3), (1, 2), (0, 2))]
 SHAPES = (
     SPARSE_TREE,
@@ -133,8 +133,8 @@ def as_verify(function):
     """A rule that is this function, with its result checked."""
 
     def rule(drafted, p, q, rng):
-        k, n_vocab = len(drafted), q.shape[1]
-        emitted = checked_tokens(function(drafted, p, q, rng), "the round", n_vocab)
+        k = len(drafted)
+        emitted = checked_tokens(function(drafted, p, q, rng), "the round", q.shape[1])
         if not 1 <= len(emitted) <= k + 1:
             raise Wrong(f"a round of {k} guesses emits 1 to {k + 1} tokens; found {emitted!r:.60}")
         return emitted
@@ -166,9 +166,10 @@ def with_propose(function):
     def draft(x, draft_model, k, rng, stop=None):
         if k == 0:
             return x[:0], ()
-        found, n_vocab = function(x, draft_model, k, rng), draft_model(x).shape[1]
+        found = function(x, draft_model, k, rng)
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise Wrong(f"a draft returns the guesses and their rows; found {found!r:.60}")
+        n_vocab = draft_model(x).shape[1]
         drafted = checked_tokens(found[0], "the guesses", n_vocab)
         p = array(found[1], "p", (k, n_vocab), float)
         for i, token in enumerate(drafted):
@@ -196,10 +197,10 @@ def with_penalty(function):
 def with_siblings(function):
     def text(rng, setting):
         root = grown(setting, rng)
-        most, n_vocab = max(map(len, paths(root))), len(root.q)
+        most = max(map(len, paths(root)))  # before the function may change the tree
         emitted = function(root, rng)
         is_list = isinstance(emitted, list)
-        if not is_list or not 1 <= len(checked_tokens(emitted, "the list", n_vocab)) <= most:
+        if not is_list or not 1 <= len(checked_tokens(emitted, "the list", len(setting.P))) <= most:
             raise Wrong(f"a list of 1 to {most} tokens is needed; found {emitted!r:.60}")
         return [*setting.prompt, *emitted]
 
@@ -253,10 +254,12 @@ def checked_tokens(found, what, n_vocab):
 
 
 def checked_text(found, setting, eos):
-    ids, n = checked_tokens(found, "the text", len(setting.P)), len(setting.prompt)
-    end, has_ended = n + setting.N, eos in ids[n:].tolist()
-    is_long_enough = len(ids) == end or (has_ended and len(ids) < end)
-    if not is_long_enough or (*ids[:n],) != setting.prompt:
+    ids = checked_tokens(found, "the text", len(setting.P))
+    n = len(setting.prompt)
+    end = n + setting.N
+    may_be_shorter = eos in ids[n:].tolist()
+    fits = len(ids) == end or (may_be_shorter and len(ids) < end)
+    if not fits or (*ids[:n],) != setting.prompt:
         fewer = "" if eos is None else f", or fewer up to an eos, {eos}"
         needed = f"{n} + N = {end} tokens{fewer}, the prompt first"
         raise Wrong(f"the text must have {needed}; found {found!r:.60}")
@@ -309,7 +312,7 @@ def first_round(sampler):
 
 def step_of(name, sampler, rivals, as_rule=None):
     texts = Check(sampler, CHAINS, rivals)
-    rounds = Check(first_round(sampler), (ROUND,), is_round=True)
+    rounds = Check(first_round(sampler), ROUNDS, is_round=True)
     return Step(name, [texts, rounds], as_rule)
 
 

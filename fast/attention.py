@@ -19,7 +19,7 @@ LANES = 16  # numbers in a register of AVX-512
 
 
 class KVCache:
-    """Room for the keys and values of n_ctx positions. Usually, only blocks that are written take memory."""
+    """Room for the keys and values of n_ctx positions. Usually, only written blocks take memory."""
 
     def __init__(self, n_ctx, n_head, d):  # d = n_embd / n_head
         n_blocks = math.ceil(n_ctx / BLOCK) + 1  # the last query may be followed by padding
@@ -31,15 +31,14 @@ class KVCache:
         self.values = aligned_zeros(n_blocks, n_head, 1, BLOCK, n_columns)
 
     def attend(self, n_past, q, k, v):  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
-        """As `gpt2.attention`, for positions n_past, n_past + 1, ... of a text. k and v are stored."""
+        """As `gpt2.attention`, for positions n_past, n_past + 1, ... k and v are stored."""
         self.write(n_past, k, v)
         n_head, n_seq, d = q.shape
         q = in_groups(q / math.sqrt(d))  # [n_head, n_groups, group, d]
         _, n_groups, group, _ = q.shape
         n_blocks = math.ceil((n_past + n_groups * group) / BLOCK)
-        masked = (small_mask if n_groups * group <= BLOCK else mask)(
-            n_past % BLOCK, n_groups, group
-        )
+        make_mask = small_mask if n_groups * group <= BLOCK else mask
+        masked = make_mask(n_past % BLOCK, n_groups, group)
         heads = np.empty((n_groups, group, n_head, d), dtype=np.float32)
 
         def attend_to(some):  # a slice of the heads
@@ -47,9 +46,7 @@ class KVCache:
             scores = np.matmul(q[some], self.keys[:n_blocks, some], order="C")
             scores[n_past // BLOCK :] += masked
             scores -= scores.max(axis=(0, 4), keepdims=True)
-            shares = np.exp(
-                scores, out=scores
-            )  # a softmax, except for the division, which comes last
+            shares = np.exp(scores, out=scores)  # a softmax but for the division, which comes last
             sums = np.matmul(shares, self.values[:n_blocks, some], order="C").sum(axis=0)
             sums = sums.transpose(1, 2, 0, 3)  # [n_groups, group, n_some, d + 1 and padding]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, :, some])
@@ -72,18 +69,18 @@ class KVCache:
 
 
 def mask(first, n_groups, group):
-    """0 where a query may look and -inf where it may not, if the first query is at position `first` of its block."""
+    """0 where a query may look and -inf where it may not.
+
+    The first query is at position `first` of its block.
+    """
     n_seq = n_groups * group
     n_blocks = math.ceil((first + n_seq) / BLOCK)
-    later = (
-        np.arange(n_blocks * BLOCK) > first + np.arange(n_seq)[:, None]
-    )  # [n_seq, n_blocks * BLOCK]
-    masked = np.where(later, np.float32(-np.inf), np.float32(0)).reshape(
-        n_groups, group, n_blocks, BLOCK
-    )
+    queries = first + np.arange(n_seq)
+    later = np.arange(n_blocks * BLOCK) > queries[:, None]  # [n_seq, n_blocks * BLOCK]
+    masked = np.where(later, np.float32(-np.inf), np.float32(0))
+    masked = masked.reshape(n_groups, group, n_blocks, BLOCK)
     return masked.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
 
 
-small_mask = lru_cache(maxsize=256)(
-    mask
-)  # at most 8 MB; a larger mask takes little time, compared with its pass
+# At most 8 MB. A larger mask takes little time, compared with its pass.
+small_mask = lru_cache(maxsize=256)(mask)

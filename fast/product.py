@@ -54,33 +54,28 @@ SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many
 
 
 class Tiles:
-    """A matrix w [n_in, n_out], cut into tiles. `x @ w` is a product as NumPy's, but sooner for a few rows of x."""
+    """A matrix w [n_in, n_out], cut into tiles. `x @ w` is sooner than NumPy's for a few rows.
+
+    room are zeros, one after the other, as many as `tile_shape` tells.
+    """
 
     __array_ufunc__ = None  # so that NumPy leaves `x @ w` to this class
 
-    def __init__(
-        self, w, room
-    ):  # [n_in, n_out], zeros that `tile_shape` describes, one after the other
-        self.n_out, self.kernel, self.tiles = (
-            w.shape[1],
-            matrix_kernel(),
-            room.reshape(tile_shape(*w.shape)),
-        )
-        columns = (
-            self.tiles.swapaxes(2, 3) if self.kernel == SINGLE else self.tiles
-        )  # [..., n_chunks, depth, width]
-        width = columns.shape[-1]
+    def __init__(self, w, room):
+        self.n_out = w.shape[1]
+        self.kernel = matrix_kernel()
+        self.tiles = room.reshape(tile_shape(*w.shape))
+        columns = self.tiles.swapaxes(2, 3) if self.kernel == SINGLE else self.tiles
+        width = columns.shape[-1]  # columns are [n_tiles, n_chunks, depth, width]
 
         def fill(some):
             for i in range(len(columns))[some]:
-                part = w[
-                    :, i * width : (i + 1) * width
-                ]  # the last one may be narrower, and leaves some zeros
-                columns[i].reshape(-1, width)[:, : part.shape[1]] = part
+                part = w[:, i * width : (i + 1) * width]
+                n = part.shape[1]  # the last part may be narrower, and leaves some zeros
+                columns[i].reshape(-1, width)[:, :n] = part
 
-        in_parallel(
-            fill, len(columns), 4 * columns[0].nbytes
-        )  # 4, because copying is slower than reading
+        n_bytes = 4 * columns[0].nbytes  # 4, because copying is slower than reading
+        in_parallel(fill, len(columns), n_bytes)
 
     def __rmatmul__(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
         w, n_seq = self.tiles, len(x)
@@ -99,21 +94,21 @@ class Tiles:
         def multiply(some):  # a slice of the tiles
             # order="C" makes NumPy multiply all groups by one tile before it takes the next.
             if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width]
-                np.matmul(
-                    x[0], w[some], out=by_tile[some], order="C"
-                )  # -> [n_some, n_groups, group, width]
+                np.matmul(x[0], w[some], out=by_tile[some], order="C")
             else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
                 np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
 
         # The work of a tile is its bytes, once for each group. If later groups, which find
         # it in the cache, counted for less, five single rows would stay on one core.
         in_parallel(multiply, n_tiles, w[0].nbytes * n_groups)
-        return out.reshape(n_groups * group, n_tiles * width)[
-            :n_seq, : self.n_out
-        ]  # without padding
+        padded = out.reshape(n_groups * group, n_tiles * width)
+        return padded[:n_seq, : self.n_out]
 
     def one_gemm(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
-        """All tiles are w.T, so one row takes one gemv, with the same bits as tile by tile, and many rows one gemm."""
+        """All tiles are w.T, so one row takes one gemv, and many rows take one gemm.
+
+        The bits of one row are the same as tile by tile.
+        """
         n_seq, n_in = x.shape
         w = self.tiles.reshape(-1, n_in).T
         out = np.empty((n_seq, w.shape[1]), dtype=np.float32)
@@ -142,7 +137,9 @@ def in_groups(x):  # [..., n_seq, n] -> [..., n_groups, group, n]
 
 
 def parts(n_past, n_before, n):
-    """How to compute positions n_past ... n - 1, if logits are wanted from n_before on -> [(begin, end), ...]
+    """How to compute positions n_past ... n - 1, if logits are wanted from n_before on.
+
+    -> [(begin, end), ...]
 
     Where rows would be single, many positions before n_before are joined, from the
     beginning of the text, so that their bits do not depend on what happens to be cached.
@@ -158,10 +155,10 @@ def parts(n_past, n_before, n):
 
 
 def arranged(x):  # [..., group, depth] -> the same
-    """x in the memory order that is fastest for this group size: by columns for multiples of 6, otherwise unchanged."""
-    return (
-        np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.shape[-2] % GROUP == 0 else x
-    )
+    """x in the memory order that is fastest for this group size: by columns for multiples of 6."""
+    if x.shape[-2] % GROUP:
+        return x
+    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 @np.errstate(all="ignore")  # a weight may be too large for float32; GPT2 checks the logits
@@ -177,7 +174,7 @@ def tile_params(params):
     layers = []
 
     def copy(tree):
-        """Copy all but the matrices "w". `layers` collects their dicts, in which the last loop replaces w by tiles."""
+        """Copy all but the matrices "w". `layers` collects the dicts that have one."""
         if isinstance(tree, list):
             return [copy(branch) for branch in tree]
         if not isinstance(tree, dict):
@@ -196,15 +193,14 @@ def tile_params(params):
 
 
 def aligned_zeros(*shape):
-    """float32 zeros that begin at a multiple of 64 bytes, a cache line. Otherwise gemv takes up to 15 % longer."""
+    """float32 zeros that begin at a cache line (64 bytes), or gemv takes up to 15 % longer."""
     room = np.zeros(math.prod(shape) + 15, dtype=np.float32)
     first = -room.ctypes.data % 64 // 4
     return room[first : first + math.prod(shape)].reshape(shape)
 
 
-def tile_shape(
-    n_in, n_out
-):  # -> n_tiles, n_chunks, depth, width, or for single rows n_tiles, 1, width, depth
+def tile_shape(n_in, n_out):
+    """-> n_tiles, n_chunks, depth, width, or for single rows n_tiles, 1, width, depth"""
     if matrix_kernel() == SINGLE:
         return math.ceil(n_out / NARROW), 1, NARROW, n_in
     deepest = SMALL // (2 * GROUP * TILE)  # 1,302
@@ -215,7 +211,7 @@ def tile_shape(
 @cache
 @np.errstate(all="ignore")  # with some BLAS, NumPy warns without a reason
 def matrix_kernel():
-    """GROUPED or SINGLE. SPECULATIVE_KERNEL=groups or =single in the environment fixes it, and nothing is checked.
+    """GROUPED or SINGLE. SPECULATIVE_KERNEL=groups or =single in the environment fixes it.
 
     It is GROUPED if two groups of 6 take less than three quarters of the time of 12
     single rows, and a row has the same bits in each group and at each place.
@@ -227,9 +223,8 @@ def matrix_kernel():
             raise OSError(f"{what}; use groups or single, or unset it")
         return kernels[choice]
     rng = np.random.default_rng(0)
-    x, tile = (
-        rng.standard_normal(shape, dtype=np.float32) for shape in ((2 * GROUP, 768), (768, TILE))
-    )
+    x = rng.standard_normal((2 * GROUP, 768), dtype=np.float32)
+    tile = rng.standard_normal((768, TILE), dtype=np.float32)
 
     def seconds(group):
         rows = arranged(x.reshape(-1, group, 768))
@@ -237,8 +232,9 @@ def matrix_kernel():
         return min(timeit.repeat(lambda: np.matmul(rows, tile, out=out), number=1, repeat=18))
 
     together = np.matmul(arranged(x), tile)
-    groups = [slice(i, i + n) for n in range(2, 2 * GROUP + 1, 2) for i in range(2 * GROUP - n + 1)]
-    same_bits = all(
-        np.array_equal(np.matmul(arranged(x[group]), tile), together[group]) for group in groups
-    )
-    return GROUPED if same_bits and seconds(GROUP) < 0.75 * seconds(1) else SINGLE
+    for n in range(2, 2 * GROUP + 1, 2):
+        for i in range(2 * GROUP - n + 1):
+            group = np.matmul(arranged(x[i : i + n]), tile)
+            if not np.array_equal(group, together[i : i + n]):
+                return SINGLE
+    return GROUPED if seconds(GROUP) < 0.75 * seconds(1) else SINGLE

@@ -25,7 +25,10 @@ HEAD_START = 2_100_000  # bytes of work that the calling core does while the oth
 
 
 def load_numpy():
-    """Load NumPy with a BLAS of one thread, and leave the environment as it was. False if NumPy is there already."""
+    """Load NumPy with a BLAS of one thread, and leave the environment as it was.
+
+    False if NumPy is there already.
+    """
     if "numpy" in sys.modules:
         return False
     name, one = "OPENBLAS_NUM_THREADS", "1"
@@ -48,12 +51,16 @@ def in_parallel(function, n, n_bytes):
 
     An item is as much work as reading n_bytes from memory. An error of any core reaches the caller.
     """
-    n_ahead, results = HEAD_START // n_bytes, SimpleQueue()
-    if n * n_bytes < WORTH_WAKING or (n_workers := min(helpers()[1] + 1, n - n_ahead)) < 2:
+    if n * n_bytes < WORTH_WAKING:
+        return function(slice(0, n))
+    work, n_helpers = helpers()
+    n_ahead = HEAD_START // n_bytes
+    n_workers = min(n_helpers + 1, n - n_ahead)
+    if n_workers < 2:
         return function(slice(0, n))
     # Where each worker's items end: [6, 10] for 10 items, n_ahead = 2 and 2 workers
     ends = [n_ahead + math.ceil((n - n_ahead) * i / n_workers) for i in range(1, n_workers + 1)]
-    work, _ = helpers()
+    results = SimpleQueue()
     for items in map(slice, ends, ends[1:]):
         work.put((function, items, results))
     function(slice(0, ends[0]))
@@ -75,11 +82,13 @@ def do(function, items, results):
 
 @cache
 def helpers():
-    """A queue of work, and how many threads take work from it: one for each other core, as far as they can be started.
+    """A queue of work, and how many threads take work from it.
 
-    concurrent.futures does the same, but slows 124M by 5 %.
+    There is one for each other core, as far as they can be started. concurrent.futures
+    does the same, but slows 124M by 5 %.
     """
-    work, n_threads = SimpleQueue(), 0
+    work = SimpleQueue()
+    n_threads = 0
     with contextlib.suppress(RuntimeError):  # no more threads are allowed
         while n_threads < n_cores() - 1:
             threading.Thread(target=help_with, args=(work,), daemon=True).start()
@@ -92,23 +101,21 @@ def help_with(work):
 
     np.seterr(all="ignore")  # np.errstate does not reach this thread; GPT2 checks the logits
     while True:
-        do(
-            *work.get()
-        )  # without a name, or they would keep a model's weights in memory until the next job
+        do(*work.get())  # with a name for them, a model's weights would stay until the next job
 
 
 def n_cores():
     """The cores that this process may use, at most MAX_CORES."""
-    limits = [
-        MAX_CORES,
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-    ]
+    if hasattr(os, "sched_getaffinity"):
+        n_allowed = len(os.sched_getaffinity(0))
+    else:
+        n_allowed = os.cpu_count() or 1
+    limits = [MAX_CORES, n_allowed]
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         with contextlib.suppress(KeyError, ValueError):
             limits.append(int(os.environ[name].split(",")[0]))  # "4,2" is for nested threads
-    with contextlib.suppress(
-        OSError, ValueError
-    ):  # a container's quota: "200000 100000" is two cores, "max" no limit
+    # A container's quota: "200000 100000" is two cores, "max" no limit.
+    with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         limits.append(math.ceil(int(quota) / int(period)))
     return min(limit for limit in limits if limit > 0)  # 0 and -1 are no limits
@@ -123,9 +130,10 @@ def after_fork():
     lock.release()
 
 
-if hasattr(
-    os, "register_at_fork"
-):  # no fork in the middle of a product, where a BLAS with threads would hang
+# No fork in the middle of a product, where a BLAS with threads would hang.
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=lock.acquire, after_in_parent=lock.release, after_in_child=after_fork
+        before=lock.acquire,
+        after_in_parent=lock.release,
+        after_in_child=after_fork,
     )

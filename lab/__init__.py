@@ -1,3 +1,3 @@
-"""More drafts, schedules, block verification, trees, theory, measuring, the trace page. See `python -m lab --help`."""
+"""More drafts, schedules, block verification, trees, theory, the trace page: `python -m lab`."""
 
 import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it

@@ -8,16 +8,16 @@ examples:
   python -m lab --temperature 1 --trace trace.html
 """
 
-import math
+import operator
 import os
 import re
 import shlex
 import sys
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from checkpoint import UserError
 from lab import theory
@@ -31,7 +31,7 @@ from lab.schedules import SCHEDULES
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from sampling import as_model
 from speculative import verify
-from terminal import figures, options, printed, report, same_text, show, such_that
+from terminal import checked_type, figures, options, printed, report, same_text, show
 from utils import pair_of, prompt_ids
 
 COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess
@@ -48,40 +48,28 @@ def main(argv=None):
     encoder = pair.encoder
     N = args.n_tokens_to_generate
     x = prompt_ids(args.prompt, N, encoder, [pair])
-    if args.eos and encoder.eos is None:
-        raise UserError("--eos: this vocabulary has no token that ends a text")
-    eos = encoder.eos if args.eos else None
+    eos = eos_of(encoder) if args.eos else None
     rule = RULES[args.verify]
+    decode = partial(pair.decode, x, rng=args.seed, eos=eos)
     estimates = {}
     if args.K == "auto":
-        args.K, estimates = pilot_run(args, pair, x, eos=eos, verify=rule)
+        args.K, estimates = pilot_run(pair, x, N, rng=args.seed, eos=eos, verify=rule)
     options = {"K": args.K, "schedule": args.schedule, "verify": rule}
-    decode = partial(pair.decode, x, eos=eos)
     for each in {}, options:  # the first use of the weights is slow
-        decode(min(N, 8), rng=args.seed, **each)
-
-    recorder = Recorder(np.random.default_rng(args.seed), rule)
-
-    def recorded(on_round):
-        def both(r):
-            recorder(r)
-            on_round(r)
-
-        return decode(N, rng=recorder.rng, on_round=both, **options)
-
-    def plain(on_round):
-        return decode(N, rng=args.seed, on_round=on_round)
-
-    def speculative(on_round):
-        return decode(N, rng=args.seed, on_round=on_round, **options)
-
-    shown = partial(show, args.prompt, encoder, N)
-    slow = shown("Autoregressive Decode", plain)
+        decode(min(N, 8), **each)
+    plain = partial(decode, N)
+    speculative = partial(decode, N, **options)
+    recorder = Recorder(np.random.default_rng(args.seed))
+    if args.trace:
+        speculative = partial(recorded, speculative, recorder)
     if args.tree:
-        run = shown("Speculative Decode", partial(decode_trees, args, pair, x, eos))
-        return print_trees(args, slow, run)
-    fast = shown("Speculative Decode", recorded if args.trace else speculative)
-    rows = all_figures(args, slow, fast) | estimates
+        speculative = partial(decode_trees, args, pair, x, eos)
+
+    show_text = partial(show, args.prompt, encoder)
+    slow = show_text("Autoregressive Decode", plain)
+    fast = show_text("Speculative Decode", speculative)
+    figures_of = figures_of_trees if args.tree else all_figures
+    rows = figures_of(args, slow, fast) | estimates
     print(f"\n{printed(rows)}", flush=True)
     if args.trace:
         trace = Path(args.trace)
@@ -100,32 +88,50 @@ def check_that_it_can_be_written(path):
 
 
 def load(args):
-    sizes = args.draft_model_size, args.target_model_size
+    names = args.draft_model_size, args.target_model_size
     if args.draft == "model":
-        sizes = pair_of(*sizes)
+        names = pair_of(*names)
     elif args.target_model_size is None:
-        sizes = None, "target"
-    cuts = {name: vars(args)[name] for name in ("top_k", "top_p", "repetition_penalty")}
+        names = None, "target"
     return load_pair(
-        *sizes,
+        *names,
         draft=args.draft,
         corpus=args.draft_corpus,
         models_dir=args.models_dir,
         temperature=args.temperature,
         seed=args.seed if args.same_text else None,
-        **cuts,
+        **cuts(args),
     )
 
 
-def pilot_run(args, pair, x, **options):
+def cuts(args):
+    """What `sampling.as_model` takes besides a temperature."""
+    names = "top_k", "top_p", "repetition_penalty"
+    return {name: vars(args)[name] for name in names}
+
+
+def eos_of(encoder):
+    if encoder.eos is None:
+        raise UserError("--eos: this vocabulary has no token that ends a text")
+    return encoder.eos
+
+
+def pilot_run(pair, x, N, **options):
     """The best K, and a row of figures about it."""
-    n = min(args.n_tokens_to_generate, PILOT)
-    with tqdm(total=n, desc="Pilot run", unit="token", leave=False, disable=None) as bar:
-        options["on_round"] = lambda r: bar.update(len(r.emitted))
-        K, speedups = best_K(pair, x, n, rng=args.seed, **options)
+    K, speedups = best_K(pair, x, min(N, PILOT), **options)
     if not speedups[1:].any():
-        K = min(4, args.n_tokens_to_generate)  # the pilot run was too short to tell
+        K = min(4, N)  # the pilot run was too short to tell
     return K, {"best K": best_K_found(K, speedups)}
+
+
+def recorded(decode, recorder, on_round):
+    """decode(rng, on_round), with each round recorded."""
+
+    def both(r):
+        recorder(r)
+        on_round(r)
+
+    return decode(rng=recorder.rng, on_round=both)
 
 
 def is_sample(args):
@@ -147,29 +153,28 @@ def all_figures(args, slow, fast):
 
 
 def decode_trees(args, pair, x, eos, on_round):
-    """Decode with a tree of guesses in each round."""
-    draft = pair.draft_model
-    if args.temperature == 0:
-        draft = as_model(pair.networks[0], COLD, args.top_k, args.top_p, args.repetition_penalty)
-    N = args.n_tokens_to_generate
+    """Decode with a tree of guesses in each round. Nobody knows an alpha of several guesses."""
     shape = balanced(*args.tree)
+    rule = TREE_RULES[args.verify]
+    if args.temperature == 0:
+        pair.draft_model = as_model(pair.networks[0], COLD, **cuts(args))
 
-    def loop(draft, target, note):
-        rule = TREE_RULES[args.verify]
+    def loop(draft, target, N, note):
         return tree_sampling(x, draft, target, N, shape, args.seed, rule, eos=eos, on_round=note)
 
-    # There is no alpha, for a tree has several guesses at a place.
-    return pair.timed(loop, x, on_round, draft=draft, chances=None)
+    return pair.timed(loop, x, args.n_tokens_to_generate, on_round, chances=None)
 
 
-def print_trees(args, slow, fast):
-    if not fast.n_new:
-        return print("\nnothing was decoded")
+def figures_of_trees(args, slow, fast):
+    """There are no times, for no engine would ask path by path."""
     rule = TREE_RULES[args.verify].__name__
     setting = f"with up to {n_guesses(args.tree)} guesses, {rule}"
-    rows = {"tokens per round": f"{fast.tokens_per_round:.2f}, {setting}"}
-    rows["same text"] = same_text(slow.ids, fast.ids, is_sample(args))
-    return print(f"\n{printed(rows)}")
+    if not fast.n_new:
+        return {"tokens per round": "none: nothing was decoded"}
+    return {
+        "tokens per round": f"{fast.tokens_per_round:.2f}, {setting}",
+        "same text": same_text(slow.ids, fast.ids, is_sample(args)),
+    }
 
 
 HELP = {  # of the options that main.py does not have
@@ -198,6 +203,7 @@ HELP = {  # of the options that main.py does not have
 
 def arguments(argv=None):
     """The options, checked. Those that do not fit together are a UserError."""
+    argv = sys.argv[1:] if argv is None else argv
     parser = options(__doc__, None)
     parser.prog = "python -m lab"
     group = parser.add_argument_group("the lab")
@@ -205,39 +211,40 @@ def arguments(argv=None):
     def add(name, **kwargs):
         group.add_argument(f"--{name}", help=HELP[name], **kwargs)
 
-    add("K", type=such_that(str, is_K, "a whole number from 0 up, or auto"))
-    choices = f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."
-    add("draft", default="model", metavar="DRAFT", type=such_that(str, is_draft, choices))
+    drafts = f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."
+    tree = "a tree like 2,1,1, of at most 99 guesses"
+    penalty = checked_type(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100")
+    html = checked_type(str, lambda path: path.endswith(".html"), "the name of a .html file")
+    add("K", type=checked_type(str, is_K, "a whole number from 0 up, or auto"))
+    add("draft", default="model", metavar="DRAFT", type=checked_type(str, is_draft, drafts))
     add("draft_corpus", metavar="FILE")
     add("schedule", choices=SCHEDULES, default="fixed")
-    small_tree = "a tree like 2,1,1, of at most 99 guesses"
-    add("tree", metavar="N,N,...", type=such_that(tree_of, is_small, small_tree))
+    add("tree", metavar="N,N,...", type=checked_type(tree_of, is_small, tree))
     add("verify", choices=RULES, default="token")
-    penalty = such_that(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100")
     add("repetition_penalty", type=penalty, default=1.0, metavar="r")
     add("eos", action="store_true")
-    html = such_that(str, lambda path: path.endswith(".html"), "the name of a .html file")
     add("trace", type=html, metavar="FILE")
     args = parser.parse_args(argv)
     check_that_they_fit(args)
-    args.command = shlex.join(["python", "-m", "lab", *(sys.argv[1:] if argv is None else argv)])
+    args.command = shlex.join(["python", "-m", "lab", *argv])
     if args.K != "auto":  # a larger K would make no difference
         args.K = min(int(args.K or 4), args.n_tokens_to_generate)
     return args
 
 
 def check_that_they_fit(args):
-    corpus, size, lookup = args.draft_corpus, args.draft_model_size, args.draft == "lookup"
-    if corpus is not None and args.draft not in ORDERS:
+    if args.draft_corpus is not None and args.draft not in ORDERS:
         needed = " or ".join(ORDERS)
         raise UserError(f"--draft_corpus needs --draft {needed}, but --draft is {args.draft}")
-    if size is not None and args.draft != "model":
+    if args.draft_model_size is not None and args.draft != "model":
         raise UserError(f"--draft_model_size needs --draft model, but --draft is {args.draft}")
-    if lookup and args.schedule == "draft-confidence":
+    if args.draft == "lookup" and args.schedule == "draft-confidence":
         what = "--draft lookup stops by itself where it finds no copy"
         raise UserError(f"{what}; choose another --schedule")
     if args.tree and (args.trace or args.K or args.schedule != "fixed"):
         raise UserError("--tree does not go together with --trace, --schedule or --K")
+    if args.trace and args.verify == "block":
+        raise UserError("--trace shows rounds of --verify token; leave one of the two out")
     if args.trace and args.n_tokens_to_generate == 0:
         what = "--trace needs a round to show"
         raise UserError(f"{what}, so --n_tokens_to_generate must be above 0")
@@ -254,7 +261,7 @@ def is_draft(name):
 def tree_of(text):
     """2,1,1 -> [2, 1, 1]"""
     if not re.fullmatch("[1-9][0-9]?(,[1-9][0-9]?)*", text):
-        raise ValueError("it is no tree")
+        raise ValueError
     return [int(count) for count in text.split(",")]
 
 
@@ -264,7 +271,7 @@ def is_small(counts):
 
 def n_guesses(counts):
     """How many nodes a tree with so many children at each depth has."""
-    return sum(math.prod(counts[: i + 1]) for i in range(len(counts)))
+    return sum(accumulate(counts, operator.mul))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Drafts without a checkpoint of their own: n-grams, prompt lookup, and the target's own first layers.
+"""Drafts without a checkpoint of their own: n-grams, prompt lookup, the target's first layers.
 
 `make_draft` makes a network of each, as gpt2.GPT2 is one: ids in, logits out.
 """
@@ -15,19 +15,12 @@ from checkpoint.openai import EOT
 from lab.ngrams import NGram, continuations, ngram, online
 
 ORDERS = {"unigram": 1, "bigram": 2, "ngram": 3}  # how many tokens in a row are counted
-TABLES = Path(
-    MODELS_DIR, "ngrams.npz"
-)  # counts in the text that the bundled models were trained on
-DRAFTS = (
-    "model",
-    *ORDERS,
-    "online",
-    "lookup",
-)  # and early-exit:1, ...; `make_draft` makes all but "model"
+TABLES = Path(MODELS_DIR, "ngrams.npz")  # counts in the text that the bundled models learned from
+DRAFTS = ("model", *ORDERS, "online", "lookup")  # and early-exit:1, early-exit:2, ...
 
 
 def lookup(ids, n_vocab, longest=3):
-    """Prompt lookup (Saxena 2023): find an earlier copy of the last tokens, and repeat what followed it.
+    """Prompt lookup (Saxena 2023): find an earlier copy of the last tokens, repeat what followed.
 
     The longest copy is best, of up to `longest` tokens, and among these the latest. The
     result is one-hot, or uniform where there is no copy. Leviathan et al. 2023 have the
@@ -36,8 +29,9 @@ def lookup(ids, n_vocab, longest=3):
     after = list(continuations(ids, longest))
     if len(after) < 2:
         return np.full(n_vocab, 1 / n_vocab)
+    latest = after[-1][-1]
     row = np.zeros(n_vocab)
-    row[ids[after[-1][-1]]] = 1
+    row[ids[latest]] = 1
     return row
 
 
@@ -60,21 +54,20 @@ class AsNetwork:
 
 
 def shared_vocabulary(draft, ids, unknown=0):
-    """A draft over another vocabulary as a model over the target's: Timor et al. 2025 (arXiv 2502.05202).
+    """A draft over another vocabulary as a model over the target's.
 
-    They call it token-level intersection: its rows are cut to the shared tokens and
-    renormalised, and the check stays as it is.
-    ids[t] is the draft's id of the target's token t, or -1 if it has none: such tokens are
+    Timor et al. 2025 (arXiv 2502.05202) call it token-level intersection: its rows are cut
+    to the shared tokens and renormalised, and the check stays as it is. ids[t] is the draft's id of the target's token t, or -1 if it has none: such tokens are
     never guessed, and the draft reads them as `unknown`.
     """
-    shared = np.flatnonzero(np.asarray(ids) >= 0)
+    ids = np.asarray(ids)
+    shared = np.flatnonzero(ids >= 0)
     if not len(shared):
         raise ValueError("draft and target share no token")
 
     def model(x, n_rows=1):
-        rows = np.asarray(
-            draft(np.where(ids[x] < 0, unknown, ids[x]), n_rows)
-        )  # [n_rows, n_vocab of the draft]
+        theirs = np.where(ids[x] < 0, unknown, ids[x])
+        rows = np.asarray(draft(theirs, n_rows))  # [n_rows, n_vocab of the draft]
         p = np.zeros((n_rows, len(ids)))
         p[:, shared] = rows[:, ids[shared]]
         p[p.sum(axis=-1) == 0, shared[0]] = 1  # nothing is shared
@@ -91,39 +84,44 @@ def make_draft(name, target, encoder, corpus=None):
     name : str
         One of DRAFTS but "model", or "early-exit:L" for the target's first L layers.
     corpus : str, optional
-        A text file to count n-grams in. Without it they come from TABLES, which fits the bundled models.
+        A text file to count n-grams in. Without it they come from TABLES.
     """
     n_vocab = target.n_vocab
-    if early_exit := re.fullmatch("early-exit:([0-9]{1,4})", name):
+    early_exit = re.fullmatch("early-exit:([0-9]{1,4})", name)
+    if early_exit:
         return target.first_layers(int(early_exit[1]))
     if name == "lookup":
         return AsNetwork(lambda ids: lookup(ids, n_vocab))
     if name == "online":
         return AsNetwork(lambda ids: online(ids, n_vocab))
     if name not in ORDERS:
-        raise UserError(
-            f"unknown draft {name!r}; there are {', '.join(DRAFTS[1:])}, early-exit:1, ..."
-        )
+        names = ", ".join(DRAFTS[1:])
+        raise UserError(f"unknown draft {name!r}; there are {names}, early-exit:1, ...")
     if corpus is not None:
-        return AsNetwork(ngram(ids_of(read_texts(corpus), encoder), n_vocab, ORDERS[name]))
+        ids = ids_of(read_texts(corpus), encoder)
+        return AsNetwork(ngram(ids, n_vocab, ORDERS[name]))
     table = NGram.load(TABLES, ORDERS[name])
     if table.n_vocab != n_vocab:
-        raise UserError(
-            f"the bundled n-grams fit only the bundled models; --draft {name} needs a --draft_corpus FILE"
-        )
+        problem = "the bundled n-grams fit only the bundled models"
+        raise UserError(f"{problem}; --draft {name} needs a --draft_corpus FILE")
     return AsNetwork(table)
 
 
 def read_texts(path):
     """The texts of a UTF-8 file, which <|endoftext|> separates."""
     try:
-        texts = [text.strip("\n") for text in Path(path).read_text(encoding="utf-8").split(EOT)]
+        whole = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not a text in UTF-8, so convert it first: {error}") from None
+    texts = [text.strip("\n") for text in whole.split(EOT)]
     return [text for text in texts if text]
 
 
 def ids_of(texts, encoder):
-    """Several texts as one list of ids, with the token that ends a text after each, if there is one."""
-    end = [] if encoder.eos is None else [encoder.eos]
-    return [id for text in texts for id in encoder.encode(text) + end]
+    """Several texts as one list of ids, each with the token that ends a text, if there is one."""
+    ids = []
+    for text in texts:
+        ids += encoder.encode(text)
+        if encoder.eos is not None:
+            ids.append(encoder.eos)
+    return ids

@@ -74,8 +74,8 @@ def decode(rng, setting, verify=verify, propose=propose, rows=target_rows, eos=N
 
     end_of(new, emitted) says how many of the new tokens the text keeps, if it ends there.
     """
-    x, n, memory = np.array(setting.prompt), len(setting.prompt), {}
-    target = with_rows(rows, memory, setting)
+    x, n = np.array(setting.prompt), len(setting.prompt)
+    target = with_rows(rows, {}, setting)
     while len(x) < n + setting.N:
         k = min(setting.K, n + setting.N - len(x) - 1)
         emitted = one_round(x, setting.draft_model, target, k, rng, verify, propose).emitted
@@ -100,7 +100,8 @@ def with_rows(rows, memory, setting):
 
 def one_round_law(verify=verify, propose=propose, rows=target_rows, setting=SETTING):
     """The distribution of what a round with K guesses emits after the prompt."""
-    x, target = np.array(setting.prompt), with_rows(rows, {}, setting)
+    x = np.array(setting.prompt)
+    target = with_rows(rows, {}, setting)
 
     def emitted(rng):
         return one_round(x, setting.draft_model, target, setting.K, rng, verify, propose).emitted
@@ -251,7 +252,8 @@ def draws_again_after_a_miss(drafted, p, q, rng):
 
 def changes_a_row_in_place(rng, setting):
     """The residual is computed in a row of a model that computes each row once, and keeps it."""
-    table, x = setting.Q.copy(), np.array(setting.prompt)
+    table = setting.Q.copy()
+    x = np.array(setting.prompt)
     end = len(x) + setting.N
 
     def rule(drafted, p, q, rng):
@@ -465,7 +467,8 @@ def masked_rows(sees_the_round):
     """After token B, a grammar forbids A: a mask that is put on all rows, or on those of the rounds that follow."""
 
     def rows(setting, x, drafted, memory):
-        found, new = target_rows(setting, x, drafted, memory), x[len(setting.prompt) :]
+        found = target_rows(setting, x, drafted, memory)
+        new = x[len(setting.prompt) :]
         for i, row in enumerate(found):
             if 1 in new or (sees_the_round and 1 in drafted[:i]):
                 found[i] = without(row, 0)
@@ -594,7 +597,8 @@ def one_coin(rng, setting, threshold=1):
     x = np.array(setting.prompt)
     for _ in range(setting.N - 1):
         p, q = setting.draft_model(x)[-1], setting.target_model(x)[-1]
-        u, reached = rng.random(), 0
+        u = rng.random()
+        reached = 0
         siblings = np.argsort(-p, kind="stable")[:2].tolist()
         for token in siblings:
             reached += q[token]

@@ -23,12 +23,14 @@ def costs(times, K):
     """
     timed = {k: median_low(seconds) for k, seconds in times.items() if len(seconds) > 1}
     if 0 not in timed:
-        return np.where(np.arange(K + 1) == 0, 1.0, math.inf)
-    found = [timed[0], timed.get(1, timed[0])]
-    per_token = max(timed[1] - timed[0], 0.0) if 1 in timed else math.inf
+        return np.array([1.0] + [math.inf] * K)
+    none = timed[0]
+    one = timed.get(1, none)
+    per_token = max(one - none, 0.0) if 1 in timed else math.inf
+    found = [none, one]
     for k in range(2, K + 1):
         found.append(timed.get(k, found[-1] + per_token))
-    return np.array(found[: K + 1]) / found[0]
+    return np.array(found[: K + 1]) / none
 
 
 def best_K(pair, x, N, K_max=8, **options):
@@ -43,8 +45,8 @@ def best_K(pair, x, N, K_max=8, **options):
     K : int, 0 if nothing was timed or nothing pays
     speedups : float64 [K_max+1], 0 for a K that was timed at most once
     """
-    ks = itertools.cycle(range(K_max + 1))
-    pilot = pair.decode(x, N, K_max, schedule=lambda last: next(ks), **options)
+    in_turn = itertools.cycle(range(K_max + 1))
+    pilot = pair.decode(x, N, K_max, schedule=lambda last: next(in_turn), **options)
     tokens = theory.tokens_by_position(pilot.chances, K_max)
     speedups = np.zeros(K_max + 1)
     if len(pair.times[0]) < 2:

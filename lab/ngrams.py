@@ -1,4 +1,4 @@
-"""Next-token distributions from n-gram counts: of a given text (`ngram`), or of the text so far (`online`).
+"""Next-token distributions from counted n-grams: of a given text, or of the text so far (`online`).
 
 The context is the last few tokens. Long contexts predict better but are rare, so the
 counts after contexts of all lengths are blended.
@@ -12,10 +12,11 @@ DISCOUNT = 0.75
 
 
 def blend(p, tokens, counts):
-    """Refine p [n_vocab] by the counts of a longer context: interpolated absolute discounting (Ney et al. 1994).
+    """Refine p [n_vocab] by the counts of a longer context.
 
-    tokens [m] followed the longer context, counts [m] times each. DISCOUNT is taken off
-    each count, and what this frees is distributed like p.
+    It is interpolated absolute discounting (Ney et al. 1994). tokens [m] followed the longer
+    context, counts [m] times each. DISCOUNT is taken off each count, and what this frees is
+    distributed like p.
     """
     total = counts.sum()
     p = p * (DISCOUNT * len(counts) / total)
@@ -24,20 +25,22 @@ def blend(p, tokens, counts):
 
 
 class NGram:
-    """Predicts from the n-grams of a fixed text: `NGram(ids) -> float64 [n_vocab]`. `ngram` or `load` makes one.
+    """Predicts from the n-grams of a fixed text: `NGram(ids) -> float64 [n_vocab]`.
 
-    tables has a pair (n-grams, counts) for n = 1, 2, ... An n-gram is one int64, whose
-    digits in base n_vocab are its ids. They are sorted, so those that begin with the
-    same context are neighbours, and a binary search finds them.
+    `ngram` or `load` makes one. tables has a pair (n-grams, counts) for n = 1, 2, ... An
+    n-gram is one int64, whose digits in base n_vocab are its ids. They are sorted, so those
+    that begin with the same context are neighbours, and a binary search finds them.
     """
 
     def __init__(self, n_vocab, tables):
-        self.n_vocab, self.tables = n_vocab, tables
+        self.n_vocab = n_vocab
+        self.tables = tables
         self.unigram = blend(np.full(n_vocab, 1 / n_vocab), *tables[0])
 
     def __call__(self, ids):
         p = self.unigram.copy()
-        for n, (grams, counts) in enumerate(self.tables[1 : len(ids) + 1], start=2):
+        longer = self.tables[1 : len(ids) + 1]
+        for n, (grams, counts) in enumerate(longer, start=2):
             first = 0  # becomes the first n-gram with this context
             for token in ids[1 - n :].tolist():
                 first = (first + token) * self.n_vocab
@@ -48,38 +51,34 @@ class NGram:
         return p
 
     def save(self, path):
-        """Write a .npz with the differences between neighbouring n-grams, which compress better than the n-grams."""
-        arrays = {
-            f"steps_{n}": np.diff(grams, prepend=0)
-            for n, (grams, _) in enumerate(self.tables, start=1)
-        }
-        arrays |= {f"counts_{n}": counts for n, (_, counts) in enumerate(self.tables, start=1)}
-        small = {
-            name: array.astype(np.min_scalar_type(array.max(initial=0)))
-            for name, array in arrays.items()
-        }
-        np.savez_compressed(path, n_vocab=self.n_vocab, **small)
+        """Write a .npz with the differences between neighbouring n-grams, which are small."""
+        arrays = {}
+        for n, (grams, counts) in enumerate(self.tables, start=1):
+            arrays[f"steps_{n}"] = as_small(np.diff(grams, prepend=0))
+            arrays[f"counts_{n}"] = as_small(counts)
+        np.savez_compressed(path, n_vocab=self.n_vocab, **arrays)
 
     @classmethod
     def load(cls, path, order):
         """Read what `save` wrote, up to this order. UserError if the file is damaged."""
+        tables = []
         with open(path, "rb") as file:
             try:
-                with np.load(file, allow_pickle=False) as f:
-                    n_vocab = int(f["n_vocab"])
-                    grams = [
-                        np.cumsum(f[f"steps_{n}"], dtype=np.int64) for n in range(1, order + 1)
-                    ]
-                    counts = [f[f"counts_{n}"].astype(np.int64) for n in range(1, order + 1)]
-                if list(map(len, grams)) != list(map(len, counts)):
-                    raise ValueError("an n-gram has no count, or a count has no n-gram")
-                return cls(n_vocab, list(zip(grams, counts)))
-            except (
-                Exception
-            ) as error:  # a damaged file can raise almost anything, from BadZipFile to KeyError
-                raise UserError(
-                    f"{path} is damaged, or has no {order}-grams, so restore it: {error}"
-                ) from None
+                arrays = np.load(file, allow_pickle=False)
+                for n in range(1, order + 1):
+                    grams = np.cumsum(arrays[f"steps_{n}"], dtype=np.int64)
+                    counts = arrays[f"counts_{n}"].astype(np.int64)
+                    if len(grams) != len(counts):
+                        raise ValueError("an n-gram has no count, or a count has no n-gram")
+                    tables.append((grams, counts))
+                return cls(int(arrays["n_vocab"]), tables)
+            except Exception as error:  # almost anything, from BadZipFile to KeyError
+                problem = f"{path} is damaged, or has no {order}-grams"
+                raise UserError(f"{problem}, so restore it: {error}") from None
+
+
+def as_small(array):
+    return array.astype(np.min_scalar_type(array.max(initial=0)))
 
 
 def ngram(ids, n_vocab, order, least=1):
@@ -89,30 +88,31 @@ def ngram(ids, n_vocab, order, least=1):
     UserError if there are no ids, if one is outside the vocabulary, or if
     n_vocab ** order does not fit into an int64.
     """
-    ids, n_vocab = np.asarray(ids, dtype=np.int64), int(n_vocab)
+    ids = np.asarray(ids, dtype=np.int64)
+    n_vocab = int(n_vocab)
     if len(ids) == 0:
         raise UserError("the text to count n-grams in is empty; give at least one token")
     if ids.min() < 0 or ids.max() >= n_vocab:
-        raise UserError(
-            f"the text has ids from {ids.min()} to {ids.max()}; they must be from 0 to {n_vocab - 1}"
-        )
+        found = f"the text has ids from {ids.min()} to {ids.max()}"
+        raise UserError(f"{found}; they must be from 0 to {n_vocab - 1}")
     if order < 1 or n_vocab**order >= 2**63:
-        raise UserError(
-            f"order = {order}, but it must be 1 or more, and {n_vocab} ** order must be below 2 ** 63"
-        )
-    tables, grams = [], np.zeros(len(ids), dtype=np.int64)
+        needed = f"it must be 1 or more, and {n_vocab} ** order must be below 2 ** 63"
+        raise UserError(f"order = {order}, but {needed}")
+    tables = []
+    grams = np.zeros(len(ids), dtype=np.int64)
     for n in range(1, order + 1):
-        grams = (
-            grams[: len(ids) - n + 1] * n_vocab + ids[n - 1 :]
-        )  # the (n-1)-grams before, each with its next token
+        shorter = grams[: len(ids) - n + 1]  # each with its next token:
+        grams = shorter * n_vocab + ids[n - 1 :]
         found, counts = np.unique(grams, return_counts=True)
-        kept = counts >= (least if n > 1 else 1)
-        tables.append((found[kept], counts[kept]))
+        if n > 1:
+            often = counts >= least
+            found, counts = found[often], counts[often]
+        tables.append((found, counts))
     return NGram(n_vocab, tables)
 
 
 def online(ids, n_vocab, order=3):
-    """The distribution after ids by the n-grams of these ids. So the draft learns while the text is decoded."""
+    """The distribution after ids by the n-grams of these ids: it learns while the text grows."""
     p = np.full(n_vocab, 1 / n_vocab)
     for nexts in continuations(ids, order - 1):
         p = blend(p, *np.unique(ids[nexts], return_counts=True))
@@ -120,7 +120,7 @@ def online(ids, n_vocab, order=3):
 
 
 def continuations(ids, longest):
-    """For m = 0, 1, ... longest: the indices of all tokens that follow an earlier copy of the last m tokens.
+    """For m = 0, 1, ... longest: where all tokens are that follow a copy of the last m tokens.
 
     It stops at the first m without a copy. For 5 6 5 6 7 5 6 it yields 0 to 6, then 2
     and 4 after copies of 6, and 2 and 4 again after copies of 5 6.

@@ -38,27 +38,30 @@ class LabPair(Pair):
         self.stop_below = stop_below
         self.times = defaultdict(partial(deque, maxlen=99))  # seconds of rounds with k guesses
 
-    def decode(self, x, N, K=None, rng=None, *, eos=None, on_round=None, **options):
+    def decode(
+        self,
+        x,
+        N,
+        K=None,
+        rng=None,
+        *,
+        eos=None,
+        on_round=None,
+        verify=verify,
+        schedule="fixed",
+        costs=None,
+    ):
         """Decode N tokens after the prompt x, with guesses unless K is None -> `runs.Run`.
 
-        options are those of `decode_rounds`. The rest is as in
-        `speculative.speculative_sampling`.
+        schedule and costs are those of `schedules.make_schedule`; costs are measured unless
+        they are given. The rest is as in `speculative.speculative_sampling`.
         """
-        if K is not None:
-            return self.decode_rounds(x, N, K, rng, eos, on_round, **options)
 
-        def plain(draft, target, note):
+        def plain(draft, target, N, note):
             return autoregressive_sampling(x, target, N, rng, eos=eos, on_round=note)
 
-        return self.timed(plain, x, on_round)
-
-    def decode_rounds(
-        self, x, N, K, rng, eos, on_round, schedule="fixed", costs=None, verify=verify
-    ):
-        """schedule and costs are those of `schedules.make_schedule`.
-
-        costs are measured unless they are given.
-        """
+        if K is None:
+            return self.timed(plain, x, N, on_round)
         costs = costs or partial(measure.costs, self.times)
         rule = RULES.get(verify, {"chances": None})
         schedule, stop = make_schedule(schedule, K, costs, *self.sources, **rule)
@@ -69,10 +72,10 @@ class LabPair(Pair):
             stop = draft_confidence(self.stop_below, self.sources[0].confidence)
         options = {"eos": eos, "verify": verify, "schedule": schedule, "stop": stop}
 
-        def speculative(draft, target, note):
+        def speculative(draft, target, N, note):
             return speculative_sampling(x, draft, target, N, K, rng, on_round=note, **options)
 
-        return self.timed(speculative, x, on_round, chances=rule["chances"], times=self.times)
+        return self.timed(speculative, x, N, on_round, rule["chances"], self.times)
 
 
 def load_pair(draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, **more):

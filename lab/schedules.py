@@ -18,7 +18,7 @@ import numpy as np
 from runs import chances
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-# `adaptive` begins as if it had verified 16 positions with a mean beta of 0.7.
+# `adaptive` begins as if it had looked at 16 guesses with a mean probability of 0.7.
 # Otherwise a few early rejections could make 0 tokens seem best, and rounds that draft
 # nothing would never correct that.
 PRIOR, N_PRIOR = 0.7, 16
@@ -71,7 +71,12 @@ def draft_confidence(threshold=0.4, confidence=None):
 
     0.4 is the default of Hugging Face's Transformers.
     """
-    return lambda p, token: (p[token] if confidence is None else confidence(token)) < threshold
+
+    def stop(p, token):
+        sure = p[token] if confidence is None else confidence(token)
+        return sure < threshold
+
+    return stop
 
 
 def heuristic(K):
@@ -84,7 +89,9 @@ def heuristic(K):
         if last is None:
             return K
         k = len(last.drafted)
-        return min(k + 2, K) if last.n_accepted == k else max(k - 1, 1)
+        if last.n_accepted == k:
+            return min(k + 2, K)
+        return max(k - 1, 1)
 
     return schedule
 

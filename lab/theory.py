@@ -52,20 +52,23 @@ def tokens_by_position(chances, K):
 def alphas(chances):
     """The alpha of the first guess of a round, of the second, ..., and whether they really differ.
 
-    If all were one alpha, the mean of n of them would be off by sqrt(alpha (1 - alpha) / n)
-    at most. So the squares, in these units, add up to the number of places or less.
+    That is a chi-squared test. If all were one alpha, the mean of n of them would be off by
+    sqrt(alpha (1 - alpha) / n) at most. So the squares, in these units, add up to the number
+    of places or less. Three times as much is more than chance.
     """
     n, means = by_place(chances, max((len(found.kept) for found in chances), default=0))
     if not n.sum():
         return [], False
     alpha = means @ n / n.sum()
-    surprise = n @ (means - alpha) ** 2
-    return means, bool(surprise > 3 * len(n) * alpha * (1 - alpha))
+    variance = alpha * (1 - alpha)
+    chi_squared = n @ (means - alpha) ** 2  # in units of the variance, which may be 0
+    return means, bool(chi_squared > 3 * len(n) * variance)
 
 
 def by_place(chances, K):
     """How many rounds reached each of the first K places, and how likely a guess was kept there."""
-    reached, kept = np.zeros(K), np.zeros(K)
+    reached = np.zeros(K)
+    kept = np.zeros(K)
     for found in chances:
         n = min(len(found.kept), K)
         reached[:n] += found.reached[:n]
@@ -78,7 +81,7 @@ def best_acceptance(p, q, n):
 
     It is the minimum of q(H) + 1 - p(H)^n over all sets of tokens H, and one of the
     best sets holds the tokens with the smallest q/p (SpecTr, arXiv 2310.15141, and
-    Khisti et al. 2024, arXiv 2410.18234). For n = 1 it is `runs.beta`.
+    Khisti et al. 2024, arXiv 2410.18234). For n = 1 it is `runs.overlap`.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         order = np.argsort(q / p, axis=-1)  # 0 / 0 comes last

@@ -25,7 +25,10 @@ class Node:
     """A drafted token, the row p that it was drawn from, and the target's row q after it."""
 
     def __init__(self, token=None, p=None, children=()):
-        self.token, self.p, self.children, self.q = token, p, children, None
+        self.token = token
+        self.p = p
+        self.children = children
+        self.q = None  # until `grade`
 
 
 class TreeRound(NamedTuple):
@@ -36,14 +39,12 @@ class TreeRound(NamedTuple):
     @property
     def drafted(self):
         """The guesses that were accepted, and one below them that was not, if there is one."""
-        node, found = self.root, []
-        for token in [*self.emitted[: self.n_accepted], None]:
-            if node.children:
-                node = next(
-                    (child for child in node.children if child.token == token), node.children[0]
-                )
-                found.append(node.token)
-        return found
+        children = self.root.children
+        accepted = self.emitted[: self.n_accepted].tolist()
+        for token in accepted:
+            below = {child.token: child.children for child in children}
+            children = below[token]
+        return accepted + [child.token for child in children[:1]]
 
 
 def balanced(*counts):
@@ -62,10 +63,14 @@ def grow(x, draft_model, shape, rng):
     siblings, (((),),) a chain of two. Once each token of p has been drawn, there are no
     more siblings, as in a row of temperature 0.
     """
-    children, p = [], draft_model(x)[-1] if shape else None
+    if not shape:
+        return []
+    children = []
+    p = draft_model(x)[-1]
     for below in shape:
         token = sample(p, rng)
-        children.append(Node(token, p, grow(np.append(x, token), draft_model, below, rng)))
+        grown = grow(np.append(x, token), draft_model, below, rng)
+        children.append(Node(token, p, grown))
         left = np.where(np.arange(len(p)) == token, 0, p)
         if not left.any():
             break
@@ -82,13 +87,11 @@ def paths(node):
 def grade(x, target_model, root):
     """Give each node its row q."""
     for path in paths(root):
-        ids = np.array([*x, *(node.token for node in path[1:])])
+        guesses = path[1:]
+        ids = np.array([*x, *(node.token for node in guesses)])
         q = target_model(ids, len(path))
-        widths = {len(row) for row in [*q, *(node.p for node in path[1:])]}
-        if len(q) != len(path) or len(widths) > 1:
-            raise ValueError(
-                f"found rows of lengths {widths} and {len(q)} rows of q, not {len(path)} of equal length"
-            )
+        p = np.array([node.p for node in guesses]) if guesses else q[:0]
+        checks.check_shapes(p, q, len(guesses))
         for node, row in zip(path, q):
             node.q = row
 
@@ -127,10 +130,7 @@ def tree_sampling(
 
     rule is `bottom_up` or `top_down`. on_round gets a `TreeRound`.
     """
-    x = checks.checked_prompt(x)
-    checks.check_counts(N=N)
-    rng = checks.checked_rng(rng)
-    ends = checks.checked_ends(eos)
+    x, rng, ends = checks.checked_call(x, rng, eos, N=N)
     draft_model = checks.checked_model(draft_model, [0])
     target_model = checks.checked_model(target_model, [0], 2)
 

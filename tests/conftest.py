@@ -1,6 +1,7 @@
 """Hypothesis profiles, and fixtures that count forward passes and serve files.
 
-The profile "ci", the default, always draws the same examples. "thorough" draws more and new examples.
+The profile "ci", the default, always draws the same examples. "thorough" draws more of them,
+and new ones.
 """
 
 import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
@@ -20,7 +21,7 @@ import gpt2
 from checkpoint import download, names
 from fast import product
 
-EXACT_FILES = ("test_proof", "test_block", "test_gallery", "test_trees")  # and every test_lossless...
+EXACT_FILES = "test_proof", "test_block", "test_gallery", "test_trees"  # and each test_lossless...
 
 settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
@@ -45,12 +46,12 @@ def pytest_report_header(config):
 
 
 def pytest_terminal_summary(terminalreporter):
-    counts = {kind: len(found) for kind, found in DISTANCES.items()}
-    if all(counts.values()):
-        largest, far = max(DISTANCES[Fraction]), max(DISTANCES[float])
+    exact = DISTANCES[Fraction]
+    rounded = DISTANCES[float]
+    if exact and rounded:
         terminalreporter.line(
-            f"{counts[Fraction]:,} exact distributions in fractions: distance {largest}; "
-            f"{counts[float]:,} in float64: at most {far:.0e}"
+            f"{len(exact):,} exact distributions in fractions: distance {max(exact)}; "
+            f"{len(rounded):,} in float64: at most {max(rounded):.0e}"
         )
 
 
@@ -64,27 +65,31 @@ def kernel(request, monkeypatch):
 @pytest.fixture
 def n_computed(monkeypatch):
     """A list to which each forward pass adds the number of its positions."""
-    numbers, original = [], gpt2.layers
-    monkeypatch.setattr(
-        gpt2, "layers", lambda ids, *args: numbers.append(len(ids)) or original(ids, *args)
-    )
+    numbers = []
+    original = gpt2.layers
+
+    def layers(ids, *args):
+        numbers.append(len(ids))
+        return original(ids, *args)
+
+    monkeypatch.setattr(gpt2, "layers", layers)
     return numbers
 
 
 @pytest.fixture
 def server(monkeypatch):
-    """A server of support.CONTENT on this machine. It misbehaves as a test wants it to, see support.Handler."""
+    """A server of support.CONTENT on this machine, which misbehaves as support.Handler says."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("GPT2_MODELS_URL", raising=False)
-    for name, value in {"BACKOFF": 0.001, "TIMEOUT": (5, 0.5), "PIECE": BLOCK}.items():
-        monkeypatch.setattr(download, name, value)
-    served = {
-        "355M": json.loads(CONTENT["hparams.json"])
-    }  # so the model that is served is this one
-    monkeypatch.setattr(names, "KNOWN", served)
+    monkeypatch.setattr(download, "BACKOFF", 0.001)
+    monkeypatch.setattr(download, "TIMEOUT", (5, 0.5))
+    monkeypatch.setattr(download, "PIECE", BLOCK)
+    released = json.loads(CONTENT["hparams.json"])  # so the model that is served is this one
+    monkeypatch.setattr(names, "KNOWN", {"355M": released})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.handle_error = lambda *args: None  # some clients in these tests go away
-        server.plan, server.log = {}, []
+        server.plan = {}
+        server.log = []
         server.url = f"http://127.0.0.1:{server.server_port}/gpt-2/models"
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server

@@ -1,7 +1,4 @@
-"""What several test files share: made-up models, exact comparisons, checkpoints, a server, the programs.
-
-For the proof, the first two parts are enough.
-"""
+"""What several test files share: models, exact comparisons, checkpoints, a server, the programs."""
 
 import contextlib
 import copy
@@ -32,14 +29,10 @@ from lab.block import verify_block
 from speculative import speculative_sampling, verify
 
 ROOT = Path(__file__).parent.parent
-MICRO = (
-    Path(__file__).parent / "fixtures" / "micro"
-)  # a GPT-2 with 3 layers, and its logits by Transformers
+MICRO = ROOT / "tests" / "fixtures" / "micro"  # a GPT-2, and its logits by Transformers
 both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
 DISTANCES = {float: [], Fraction: []}  # of all distributions that were compared
-EXACT = (
-    1e-12  # tolerance for rounding errors: the compared probabilities are computed, not estimated
-)
+EXACT = 1e-12  # tolerance for rounding errors: probabilities are computed, not estimated
 
 
 def read(path):
@@ -49,25 +42,24 @@ def read(path):
 
 # ---- Models whose rows are made up ----
 
-# The library Hypothesis runs a test many times, with other arguments each time. A *strategy* says how an argument is
-# made up. In a function with @st.composite, draw(strategy) makes up one value. (It does not draw a token from a row.)
+# Hypothesis runs a test many times, with other arguments each time. A strategy says how an
+# argument is made up, and draw(strategy) makes up one value. It does not draw a token.
 
 
 class Table:
     """A model with a few rows, which records its calls.
 
-    A hash of the prefix chooses its row. So equal prefixes have the same row, and different ones often have different
-    rows, as with a real model.
+    A hash of the prefix chooses its row. So equal prefixes have the same row, and different
+    ones often have different rows, as with a real model.
     """
 
     def __init__(self, rows):
-        self.rows, self.calls = np.array(rows), []
+        self.rows = np.array(rows)
+        self.calls = []
 
     def __call__(self, ids, n_rows=1):
         ids = [int(token) for token in ids]
-        assert 1 <= n_rows <= len(ids), (
-            f"n_rows must be from 1 to {len(ids)}, the number of ids; found {n_rows}"
-        )
+        assert 1 <= n_rows <= len(ids)
         self.calls.append((ids, n_rows))
         return np.array([self.row(ids[: len(ids) - i]) for i in reversed(range(n_rows))])
 
@@ -80,30 +72,30 @@ class Table:
 
 @cache  # because Hypothesis takes longer to check a new strategy than to make up a value
 def rows(n_vocab, weights=(1, 2, 3, 4, 5, 0), exact=False):
-    """Distributions with simple weights. Some weights are zero, and in a quarter of the rows all but one are."""
-    weighted = st.lists(st.sampled_from(weights), min_size=n_vocab, max_size=n_vocab).filter(any)
-    certain = st.integers(0, n_vocab - 1).map(
-        lambda token: np.eye(n_vocab, dtype=int)[token].tolist()
-    )
+    """Distributions with simple weights. In a quarter of them, all weights but one are zero."""
+    weight = st.sampled_from(weights)
+    weighted = st.lists(weight, min_size=n_vocab, max_size=n_vocab).filter(any)
+    certain = st.sampled_from(np.eye(n_vocab, dtype=int).tolist())
     unit = Fraction if exact else float
-    return (
-        st.integers(0, 3)
-        .flatmap(lambda i: weighted if i else certain)
-        .map(lambda w: np.array(w) / unit(sum(w)))
-    )
+
+    def normalised(weights):
+        return np.array(weights) / unit(sum(weights))
+
+    return st.one_of(weighted, weighted, weighted, certain).map(normalised)
 
 
 @st.composite
 def pairs(draw, sizes=(1, 2, 3, 4), **kwargs):
-    """A row p of the draft and a row q of the target: independent, equal, or with no token in common."""
+    """A row p of the draft and a row q of the target, often equal or without a common token."""
     n_vocab = draw(st.sampled_from(sizes))
     q = draw(rows(n_vocab, **kwargs))
     kind = draw(st.sampled_from(["independent", "independent", "independent", "equal", "disjoint"]))
     if kind == "equal":
         return q.copy(), q
     if kind == "disjoint" and not q.all():
-        unit = Fraction if kwargs.get("exact") else float
-        return (q == 0).astype(int) / unit((q == 0).sum()), q
+        unit = Fraction if q.dtype == object else float
+        others = (q == 0).astype(int)
+        return others / unit(others.sum()), q
     return draw(rows(n_vocab, **kwargs)), q
 
 
@@ -127,14 +119,16 @@ def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
 def product_of_conditionals(x, model, N, eos=None):
     """The distribution of N decoded tokens by definition, as {ids: probability}.
 
-    The probability of a text is a product over its new tokens: the probability of each in the row after all before it.
+    The probability of a text is a product over its new tokens: the probability of each in
+    the row after all before it.
     """
     if N == 0:
         return {tuple(x): 1}
     found = {}
     for token, q in enumerate(np.asarray(model(np.array(x)))[-1].tolist()):
         if q > 0:
-            rest = product_of_conditionals([*x, token], model, 0 if token == eos else N - 1, eos)
+            n_left = 0 if token == eos else N - 1
+            rest = product_of_conditionals([*x, token], model, n_left, eos)
             found |= {ids: q * mass for ids, mass in rest.items()}
     return found
 
@@ -151,17 +145,20 @@ def assert_same(found, expected):
 
 
 def assert_lossless(drawn, N, K, eos=None, **options):
-    """Assert that speculative sampling has the target's distribution. drawn: a draft, a target and a prompt."""
+    """Assert that speculative sampling has the target's distribution.
+
+    drawn is a draft, a target and a prompt.
+    """
     draft, target, x = drawn
-    decoded = output_distribution(
-        lambda rng: speculative_sampling(x, draft, target, N, K, rng, eos=eos, **options)
-    )
+
+    def sampler(rng):
+        return speculative_sampling(x, draft, target, N, K, rng, eos=eos, **options)
+
+    decoded = output_distribution(sampler)
     expected = product_of_conditionals(x, target, N, eos)
     assert_same(decoded, expected)
-    assert (
-        decoded.keys() <= expected.keys()
-    )  # no output that the target forbids, however improbable
-    return decoded
+    # No output that the target forbids, however improbable
+    assert decoded.keys() <= expected.keys()
 
 
 # ---- Checkpoints and networks ----
@@ -169,11 +166,9 @@ def assert_lossless(drawn, N, K, eos=None, **options):
 
 def random_gpt2(seed, **hparams):
     rng = np.random.default_rng(seed)
-    shapes = expected_shapes(**hparams)
-    tensors = {
-        name: rng.standard_normal(shape, np.float32) * np.float32(0.1)
-        for name, shape in shapes.items()
-    }
+    tensors = {}
+    for name, shape in expected_shapes(**hparams).items():
+        tensors[name] = rng.standard_normal(shape, np.float32) * np.float32(0.1)
     return GPT2(nest(tensors, hparams["n_layer"]), hparams)
 
 
@@ -184,7 +179,7 @@ def stored_gpt2(directory):
 
 
 def bundled(name):
-    """A GPT2 of its own for each test. All of them share the weights, because it takes 50 ms to lay them out."""
+    """A GPT2 of its own for each test, whose weights all of them share."""
     return copy.copy(stored_gpt2(Path(MODELS_DIR) / name))
 
 
@@ -194,54 +189,47 @@ def files_of(directory):
 
 with tempfile.TemporaryDirectory() as fresh:
     write_vocabulary(fresh, 300)
-    # The files of a model: the micro checkpoint, and a vocabulary of 300 tokens that fits it
-    CONTENT = {
-        name: file for name, file in (files_of(MICRO) | files_of(fresh)).items() if name in FILES
-    }
+    found = files_of(MICRO) | files_of(fresh)
+# The files of a model: the micro checkpoint, and a vocabulary of 300 tokens that fits it
+CONTENT = {name: found[name] for name in FILES}
 BLOCK = 4096  # bytes that the server sends and the client receives at a time
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves CONTENT, or misbehaves. server.plan[name] is a list with one entry for each request of this file.
+    """Serves CONTENT, or misbehaves.
 
-    The last entry also holds for all later requests.
-
-    An entry may have content and status (to send instead), headers (to send in addition, or None to leave one
-    out), stall and freeze (seconds to wait before and after), hang_up, ranges=False (to ignore Range), drop (hang up
-    after so many bytes, rounded up to a BLOCK) and before (a function to call first).
+    server.plan[name] is a list with an entry for each request of this file. The last one
+    also holds for all later requests. An entry may have
+    - content, status, headers, to send instead. A header that is None is left out.
+    - stall, freeze, seconds to wait before and after
+    - hang_up, before anything is sent
+    - drop, to hang up after so many bytes, rounded up to a BLOCK
+    - ranges=False, to ignore Range
+    - before, a function to call first
     """
 
     def do_GET(self):
-        name, asked = self.path.rpartition("/")[2], self.headers.get("Range")
+        name = self.path.rpartition("/")[2]
+        asked = self.headers.get("Range")
         plan = self.server.plan.get(name, [{}])
         wrong = plan.pop(0) if len(plan) > 1 else plan[0]
         self.server.log.append((name, asked))
         time.sleep(wrong.get("stall", 0))
-        wrong.get("before", int)()
-        compressed = (
-            self.headers["Accept-Encoding"] != "identity"
-        )  # a length would not be that of the file
-        if (
-            wrong.get("hang_up") or "//" in self.path or compressed
-        ):  # ("//": an address that was put together wrongly)
+        if "before" in wrong:
+            wrong["before"]()
+        is_wrong_url = "//" in self.path
+        may_be_compressed = self.headers["Accept-Encoding"] != "identity"  # which has no length
+        if wrong.get("hang_up") or is_wrong_url or may_be_compressed:
             return
-        content, status, start, headers = (
-            wrong.get("content", CONTENT[name]),
-            wrong.get("status", 200),
-            0,
-            {},
-        )
-        if asked and wrong.get("ranges", True) and status == 200:
+        status = wrong.get("status", 200)
+        body = wrong.get("content", CONTENT[name])
+        headers = {}
+        if asked and status == 200 and wrong.get("ranges", True):
             start = int(asked[len("bytes=") : -1])
-            status, span = (
-                (206, f"{start}-{len(content) - 1}") if start < len(content) else (416, "*")
-            )
-            headers["Content-Range"] = f"bytes {span}/{len(content)}"
-        body = b"nothing is left" if status == 416 else content[start:]
+            status, headers, body = part_of(body, start)
+        headers |= {"Content-Length": str(len(body))} | wrong.get("headers", {})
         self.send_response(status)
-        for key, value in (
-            headers | {"Content-Length": str(len(body))} | wrong.get("headers", {})
-        ).items():
+        for key, value in headers.items():
             if value is not None:
                 self.send_header(key, value)
         self.end_headers()
@@ -253,11 +241,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def part_of(body, start):
+    """Status, headers and body of an answer that begins with byte `start`."""
+    n = len(body)
+    if start >= n:
+        return 416, {"Content-Range": f"bytes */{n}"}, b"nothing is left"
+    return 206, {"Content-Range": f"bytes {start}-{n - 1}/{n}"}, body[start:]
+
+
 # ---- The programs ----
 
 
 def printed_by(program, *args):
-    """What main.main or lab.__main__.main prints, run in this process, which saves the second that Python starts in."""
+    """What main.main or lab.__main__.main prints, run in this process, which saves a second."""
     with contextlib.redirect_stdout(io.StringIO()) as output:
         program.main([*map(str, args)])
     return output.getvalue()
@@ -265,20 +261,17 @@ def printed_by(program, *args):
 
 def texts_of(output):
     text = r" Decode\n-+\nTime = [\d.]+s\nText = (.*?)\n\n"
-    return re.search(
-        f"Autoregressive{text}Speculative{text}(?:tokens|nothing)", output, re.DOTALL
-    ).groups()
+    both = f"Autoregressive{text}Speculative{text}(?:tokens|nothing)"
+    return re.search(both, output, re.DOTALL).groups()
 
 
 def run(*args, cwd=ROOT, script="main.py", **env):
-    """Run main.py in its own process, as a user does, or with `script` a module, as in `python -m lab`."""
-    path = [str(ROOT / script)] if script.endswith(".py") else ["-m", script] if script else []
+    """Run main.py in its own process, as a user does, or another script, or a module."""
+    path = []
+    if script.endswith(".py"):
+        path = [str(ROOT / script)]
+    elif script:
+        path = ["-m", script]
+    command = [sys.executable, *path, *map(str, args)]
     env = os.environ | {"PYTHONPATH": str(ROOT)} | env
-    return subprocess.run(
-        [sys.executable, *path, *map(str, args)],
-        cwd=cwd,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)

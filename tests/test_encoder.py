@@ -1,8 +1,6 @@
 """encoder.py on texts whose ids are known from tiktoken, and on texts drawn by hypothesis."""
 
-import copy
 import json
-import pickle
 from itertools import pairwise
 
 import pytest
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 from support import read
 
 from checkpoint.openai import BYTES
-from checkpoint.read import check_vocabulary
 from encoder import Encoder, merge
 
 BPE = "tests/fixtures/bpe/"
@@ -51,24 +48,6 @@ def test_merge_takes_the_leftmost_pair_of_lowest_rank(word, choices):
         _, i = min(known)
         pieces[i : i + 2] = ["".join(pieces[i : i + 2])]
     assert merge(list(word), ranks) == pieces
-
-
-def test_copies_and_what_a_caller_may_do(gpt2):
-    for other in copy.deepcopy(gpt2), pickle.loads(pickle.dumps(gpt2)):
-        assert other.encode(" hello") == gpt2.encode(" hello")
-    ids = gpt2.encode(" hello")
-    gpt2.encode(" hello").append(0)
-    assert gpt2.encode(" hello") == ids and isinstance(gpt2.word_ids(" hello"), tuple)
-
-
-def test_a_byte_or_the_result_of_a_merge_without_an_id():
-    ids = {char: id for id, char in enumerate(BYTES.values())}
-    with pytest.raises(ValueError, match="no token 'ab'"):
-        check_vocabulary([("a", "b")], ids)
-    with pytest.raises(ValueError, match="no token 'a'"):
-        check_vocabulary([], {"other" if char == "a" else char: id for char, id in ids.items()})
-    with pytest.raises(ValueError, match=r"256 tokens .* do not have the ids 0 to 255"):
-        check_vocabulary([], ids | {"a": 256})
 
 
 def test_half_a_character_decodes_to_the_replacement_character(gpt2):

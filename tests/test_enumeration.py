@@ -8,7 +8,6 @@ import multiprocessing
 import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import types
@@ -17,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support import ROOT, random_gpt2
+from support import ROOT, random_gpt2, run
 
 from enumeration import (
     Contradicted,
@@ -32,11 +31,14 @@ from sampling import as_model
 from speculative import autoregressive_sampling, speculative_sampling
 
 P = np.array([0.125, 0.5, 0, 0.375])
-ONE_DRAW = {(i,): p for i, p in enumerate(P) if p > 0}
-TWO_DRAWS = {(i, j): p * q for i, p in enumerate(P) for j, q in enumerate(P) if p * q > 0}
+ONE_DRAW = {(0,): 0.125, (1,): 0.5, (3,): 0.375}
+TWO_DRAWS = {(i, j): P[i] * P[j] for i in (0, 1, 3) for j in (0, 1, 3)}
+COIN = {(0,): 0.5, (1,): 0.5}
 QUARTER = {(1,): 0.25, (0,): 0.75}
 HALF_TWICE = {(1, 1): 0.5, (0, 0): 0.5}
 QUARTER_AND_HALF = {(1, 1): 0.125, (1, 0): 0.125, (0, 1): 0.375, (0, 0): 0.375}
+THIRD = Fraction(1, 3)
+ROW = np.float32([0.3, 0.3000001, 0.4])  # NumPy takes it as an array, but not as a list
 
 
 # ---- Right distributions ----
@@ -51,27 +53,17 @@ def halves(u, v):
     ("draw", "expected"),
     [
         (lambda rng: np.array([3, 1]), {(3, 1): 1}),
-        (lambda rng: rng.choice(4), {(i,): 0.25 for i in range(4)}),
-        (
-            lambda rng: rng.choice(2, p=[1 - 2**-50, Fraction(1, 2**50)]),
-            {(0,): 1 - 2**-50, (1,): 2**-50},
-        ),
+        (lambda rng: rng.choice(2), COIN),
         (lambda rng: rng.choice([5, 6, 7, 8], p=P) - 5, ONE_DRAW),
         (lambda rng: rng.choice(4, size=(2, 1), p=P), TWO_DRAWS),
         (lambda rng: np.arange(4)[rng.choice(4, size=0)], {(): 1}),
-        (
-            lambda rng: rng.integers(3, 4, size=2, endpoint=True),
-            {(i, j): 1 / 4 for i in (3, 4) for j in (3, 4)},
-        ),
-        (
-            lambda rng: rng.integers(254, np.uint8(255), endpoint=True),
-            {(254,): 0.5, (255,): 0.5},
-        ),
+        (lambda rng: rng.integers(3, 4, size=1, endpoint=True) - 3, COIN),
+        (lambda rng: rng.integers(np.uint8(254), 256) - 254, COIN),
         (lambda rng: np.argmax(rng.multinomial(1, P, size=2), axis=-1), TWO_DRAWS),
-        (lambda rng: np.argmax(rng.multinomial(1, [0.25, 0.5])) ^ 1, QUARTER),
-        (lambda rng: int(np.float64(0.25) > rng.random()), QUARTER),
-        *((lambda rng, a=a: int(rng.random() < a), {(0,): 1}) for a in (0, -0.5)),
-        *((lambda rng, a=a: int(rng.random() < a), {(1,): 1}) for a in (1, 1.5, np.inf)),
+        (lambda rng: rng.multinomial(2, [0.25, 0.5])[0] // 2, {(1,): 1 / 16, (0,): 15 / 16}),
+        (lambda rng: int(rng.random() < -0.5), {(0,): 1}),
+        (lambda rng: int(rng.random() < 1), {(1,): 1}),
+        (lambda rng: int(rng.random() < np.inf), {(1,): 1}),
         (lambda rng: int(~(np.float64(0.25) <= rng.random())), QUARTER),
         (lambda rng: int(~np.greater_equal(rng.random(), 0.25)), QUARTER),
         (lambda rng: -int(rng.random() < 0.25), {(-1,): 0.25, (0,): 0.75}),
@@ -81,14 +73,8 @@ def halves(u, v):
         (lambda rng: np.searchsorted(np.cumsum(P), rng.random(), side="right"), ONE_DRAW),
         (lambda rng: [np.cumsum(P).searchsorted(u) for u in rng.random(2)], TWO_DRAWS),
         (lambda rng: (np.cumsum(P) < rng.random()).sum(), ONE_DRAW),
-        (lambda rng: [int(rng.random() < 0.25), int(rng.random() < 0.5)], QUARTER_AND_HALF),
         (lambda rng: (rng.random(2) < [0.25, 0.5]).astype(int), QUARTER_AND_HALF),
-        (
-            lambda rng: (np.array([0.25, 1]) >= rng.random(2)).astype(int),
-            {(1, 1): 0.25, (0, 1): 0.75},
-        ),
         (lambda rng: (rng.uniform([1, 2], [2, 4]) < [1.25, 3]).astype(int), QUARTER_AND_HALF),
-        (lambda rng: (rng.uniform(2, 4, size=2) < [2.5, 3]).astype(int), QUARTER_AND_HALF),
         (lambda rng: (rng.uniform(size=0) < 1).astype(int), {(): 1}),
         (lambda rng: (~(-(rng.random() * np.array([])) < 1)).astype(int), {(): 1}),
         (lambda rng: int(rng.uniform(2, 4) < 2.5), QUARTER),
@@ -110,9 +96,6 @@ def test_the_distribution_is_the_one_computed_by_hand(draw, expected):
     assert all(type(x) is int for output in outputs for x in output)
 
 
-THIRD = Fraction(1, 3)
-
-
 @pytest.mark.parametrize(
     "draw",
     [
@@ -122,8 +105,6 @@ THIRD = Fraction(1, 3)
         lambda rng: int(not rng.random() < 2 * THIRD),
         lambda rng: rng.choice(2, p=np.array([2, 1]) * THIRD),
         lambda rng: int(rng.random() < 2 * THIRD and rng.random() < Fraction(1, 2)),
-        lambda rng: rng.choice(2, p=[2 * THIRD, Fraction(np.int64(1), np.int64(3))]),
-        lambda rng: int(not rng.random() < Fraction(np.int64(2), np.int64(3))),
         lambda rng: np.argmax(rng.multinomial(1, [2 * THIRD, THIRD])),
     ],
 )
@@ -134,46 +115,43 @@ def test_fractions_stay_fractions(draw):
     assert total_variation(outputs, {(0,): Fraction(1)}) == THIRD
 
 
+def test_fractions_of_numpy_integers_do_not_overflow():
+    p = Fraction(np.int64(10**10), np.int64(3 * 10**10 + 1))
+    outputs = output_distribution(lambda rng: [rng.random() < p, rng.choice(2, p=[1 - p, p])])
+    assert outputs[1, 1] == Fraction(10**10, 3 * 10**10 + 1) ** 2
+
+
 @pytest.mark.parametrize(
     "draw",
     [
         lambda rng: rng.random() < 0.3,
         lambda rng: rng.random() < np.float32(0.3),
         lambda rng: np.float64(0.3) > rng.random(),
-        lambda rng: rng.random() < np.array(0.3),
         lambda rng: rng.random(2)[0] < 0.3,
-        lambda rng: next(iter(rng.random(2))) < 0.3,
         lambda rng: rng.uniform(2, 4) < 3,
-        lambda rng: rng.uniform(np.array(2.0), 4) < 3,
         lambda rng: rng.uniform(2, 4, size=1)[0] >= 3,
         lambda rng: 1 - rng.random() < 0.3,
         lambda rng: rng.random() * np.float64(2) < 1,
-        lambda rng: rng.random() / 2 < 0.3,
         lambda rng: rng.random() / np.float64(2) < 0.3,
         lambda rng: np.log(rng.random()) < -1,
-        lambda rng: np.less(rng.random(), 0.3),
-        lambda rng: np.random.default_rng(rng).choice(4),
         lambda rng: np.array(2.0) + rng.random() > 2.5,
         lambda rng: (np.array([1, 2]) * rng.random())[0] < 1,
-        lambda rng: rng.choice(4),
-        lambda rng: rng.choice(4, p=[0.25] * 4),
+        lambda rng: np.random.default_rng(rng).choice(4),
         lambda rng: rng.choice([5, 6]),
         lambda rng: rng.choice(4, size=2),
         lambda rng: rng.integers(4),
-        lambda rng: (rng.random(3) < 0.3)[:2],
     ],
 )
 def test_types_are_those_of_numpy(draw):
     """~ means "not" for a np.bool_, but ~True is -2, which is true."""
     types = []
-    output_distribution(lambda rng: types.append(type(draw(rng))) or 0)
+
+    def draw_and_note(rng):
+        types.append(type(draw(rng)))
+        return 0
+
+    output_distribution(draw_and_note)
     assert {*types} == {type(draw(np.random.default_rng(0)))}
-
-
-def test_fractions_of_numpy_integers_do_not_overflow():
-    p = Fraction(np.int64(10**10), np.int64(3 * 10**10 + 1))
-    outputs = output_distribution(lambda rng: [rng.random() < p, rng.random() < p])
-    assert outputs[1, 1] == Fraction(10**10, 3 * 10**10 + 1) ** 2
 
 
 def test_a_drawn_row_is_a_copy():
@@ -190,92 +168,36 @@ def test_a_drawn_row_is_a_copy():
 
 # ---- What NumPy refuses, and what is refused here ----
 
-ROW = np.float32([0.3, 0.3000001, 0.4])  # NumPy takes it as an array, but not as a list
-ODD = [
-    lambda rng: rng.random() < ".3",
-    lambda rng: rng.random() < None,
-    lambda rng: rng.random() < 1j,
-    lambda rng: rng.random() < [0.3, 0.5],
-    lambda rng: (0.3, 0.5) > rng.random(),
-    lambda rng: (rng.random(2)[0] < [0.3, 0.5]).astype(int),
-    lambda rng: (rng.random(2) < [0.3, 0.5]).astype(int),
-    lambda rng: rng.random(2) < [0.3, 0.5, 0.7],
-    lambda rng: rng.random() + "1",
-    lambda rng: [0.3] - rng.random(),
-    lambda rng: int((rng.random() < np.array([0.3], np.float16))[0]),
-    lambda rng: int((rng.random(1) < np.array([0.3], np.float16))[0]),
-    lambda rng: int(rng.random() < np.float16(0.3)),
-    lambda rng: int(rng.random() - np.int8(-128) > 128.3),
-    lambda rng: int((np.array([200], np.uint8) - rng.random() > 199.7)[0]),
-    lambda rng: int(np.add(rng.random(), 1, dtype=float) < 1.3),
-    lambda rng: int(rng.random() < Decimal("0.3")),
-    lambda rng: int(Fraction(3, 10) > rng.random()),
-    lambda rng: int(isinstance(rng.random(), float)),
-    lambda rng: int(rng.random() / 0 < 1),
-    lambda rng: int(rng.random() / np.float64("inf") < 1),
-    lambda rng: int(np.log(rng.random() - 0.5) < -2),
-    lambda rng: int(np.log(-np.log(rng.random())) < 0),
-    lambda rng: int(np.log(np.log(rng.random()) + 2) < 0),
-    lambda rng: int(math.log(rng.random()) < -1),
-    lambda rng: rng.multinomial([1], [0.2, 0.5, 0.3])[0],
-    lambda rng: rng.multinomial(2, [0.2, 0.5, 0.3]),
-    lambda rng: rng.multinomial(1, [[0.2, 0.8], [0.3, 0.7]]),
-    lambda rng: rng.multinomial(1, ROW),
-    lambda rng: rng.multinomial(-1, [0.5, 0.5]),
-    lambda rng: (rng.uniform([0, 0], 1, size=1) < 0.3).astype(int),
-    lambda rng: (rng.uniform([0, 0], 1, size=2) < 0.3).astype(int),
-    lambda rng: (rng.uniform([0, 1], 2, size=(1, 2)) < 0.5).astype(int),
-    lambda rng: int(rng.uniform(0, np.inf) < 1),
-    lambda rng: int(rng.uniform("1") < 1),
-    lambda rng: rng.choice(3, p=ROW),
-    lambda rng: rng.choice(3, p=list(ROW)),
-    lambda rng: rng.choice(3, p=ROW.tolist()),
-    lambda rng: rng.choice(3, p=ROW.astype(float)),
-    lambda rng: rng.choice(3, p=ROW.astype(np.float16)),
-    lambda rng: rng.choice(3, p=[0.2, np.nan, 0.8]),
-    lambda rng: rng.choice(3, p=[[0.2, 0.3, 0.5]]),
-    lambda rng: rng.choice(3, p=[0.5, 0.5]),
-    lambda rng: rng.choice([0, 1, 2], p=[0.5, 0.5]),
-    lambda rng: rng.choice(3, p=[-0.5, 0.5, 1]),
-    lambda rng: rng.choice(3, p=0.5),
-    lambda rng: rng.choice(3, p=(1, 0, 0)),
-    lambda rng: rng.choice(3.0),
-    lambda rng: rng.choice(0),
-    lambda rng: rng.choice([]),
-    lambda rng: rng.choice("abc"),
-    lambda rng: rng.choice(np.array(3)),
-    lambda rng: rng.choice([[1, 2], [3, 4]]),
-    lambda rng: rng.choice(3, size=-1),
-    lambda rng: rng.choice(3, size=()),
-    lambda rng: rng.choice(3, size=1.5),
-    lambda rng: rng.integers(3, 1),
-    lambda rng: rng.integers([4]),
-    lambda rng: rng.integers(np.array([4])),
-    lambda rng: rng.integers(0, [2, 3]),
-    lambda rng: rng.integers(np.array(4)),
-    lambda rng: rng.integers("4"),
-    lambda rng: rng.integers(300, dtype=np.uint8),
-    lambda rng: rng.random(2.0),
-    lambda rng: int(rng.random(()) < 0.3),
-    lambda rng: rng.permutation(3),
-]
 
-
-REFUSALS = r"stands for all its values|cannot be enumerated|takes plain numbers|its scale must"
-
-
-@pytest.mark.parametrize("draw", ODD)
-def test_an_odd_call_does_what_it_does_in_numpy_or_is_refused(draw):
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng: int((np.array([200], np.uint8) - rng.random() > 199.7)[0]),
+        lambda rng: rng.multinomial(1, ROW),
+        lambda rng: (rng.uniform([0, 0], 1, size=1) < 0.3).astype(int),
+        lambda rng: int(rng.uniform(0, np.inf) < 1),
+        lambda rng: rng.choice(3, p=ROW),
+        lambda rng: rng.choice(3, p=list(ROW)),
+        lambda rng: rng.choice(3, p=[0.2, np.nan, 0.8]),
+        lambda rng: rng.choice(3, p=[[0.2, 0.3, 0.5]]),
+        lambda rng: rng.choice(3, p=[0.5, 0.5]),
+        lambda rng: rng.choice(3, p=[-0.5, 0.5, 1]),
+        lambda rng: rng.choice(3.0),
+        lambda rng: rng.choice(0),
+        lambda rng: rng.choice(3, size=-1),
+        lambda rng: rng.integers(3, 1),
+        lambda rng: rng.random(2.0),
+        lambda rng: int(rng.random(()) < 0.3),
+    ],
+)
+def test_an_odd_call_does_what_it_does_in_numpy(draw):
     def draw_or_fail(rng):
         try:
             return draw(rng)
-        except Exception:  # a refusal counts all the same
+        except Exception:
             return 9
 
-    try:
-        output_distribution(draw_or_fail, real_runs=2000)
-    except (TypeError, ValueError) as error:
-        assert re.search(REFUSALS, str(error))
+    output_distribution(draw_or_fail, real_runs=2000)
 
 
 @pytest.mark.parametrize(
@@ -287,26 +209,29 @@ def test_an_odd_call_does_what_it_does_in_numpy_or_is_refused(draw):
         (lambda rng: rng.normal(), TypeError, r"rng\.normal cannot be enumerated; use rng\.choice"),
         (lambda rng: rng.rand(), AttributeError, "has no attribute 'rand'"),
         (lambda rng: rng.choice(3, size=2, replace=False), TypeError, "with replace=False"),
+        (lambda rng: rng.choice(3, shuffle=False), TypeError, "shuffle; leave it out"),
+        (lambda rng: rng.integers(300, dtype=np.uint8), TypeError, "dtype; leave it out"),
+        (lambda rng: rng.random(dtype=np.float32), TypeError, "dtype; leave it out"),
         (lambda rng: rng.uniform(3, 1), ValueError, "high - low"),
-        (lambda rng: rng.random() < ".3", TypeError, "combined with a str; it stands"),
-        (lambda rng: rng.random() < [0.3], TypeError, "combined with a list"),
+        (lambda rng: rng.random() < [0.3], TypeError, "combined with a list; it stands"),
         (lambda rng: rng.random() < Decimal("0.3"), TypeError, "combined with a Decimal"),
         (lambda rng: rng.random() < np.float16(0.3), TypeError, "float16"),
-        (lambda rng: rng.random() < np.array([0.3], np.float16), TypeError, "float16"),
+        (lambda rng: rng.random() < rng.random(), TypeError, "combined with another one"),
         (lambda rng: isinstance(rng.random(), float), TypeError, "asked for its type"),
         (lambda rng: rng.integers(2**31), TooManyPaths, "a choice among 2,147,483,648 items"),
         (lambda rng: rng.integers([2, 3]), TypeError, "found an array; call it once for each"),
         (lambda rng: rng.multinomial([1], [0.5, 0.5]), TypeError, "found an array"),
-        (lambda rng: rng.random() < rng.random(), TypeError, "combined with another one"),
-        (lambda rng: int(rng.random() < np.nan), ValueError, "NaN"),
-        (lambda rng: int(0 * rng.random() < 1), ValueError, "multiplied by 0"),
-        (lambda rng: int(np.inf * rng.random() < 1), ValueError, "finite"),
+        (lambda rng: rng.multinomial(1, [[0.5, 0.5]]), TypeError, "found an array"),
+        (lambda rng: rng.random() < np.nan, ValueError, "NaN"),
+        (lambda rng: 0 * rng.random() < 1, ValueError, "multiplied by 0"),
+        (lambda rng: rng.random() / 0 < 1, ValueError, "finite"),
+        (lambda rng: np.log(rng.random() - 0.5) < -2, TypeError, "was given to np.log"),
+        (lambda rng: np.log(np.log(rng.random()) + 2) < 0, TypeError, "was given to np.log"),
         (lambda rng: rng.choice(2, p=[0.5, 0.5000005]), ValueError, "[Pp]robabilities"),
         (lambda rng: rng.choice(2, p=np.array([0.5, THIRD])), ValueError, "[Pp]robabilities"),
         (lambda rng: rng.choice(2, p=[3 * THIRD / 2, THIRD]), ValueError, "2 .* a sum of 1"),
-        (lambda rng: copy.deepcopy(rng).choice(2), TypeError, "copy"),
         (lambda rng: rng.multinomial(1, np.float32([0.6, 0.4000002, 0])), ValueError, "sum"),
-        (lambda rng: rng.random(dtype=np.float32), TypeError, "dtype; leave it out"),
+        (lambda rng: copy.deepcopy(rng).choice(2), TypeError, "copy"),
     ],
 )
 def test_a_draw_that_cannot_be_enumerated_is_an_error(draw, error, message):
@@ -324,65 +249,68 @@ def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
     with pytest.raises(TooManyPaths, match=message) as error:
         output_distribution(lambda rng: draw_until(rng, below=True), max_paths=5)
     assert error.value.covered == 1 - 2**-5
-    message = r"more than 1,000 choices along one path.*probability of 0\. "
-    with pytest.raises(TooManyPaths, match=message):
-        output_distribution(lambda rng: draw_until(rng, below=False))
-    with pytest.raises(TooManyPaths, match="1,000 choices") as error:
+    with pytest.raises(TooManyPaths, match="more than 1,000 choices along one path") as error:
         output_distribution(lambda rng: rng.choice(2) and draw_until(rng, below=False))
     assert error.value.covered == 0.5
     fifths = output_distribution(lambda rng: rng.choice(5), max_paths=5)
     assert fifths == {(i,): 0.2 for i in range(5)}
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no notes here")
 def test_an_error_on_a_path_that_rounding_opens_says_so():
-    def draw(rng, certain):
-        return 0 if rng.random() < certain else [][0]
-
-    with pytest.raises(IndexError) as error:
-        output_distribution(lambda rng: draw(rng, 1 - 2**-52))
-    if sys.version_info >= (3, 11):
-        assert error.value.__notes__ == ["on a path of probability 2.2e-16, which rounding opens"]
-    for certain in 0.9, 1 - Fraction(1, 2**52):
+    def notes_of(certain):
         with pytest.raises(IndexError) as error:
-            output_distribution(lambda rng, certain=certain: draw(rng, certain))
-        assert not hasattr(error.value, "__notes__")
+            output_distribution(lambda rng: 0 if rng.random() < certain else [][0])
+        return getattr(error.value, "__notes__", None)
+
+    note = "on a path of probability 2.2e-16, which rounding opens"
+    assert notes_of(1 - 2**-52) == [note]
+    assert notes_of(0.9) is None
+    assert notes_of(1 - Fraction(1, 2**52)) is None
 
 
 # ---- Something else decides ----
 
 
-def caught(draw):
-    try:
-        return draw()
-    except Exception:
-        return 0
+@pytest.mark.parametrize(
+    "use",
+    [
+        int,
+        bool,
+        round,
+        math.floor,
+        np.exp,
+        lambda u: {u: 1},
+        lambda u: u == 0.5,
+        lambda u: u % 2,
+        lambda u: np.minimum(u, 0.5),
+        lambda u: np.add(u, 1, dtype=float),
+        lambda u: u.is_integer(),
+        lambda u: f"{u:.3f}",
+    ],
+)
+def test_a_program_that_catches_a_refusal_is_refused_all_the_same(use):
+    def draw(rng):
+        try:
+            return use(rng.random())
+        except TypeError:
+            return 0
 
-
-USES = {  # programs that use a random number as a value, and catch the error
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "hash": lambda u: {u: 1},
-    "==": lambda u: u == 0.5,
-    "%": lambda u: u % 2,
-    "//": lambda u: u // 2,
-    "**": lambda u: u**2,
-    "round": round,
-    "math.floor": math.floor,
-    "np.exp": np.exp,
-    "np.minimum": lambda u: np.minimum(u, 0.5),
-    "dtype": lambda u: np.add(u, 1, dtype=float),
-    "method": lambda u: u.is_integer(),
-    "format": lambda u: f"{u:.3f}",
-    "isinstance": lambda u: isinstance(u, float),
-}
+    with pytest.raises(TypeError, match=r"a random number was .* it stands for"):
+        output_distribution(draw)
 
 
 def draws_less_often(rng, n_calls):
-    draws = [rng.choice(2)]
     if n_calls == 1:
-        draws.append(rng.choice(2))
-    return 0
+        rng.choice(2)
+    return rng.choice(2)
+
+
+def catches_that_probabilities_differ(rng, n_calls):
+    try:
+        return rng.choice(1 + n_calls)
+    except NotByRng:
+        return 0
 
 
 def first_of(n):
@@ -395,32 +323,27 @@ def flips(n):
     return lambda rng, n_calls: [rng.choice(n), n_calls % 2]
 
 
-def uses(use):
-    return lambda rng, n_calls: caught(lambda: use(rng.random()))
-
-
-DEPENDENT = {
-    "other probabilities": lambda rng, n_calls: int(rng.random() < 1 / (1 + n_calls)),
-    "draws less often": draws_less_often,
-    "returns something else": lambda rng, n_calls: n_calls,
-    "returns it later": lambda rng, n_calls: [rng.choice(4), n_calls > 4],
-    **{f"first of {n}": first_of(n) for n in (2, 16, 17, 18, 48, 49, 50, 51, 200)},
-    "first of 5832": lambda rng, n_calls: [*rng.choice(18, size=3), n_calls == 1],
-    **{f"flips {n}": flips(n) for n in range(2, 9)},
-    "np.random": lambda rng, n_calls: np.random.choice(3),
-    "random": lambda rng, n_calls: rng.choice(2) and random.choice([0, 1]),
-    "catches a refusal": lambda rng, n_calls: caught(rng.normal),
-    "catches other probabilities": lambda rng, n_calls: caught(lambda: rng.choice(1 + n_calls)),
-    **{f"uses {name}": uses(USES[name]) for name in USES},
-}
-
-
-@pytest.mark.parametrize("name", DEPENDENT)
-def test_a_function_that_depends_on_more_than_rng_is_an_error(name):
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, n_calls: int(rng.random() < 1 / (1 + n_calls)),
+        lambda rng, n_calls: n_calls,
+        lambda rng, n_calls: [rng.choice(4), n_calls > 4],
+        draws_less_often,
+        catches_that_probabilities_differ,
+        *map(first_of, (2, 16, 17, 200)),
+        *map(flips, (2, 3, 4)),
+    ],
+)
+def test_a_function_that_depends_on_more_than_rng_is_an_error(draw):
     calls = []
-    message = r"let rng alone|cannot be enumerated|stands for"
-    with pytest.raises((RuntimeError, TypeError), match=message):
-        output_distribution(lambda rng: DEPENDENT[name](rng, calls.append(1) or len(calls)))
+
+    def counted(rng):
+        calls.append(1)
+        return draw(rng, len(calls))
+
+    with pytest.raises(NotByRng, match="let rng alone"):
+        output_distribution(counted)
 
 
 def jitter(noise):
@@ -449,15 +372,13 @@ def test_after_a_rejection_that_rounding_opens_the_residual_may_be_noise():
 
     def draw(rng, rejected):
         calls.append(1)
-        u = rng.random()
-        if u < 1 - rejected * (len(calls) % 2):
-            return int(u < 0.5)
-        n = len(calls) % 4 + int(u > 0.5)
-        p = np.eye(3)[n % 3] + [0.1, 0.2, 0.3 + n]
-        return 2 + sum(rng.choice(3, p=p / p.sum()) for _ in range(n))
+        if rng.random() < 1 - rejected * (len(calls) % 2):
+            return rng.choice(2)
+        for _ in range(len(calls) % 3):
+            rng.choice(3, p=np.roll([0.2, 0.3, 0.5], len(calls)))
+        return 2
 
-    outputs = output_distribution(lambda rng: draw(rng, 1e-7))
-    assert total_variation(outputs, {(0,): 0.5, (1,): 0.5}) < 1e-6
+    assert_same_distribution(lambda rng: draw(rng, 1e-7), COIN, tolerance=1e-6)
     with pytest.raises(NotByRng):
         output_distribution(lambda rng: draw(rng, 1e-5))
 
@@ -474,70 +395,49 @@ class Keeper:
 OTHER_MODULE = types.ModuleType("other_module")
 OTHER_MODULE.rng = np.random.RandomState(1)
 HIDDEN = [{"deep": (random.Random(1),)}]
-PCG = np.random.PCG64(1)
 SEEDS = np.random.SeedSequence(1)
 
 
-def two_functions_deep():
-    return one_function_deep()
-
-
-def one_function_deep():
-    return HIDDEN[0]["deep"][0].random()
-
-
 @functools.cache
-def made_on_the_way():
-    return np.random.default_rng(1)
+def made_on_some_path(path):
+    return random.Random(path)
 
 
-@functools.cache
-def made_on_some_path(i):
-    return random.Random(i)
+def spawned(path):
+    (seed,) = SEEDS.spawn(1)
+    return np.random.default_rng(seed).random()
 
 
-def in_a_closure():
-    rng = np.random.Generator(np.random.MT19937(1))
-    return lambda path: rng.random()
-
-
-OTHERS = {  # function(path) -> a number, and what the error calls the generator
-    "np.random": (lambda path: np.random.random(), "np.random"),
-    "random": (lambda path: random.random(), "Python's random"),
-    "class attribute": (lambda path: Keeper.rng.random(), "a PCG64 that is rng"),
-    "another module": (
-        lambda path: OTHER_MODULE.rng.random(),
-        "a MT19937 that is rng in other_module",
-    ),
-    "two functions deep": (lambda path: two_functions_deep(), "a Random"),
-    "closure": (in_a_closure(), "a MT19937"),
-    "bare": (lambda path: np.random.Generator(PCG).random(), "a PCG64 that is PCG"),
-    "raw": (lambda path: PCG.random_raw() / 2**64, "a PCG64 that is PCG"),
-    "spawned": (
-        lambda path: np.random.default_rng(SEEDS.spawn(1)[0]).random(),
-        "a SeedSequence that is SEEDS",
-    ),
-    "spawned by a generator": (lambda path: Keeper.rng.spawn(1)[0].random(), "a SeedSequence"),
-    "made on the way": (lambda path: made_on_the_way().random(), "a PCG64"),
-    "made on some path": (lambda path: made_on_some_path(path).random(), "a Random"),
+OTHERS = {  # what the error calls the generator: function(path) -> a number
+    "np.random": lambda path: np.random.random(),
+    "Python's random": lambda path: random.random(),
+    "a PCG64 that is rng in": lambda path: Keeper.rng.random(),
+    "a MT19937 that is rng in other_module": lambda path: OTHER_MODULE.rng.random(),
+    "a Random": lambda path: HIDDEN[0]["deep"][0].random(),
+    "a SeedSequence that is SEEDS": spawned,
+    "a SeedSequence": lambda path: Keeper.rng.spawn(1)[0].random(),
+    "a Random that is": lambda path: made_on_some_path(path).random(),
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("where", [None, 0, 7, 11])  # on all 12 paths, or on one
-def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(other, where):
-    function, name = OTHERS[other]
-    made_on_the_way.cache_clear()
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("only", [None, 7])  # on each of 12 paths, or on one
+def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(name, only):
     made_on_some_path.cache_clear()
 
     def draw(rng):
         path = 4 * rng.choice(3) + rng.choice(4)
-        if where in (None, path):
-            return int(function(path) < 1e-4)  # which hardly ever happens, so that no run differs
+        if only in (None, path):
+            return int(OTHERS[name](path) < 1e-4)  # hardly ever, so that no run differs
         return 0
 
-    with pytest.raises(NotByRng, match=f"drew from {re.escape(name)}.*; let rng alone decide"):
+    with pytest.raises(NotByRng, match=f"drew from {name}.*let rng alone decide"):
         output_distribution(draw)
+
+
+def test_who_drew_is_said_even_if_no_two_runs_agree():
+    with pytest.raises(NotByRng, match=r"drew from np\.random; let rng alone decide"):
+        output_distribution(lambda rng: [rng.choice(2), np.random.choice(1000)])
 
 
 def test_a_generator_is_seen_after_any_collection_of_garbage():
@@ -549,20 +449,18 @@ def test_a_generator_is_seen_after_any_collection_of_garbage():
             output_distribution(lambda rng, other=other: int(other.random() < 1e-9))
 
 
-def test_generators_are_not_kept_alive():
+@pytest.mark.parametrize("collect", [gc.collect, lambda: None])
+def test_generators_are_not_kept_alive(collect):
     def n_alive():
         return sum(type(thing) is np.random.PCG64 for thing in gc.get_objects())
 
-    output_distribution(lambda rng: rng.choice(2))
-    before = n_alive()
-    for _ in range(20):
-        output_distribution(lambda rng: rng.choice(2))
-        gc.collect()
-    assert n_alive() <= before + 2
     gc.disable()
     try:
-        for _ in range(20):
+        output_distribution(lambda rng: rng.choice(2))
+        before = n_alive()
+        for _ in range(5):
             output_distribution(lambda rng: rng.choice(2))
+            collect()
         assert n_alive() <= before + 2
     finally:
         gc.enable()
@@ -570,8 +468,9 @@ def test_generators_are_not_kept_alive():
 
 def test_a_generator_that_each_path_makes_from_a_seed_may_draw():
     def draw(rng):
-        seeded = np.random.default_rng(5), random.Random(5)
-        return [rng.choice(2), *(int(other.random() < 0.5) for other in seeded)]
+        own = np.random.default_rng(5).random() < 0.5
+        pythons = random.Random(5).random() < 0.5
+        return [rng.choice(2), own, pythons]
 
     first, second = output_distribution(draw)
     assert first[1:] == second[1:]
@@ -583,8 +482,8 @@ def test_names_of_temporary_files_decide_nothing():
             multiprocessing.Lock()
             return rng.choice(2)
 
-    assert output_distribution(draw) == {(0,): 0.5, (1,): 0.5}
-    assert output_distribution(draw) == {(0,): 0.5, (1,): 0.5}
+    assert output_distribution(draw) == COIN
+    assert output_distribution(draw) == COIN
 
 
 @pytest.mark.parametrize(
@@ -598,7 +497,7 @@ def test_names_of_temporary_files_decide_nothing():
         lambda: np.random.default_rng(np.random.SeedSequence()),
     ],
 )
-@pytest.mark.parametrize("where", range(4))
+@pytest.mark.parametrize("where", [0, 3])
 def test_a_generator_without_a_seed_is_always_seen(make, where):
     """On one path of four, even if it hardly ever changes what comes out."""
 
@@ -611,25 +510,19 @@ def test_a_generator_without_a_seed_is_always_seen(make, where):
         output_distribution(draw)
 
 
-def test_who_drew_is_said_even_if_no_two_runs_agree():
-    with pytest.raises(NotByRng, match=r"drew from np\.random; let rng alone decide"):
-        output_distribution(lambda rng: [rng.choice(2), np.random.choice(1000)])
-
-
 # ---- Comparisons ----
 
 
 def test_total_variation():
     assert total_variation({(0,): 0.5, (1,): 0.5}, {(0,): 0.25, (1,): 0.25, (2,): 0.5}) == 0.5
     assert total_variation({(0,): 1.0}, {(1,): 1.0}) == 1
-    assert total_variation({(0,): 1.0}, {(0,): 1.0}) == 0
+    # As when an eos ends a text
+    assert total_variation({(0, 1): 0.5, (1,): 0.5}, {(1,): 1.0}) == 0.5
     with pytest.raises(TypeError, match=r"tuples, and others are not; write \(0,\)"):
-        total_variation(output_distribution(lambda rng: 0), {0: 1.0})
+        total_variation({(0,): 1.0}, {0: 1.0})
     message = "outputs of 2 tokens are compared with outputs of 1; is the prompt in one"
     with pytest.raises(ValueError, match=message):
         total_variation({(0, 1): 1.0}, {(1,): 1.0})
-    # As when an eos ends a text
-    assert total_variation({(0, 1): 0.5, (1,): 0.5}, {(1,): 1.0}) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -647,7 +540,7 @@ def test_total_variation():
         ),
         (
             {(2,): 0.5, (3,): 0.5},
-            {(2,): Fraction(1, 3), (3,): Fraction(2, 3)},
+            {(2,): THIRD, (3,): 2 * THIRD},
             "at the beginning, 2 is emitted with probability 0.5, but should be 0.3333",
         ),
         (
@@ -659,11 +552,6 @@ def test_total_variation():
             {(0,): 1.0},
             {(0,): 0.75, (0, 1): 0.25},
             "wrong by 0.2500; after 0, 1 is emitted with probability 0, but should be 0.25",
-        ),
-        (
-            {(0,): 0.75, (0, 1): 0.25},
-            {(0,): 0.5, (0, 1): 0.5},
-            "wrong by 0.2500; after 0, 1 is emitted with probability 0.25, but should be 0.5",
         ),
         (
             {(0,): 0.5, (1,): 0.5},
@@ -691,10 +579,10 @@ def test_samplers_are_compared_and_tokens_have_names():
     with pytest.raises(AssertionError, match="after 1, 0 is emitted with probability 1, but"):
         assert_same_distribution({(0, 5): 0.2, (1, 0): 0.8}, {(1, 1): 1}, tolerance=0.3)
     with pytest.raises(AssertionError, match="after A, B is emitted with probability 0, but"):
-        assert_same_distribution(lambda rng: [0, 2], lambda rng: [0, 1], name=lambda id: "ABC"[id])
+        assert_same_distribution(lambda rng: [0, 2], lambda rng: [0, 1], name="ABC".__getitem__)
 
 
-def test_real_runs_contradict_a_wrong_distribution_and_no_right_one():
+def test_real_runs_contradict_a_wrong_distribution():
     def is_enumerated(rng):
         return int(type(rng) is not np.random.Generator)
 
@@ -702,21 +590,22 @@ def test_real_runs_contradict_a_wrong_distribution_and_no_right_one():
     message = r"2,000 real runs gave \([01],\) .* times, where the distribution says"
     with pytest.raises(Contradicted, match=message):
         output_distribution(is_enumerated, real_runs=2000)
-    output_distribution(is_enumerated, real_runs=0)
-
-    rng = np.random.default_rng(0)
-    for p in 0, 1e-12, 0.001, 0.3, Fraction(1, 3), 0.5, 0.999, 1:
-
-        def draw_once(p=float(p)):
-            return (int(rng.random() >= p),)
-
-        check_real_runs({(0,): p, (1,): 1 - p}, draw_once, 20_000)
-        for wrong in p + 0.05, p - 0.05:
-            if 0 <= wrong <= 1:
-                with pytest.raises(Contradicted):
-                    check_real_runs({(0,): wrong, (1,): 1 - wrong}, draw_once, 20_000)
     with pytest.raises(Contradicted, match=r"gave \(2,\) 1 times, where the distribution says 0;"):
         check_real_runs({(0,): 1.0}, iter([(0,)] * 999 + [(2,)]).__next__, 1000)
+
+
+@pytest.mark.parametrize("p", [0, 1e-12, 0.001, 0.3, Fraction(1, 3), 0.999, 1])
+def test_real_runs_contradict_no_right_distribution(p):
+    rng = np.random.default_rng(0)
+
+    def draw_once():
+        return (int(rng.random() >= p),)
+
+    check_real_runs({(0,): p, (1,): 1 - p}, draw_once, 20_000)
+    for wrong in p + 0.05, p - 0.05:
+        if 0 <= wrong <= 1:
+            with pytest.raises(Contradicted):
+                check_real_runs({(0,): wrong, (1,): 1 - wrong}, draw_once, 20_000)
 
 
 # ---- Where it is used ----
@@ -734,28 +623,22 @@ def test_a_cache_changes_nothing():
 
 
 def test_a_copy_within_another_package_works(tmp_path):
-    skipped = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "enumeration", tmp_path / "package" / "enumeration", ignore=skipped)
-    (tmp_path / "package" / "__init__.py").touch()
+    shutil.copytree(ROOT / "enumeration", tmp_path / "package" / "enumeration")
     program = """if True:
         import sys
-        from package.enumeration import assert_same_distribution, output_distribution
-        assert output_distribution(lambda rng: rng.choice(2)) == {(0,): 0.5, (1,): 0.5}
+        from package.enumeration import assert_same_distribution
         assert_same_distribution(lambda rng: int(rng.random() < 0.25), {(1,): 0.25, (0,): 0.75})
         print(*sorted(name for name in sys.modules if "enumeration" in name))
     """
-    command = [sys.executable, "-c", program]
-    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert {name.partition(".")[0] for name in printed.stdout.split()} == {"package"}
+    printed = run("-c", program, script="", cwd=tmp_path).stdout
+    assert {name.partition(".")[0] for name in printed.split()} == {"package"}
 
 
-def test_a_progress_bar_within_the_function(tmp_path):
+def test_a_progress_bar_within_the_function():
     """It makes a lock, whose name is random. A new process, because only the first bar does."""
     program = """if True:
         from tqdm import tqdm
         from enumeration import output_distribution
         print(output_distribution(lambda rng: [rng.choice(2) for _ in tqdm(range(1))]))
     """
-    command = [sys.executable, "-c", program]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert printed.stdout == "{(0,): 0.5, (1,): 0.5}\n"
+    assert run("-c", program, script="").stdout == "{(0,): 0.5, (1,): 0.5}\n"

@@ -228,7 +228,7 @@ def test_an_exact_function_and_what_it_saves(step, function, message):
         ("penalised", penalised,
          "each row counts all that stands before its own token, guesses included"),
         ("siblings", top_down,
-         "of q, the first guess serves 0.50, the second 0.21, and the last draw 0.29"),
+         "it emits guess 1 with 0.50, guess 2 with 0.21, else 0.29: in all as q says"),
     ],
 )  # fmt: skip
 def test_a_right_answer_shows_why_it_is_right(step, function, why):
@@ -360,6 +360,13 @@ def test_a_mistake_with_small_numbers(least):
         assert is_seen("accept", accept)
         lenient = changed(lambda p, q, i, t, chance=chance: chance(p[i][t], q[i][t]))
         assert is_seen("speculative_sampling", loop_with(verify=lenient))
+    for k in 1, 2, 3:
+
+        def in_rounds_of_k(p, q, i, t, k=k):
+            divisor = max(p[i][t], least) if len(p) == k else p[i][t]
+            return acceptance(divisor, q[i][t])
+
+        assert is_seen("verify", changed(in_rounds_of_k))
     assert is_seen("residual", lambda p, q: cut(residual(p, q), least))
     assert is_seen("verify", changed(bonus=lambda p, q: cut(q[-1], least)))
 

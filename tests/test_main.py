@@ -271,11 +271,7 @@ def complaint(capsys, program, *args):
             ["--draft_model_size", "", "--target_model_size", ""],
             "there is no model or folder '': give one of",
         ),
-        (["--prompt", "half \udcd8"], "the text contains the byte D8, which is not UTF-8"),
-        (
-            ["--prompt", "a\ud83d\ude00"],
-            "the text contains U+D83D, half of a pair, which is not UTF-8",
-        ),
+        (["--prompt", "half \udcd8"], r"the text is not UTF-8: 'utf-8' codec can't encode character"),
     ],
 )
 def test_bad_arguments(args, problem, capsys):
@@ -369,18 +365,6 @@ def test_the_reader_of_the_output_goes_away():
     assert process.returncode == 1 and b"rror" not in errors, errors
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a shell closes the streams")
-@pytest.mark.parametrize(
-    ("command", "code"), [("--n_tokens_to_generate 3 >&-", 0), ("--K x >&-", 2), ("--K x 2>&-", 2)]
-)
-def test_closed_streams(command, code):
-    command = f"exec '{sys.executable}' main.py {command}"
-    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == code and done.stderr.count("\n") == (
-        code == 2 and "2>" not in command
-    )
-
-
 SCRIPTS = {  # with what they are given, and what they say
     "studies.times.forward": (["nope"], "nope cannot be used: nope is missing"),
     "studies.times.peers": (["nope"], "nope is missing|needs torch and transformers: pip install"),
@@ -456,7 +440,7 @@ IMPORTS = {
     "encoder.py": {"regex", "checkpoint"},
     "utils.py": {"numpy", "checkpoint", "encoder", "gpt2"},
     "runs.py": {"numpy", "sampling"},
-    "terminal.py": {"numpy", "tqdm", "runs", "checkpoint"},
+    "terminal.py": {"numpy", "runs", "checkpoint"},
     "main.py": {"fast", "speculative", "runs", "terminal", "utils"},
     "checkpoint/*.py": {"numpy", "requests", "tqdm", "tokenizers", "checkpoint"},
 }

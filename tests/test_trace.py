@@ -17,14 +17,14 @@ from support import ROOT, bundled, printed_by, run, texts_of
 
 import lab.__main__ as lab_main
 import main
+from checkpoint import UserError
 from encoder import get_encoder
-from lab.block import block_probabilities, verify_block
 from lab.measure import best_K_found
 from lab.page import number, page, shown
 from lab.pair import LabPair
 from lab.rounds import Recorder, most_probable
 from runs import Run, origins
-from speculative import Round, max_fn, verify
+from speculative import Round, max_fn
 from terminal import COLOURS, RESET, figures, same_text, show
 
 ENCODER = get_encoder("target", ROOT / "models")
@@ -32,22 +32,24 @@ PROMPT = ENCODER.encode("Once upon a time")
 
 
 @functools.cache
-def decoded(K=4, N=40, rule=verify, temperature=1.0, **options):
-    """A plain run, a speculative run, the rounds as `Round`s, and what the recorder made of them."""
-    pair, rounds = LabPair(bundled("draft"), bundled("target"), temperature=temperature), []
-    recorder = Recorder(np.random.default_rng(0), rule)
+def decoded(K=4, N=40, temperature=1.0, **options):
+    """A plain run, a speculative run, its rounds, and what the recorder made of them."""
+    pair = LabPair(bundled("draft"), bundled("target"), temperature=temperature)
+    recorder = Recorder(np.random.default_rng(0))
+    rounds = []
 
     def on_round(r):
         rounds.append(r)
         recorder(r)
 
-    plain = pair.decode(PROMPT, N, rng=np.random.default_rng(0))
-    fast = pair.decode(PROMPT, N, K, recorder.rng, verify=rule, on_round=on_round, **options)
+    plain = pair.decode(PROMPT, N, rng=0)
+    fast = pair.decode(PROMPT, N, K, recorder.rng, on_round=on_round, **options)
     return plain, fast, rounds, recorder.rounds
 
 
 def page_of(plain, fast, seen, prompt=PROMPT, command="python -m lab"):
-    return page(ENCODER, prompt, plain, fast, seen, figures(plain, fast, "K = 4"), command)
+    rows = figures(plain, fast, "K = 4")
+    return page(ENCODER, prompt, plain, fast, seen, rows, command)
 
 
 def parsed(html):
@@ -64,15 +66,16 @@ def uncoloured(text):
     return re.sub("|".join(map(re.escape, [RESET, *COLOURS.values()])), "", text)
 
 
-PLAIN, FAST, _, SEEN = decoded(N=8)
-# A token in the middle of a round. If it is the eos, tokens after it were accepted, but are not in the text.
-EOS = next(r.emitted[0] for r in decoded(temperature=0.0)[3] if r.origins.count("accepted") > 2)
+def in_the_middle():
+    """A token that was accepted before others. If it is the eos, they are not in the text."""
+    _, _, _, seen = decoded(temperature=0.0)
+    return next(r.emitted[0] for r in seen if r.origins.count("accepted") > 2)
+
+
 RUNS = [
     dict(),
-    dict(rule=verify_block),
-    dict(temperature=0.0, eos=EOS),
-    dict(K=16, N=120, rule=verify),
-    dict(K=16, N=120, rule=verify_block, schedule="heuristic"),
+    dict(temperature=0.0, eos=in_the_middle()),
+    dict(K=16, N=120, schedule="heuristic"),
     dict(K=0),
 ]
 
@@ -81,66 +84,69 @@ RUNS = [
 def test_the_page_shows_every_token_and_every_round_once(options):
     plain, fast, rounds, seen = decoded(**options)
     html = page_of(plain, fast, seen)
-    assert not re.search(
-        r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\(", html
-    )  # from elsewhere
+    elsewhere = r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\("
+    assert not re.search(elsewhere, html)
     assert html.count("The text ends with this token.") == ("eos" in options)
-    assert html.count(", after the end") == sum(d.kept for r in seen for d in r.drafted) - sum(
-        fast.n_accepted
-    )
+    n_kept = sum(guess.kept for r in seen for guess in r.drafted)
+    assert html.count(", after the end") == n_kept - sum(fast.n_accepted)
+
     tree = parsed(html)
-    assert ("Block verification" in text_of(tree.find(".//header"))) == (
-        options.get("rule") is verify_block
-    )
     links = tree.findall(".//a[@data-round]")
     assert "".join(map(text_of, links)) == ENCODER.decode(fast.ids[len(PROMPT) :])
-    assert [a.get("class") for a in links] == [origin for r in rounds for origin in origins(r)]
-    assert [a.get("data-round") for a in links] == [
-        str(i) for i, r in enumerate(rounds, 1) for _ in r.emitted
-    ]
+    expected = []
+    for i, r in enumerate(rounds, start=1):
+        expected += [(str(i), origin) for origin in origins(r)]
+    assert [(link.get("data-round"), link.get("class")) for link in links] == expected
+    n_passes = len(plain.round_seconds) + len(fast.round_seconds)
+    assert len(tree.findall(".//rect[@class='target']")) == n_passes
     assert len(tree.findall(".//rect[@class='draft']")) == sum(fast.n_drafted)
-    assert len(tree.findall(".//rect[@class='target']")) == len(plain.round_seconds) + len(
-        fast.round_seconds
-    )
     for article, r in zip(tree.findall(".//article"), seen, strict=True):
-        head = (
-            f"{r.origins.count('accepted')} of {len(r.drafted)} accepted"
-            if r.drafted
-            else "nothing drafted"
-        )
-        assert text_of(article.find("h3")).endswith(f": {head}")
-        for tr, d in zip(article.findall(".//table/tr")[1:], r.looked_at, strict=True):
-            coin = "–" if d.u is None else f"{number(d.u)} {'<' if d.kept else '≥'}"
-            token, *cells, verdict = map(text_of, tr.findall("td"))
-            assert token == unescape(shown(ENCODER.decode([d.token])))
-            assert cells == [*map(number, [*d.probabilities, d.keep]), coin]
-            assert verdict.split(",")[0].strip() == ("accepted" if d.kept else "rejected")
-        if r.top:  # the rejected token and the one in its place are always there
-            assert len(article.findall(".//div/div/p[@class='rejected']")) == 3
-            assert len(article.findall(".//div/div/p[@class='resampled']")) == 3
+        check_card(article, r)
 
 
-@pytest.mark.parametrize("options", [run for run in RUNS if run.get("N") == 120])
-def test_the_recorder_finds_the_verdicts_that_verify_came_to(options):
-    """It works them out again from the random numbers and the rows, so the page shows the numbers that decided."""
-    _, _, rounds, seen = decoded(**options)
-    assert {origin for r in seen for origin in r.origins} == {"accepted", "resampled", "bonus"}
+def check_card(article, r):
+    head = "nothing drafted"
+    if r.drafted:
+        head = f"{r.origins.count('accepted')} of {len(r.drafted)} accepted"
+    assert text_of(article.find("h3")).endswith(f": {head}")
+    rows = article.findall(".//table/tr")[1:]
+    for row, guess in zip(rows, r.looked_at, strict=True):
+        token, *cells, verdict = map(text_of, row.findall("td"))
+        assert token == unescape(shown(ENCODER.decode([guess.token])))
+        sign = "<" if guess.kept else "≥"
+        numbers = map(number, [*guess.probabilities, guess.keep])
+        assert cells == [*numbers, f"{number(guess.u)} {sign}"]
+        assert verdict.split(",")[0].strip() == ("accepted" if guess.kept else "rejected")
+    if r.top:  # the rejected token and the one in its place are always there
+        assert len(article.findall(".//div/div/p[@class='rejected']")) == 3
+        assert len(article.findall(".//div/div/p[@class='resampled']")) == 3
+
+
+def test_the_recorder_finds_the_verdicts_that_verify_came_to():
+    """From the random numbers and the rows, so the page shows the numbers that decided."""
+    _, _, rounds, seen = decoded(K=16, N=120)
+    found = {origin for r in seen for origin in r.origins}
+    assert found == {"accepted", "resampled", "bonus"}
     for r, s in zip(rounds, seen, strict=True):
-        assert sum(d.kept for d in s.drafted) == r.n_accepted and s.emitted == r.emitted.tolist()
-        w = block_probabilities(r.drafted, r.p, r.q)[0] if s.is_block else []
-        for i, d in enumerate(s.drafted):
-            assert d.probabilities == [r.p[i, d.token], r.q[i, d.token], *w[i + 1 : i + 2]]
+        i = r.n_accepted
+        assert sum(guess.kept for guess in s.drafted) == i
+        assert s.emitted == r.emitted.tolist()
+        for p, q, guess in zip(r.p, r.q, s.drafted):
+            assert guess.probabilities == (p[guess.token], q[guess.token])
         assert bool(s.top) == ("resampled" in s.origins)
         if s.top:
-            p, q, goal = r.p[r.n_accepted], r.q[r.n_accepted], w[r.n_accepted] if w else 1.0
-            for name, row in ("p", p), ("q", q), ("residual", max_fn(goal * q - p)):
-                assert s.top[name][0] == (row.argmax(), row.max()) and len(s.top[name]) >= 5
+            rows = r.p[i], r.q[i], max_fn(r.q[i] - r.p[i])
+            for row, top in zip(rows, s.top.values(), strict=True):
+                assert top[0] == (row.argmax(), row.max())
+                assert len(top) >= 5
 
 
 def test_the_most_probable_tokens():
-    assert most_probable(np.array([0.25, 0, 0.75, 0])) == [(2, 0.75), (0, 0.25)]
-    assert most_probable(np.array([0.25, 0, 0.75, 0]), (3, 2)) == [(2, 0.75), (0, 0.25), (3, 0)]
-    assert [token for token, _ in most_probable(np.tile([0, 0.05], 20))] == [1, 3, 5, 7, 9]
+    row = np.array([0.25, 0, 0.75, 0])
+    assert most_probable(row) == [(2, 0.75), (0, 0.25)]
+    assert most_probable(row, (3, 2)) == [(2, 0.75), (0, 0.25), (3, 0)]
+    ties = most_probable(np.tile([0, 0.05], 20))
+    assert [token for token, _ in ties] == [1, 3, 5, 7, 9]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +155,8 @@ def test_the_most_probable_tokens():
 )
 def test_the_same_text_is_a_claim_about_ids(shift, is_sample, verdict):
     """Because two sequences of ids may have the same text."""
-    assert same_text(PLAIN.ids, PLAIN.ids + shift, is_sample).startswith(verdict)
+    ids = np.array(PROMPT)
+    assert same_text(ids, ids + shift, is_sample).startswith(verdict)
 
 
 @pytest.mark.parametrize(
@@ -186,11 +193,12 @@ texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 @given(text=texts)
 def test_any_prompt_is_shown_and_not_run(text):
+    plain, fast, _, seen = decoded(N=8)
     prompt = text + "\0\x80\ufffe<script>alert(1)</script>&amp;"
-    html = page_of(PLAIN, FAST, SEEN, ENCODER.encode(prompt), f"python -m lab --prompt {prompt}")
+    html = page_of(plain, fast, seen, ENCODER.encode(prompt), f"python -m lab --prompt {prompt}")
     assert html.count("<script>") == 1
     displayed = text_of(parsed(html).find(".//span[@class='prompt']"))
-    assert displayed.endswith("␀\ufffd\ufffd<script>alert(1)</script>&amp;")
+    assert displayed.endswith("\ufffd\ufffd\ufffd<script>alert(1)</script>&amp;")
     assert not text.isprintable() or displayed.startswith(text)
 
 
@@ -207,15 +215,16 @@ def replay(rounds, on_round):
     return run
 
 
-@given(text=texts, half=st.booleans(), n_accepted=st.integers(0, 3))
+@given(text=texts, half=st.booleans(), n_accepted=st.integers(0, 1))
 def test_coloured_text_without_its_colours_is_the_text(text, half, n_accepted):
-    """Also where a token ends in the middle of a character: nothing is written until the character is whole."""
+    """A token may end in the middle of a character: nothing is written until it is whole."""
     ids = ENCODER.encode(text) + ENCODER.encode("é")[:half]
-    rounds = [Round(np.zeros(3), None, None, [id], min(n_accepted, 1)) for id in ids]
+    rounds = [Round(np.zeros(3), None, None, [id], n_accepted) for id in ids]
+    output = Terminal()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stdout", output := Terminal())
+        patch.setattr(sys, "stdout", output)
         patch.setenv("TERM", "xterm")
-        show("", ENCODER, len(ids), "Title", partial(replay, rounds))
+        show("", ENCODER, "Title", partial(replay, rounds))
     found = output.getvalue().split("\nText = ")[1].rpartition("\nTime = ")[0]
     assert uncoloured(found) == uncoloured(text) + "\ufffd" * half
     assert found.count(RESET) - text.count(RESET) <= len(ids)
@@ -223,40 +232,44 @@ def test_coloured_text_without_its_colours_is_the_text(text, half, n_accepted):
 
 
 def test_trace_on_the_command_line(tmp_path):
-    options = ("--n_tokens_to_generate", 12, "--temperature", 1)
-    odd = (
-        "\udcff" if sys.platform == "linux" else ""
-    )  # a byte that is not UTF-8; not every system has such file names
+    options = "--n_tokens_to_generate", 12, "--temperature", 1
+    # A byte that is not UTF-8; not every system has such file names.
+    odd = "\udcff" if sys.platform == "linux" else ""
     trace = tmp_path / f"{odd}t.html"
     (tmp_path / "play.html").touch()
     output = run(*options, "--trace", trace, script="lab").stdout
+    assert "written to" in output
+    assert "\x1b" not in output
+    assert texts_of(output) == texts_of(printed_by(lab_main, *options))
     html = trace.read_text(encoding="utf-8")
-    assert (
-        html.startswith("<!DOCTYPE html>")
-        and '<a href="play.html">' in html
-        and "written to" in output
-    )
-    assert texts_of(output) == texts_of(printed_by(lab_main, *options)) and "\x1b" not in output
+    assert html.startswith("<!DOCTYPE html>")
+    assert '<a href="play.html">' in html
 
 
-def test_a_terminal_shows_the_text_while_it_is_decoded(monkeypatch, capsys):
-    printed, original = [], show
+def test_a_trace_shows_one_rule():
+    with pytest.raises(UserError, match="--trace shows rounds of --verify token"):
+        lab_main.arguments(["--trace", "t.html", "--verify", "block"])
 
-    def watching(title, prompt, encoder, N, decode):
+
+@pytest.mark.parametrize("no_colour", ["", "1"])
+def test_a_terminal_shows_the_text_while_it_is_decoded(no_colour, monkeypatch, capsys):
+    printed = []
+
+    def watching(prompt, encoder, title, decode):
         def watched(on_round):
-            return decode(on_round=lambda r: (on_round(r), printed.append(capsys.readouterr().out)))
+            def both(r):
+                on_round(r)
+                printed.append(capsys.readouterr().out)
 
-        return original(title, prompt, encoder, N, watched)
+            return decode(on_round=both)
+
+        return show(prompt, encoder, title, watched)
 
     monkeypatch.setattr(main, "show", watching)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    for no_colour in "", "1":
-        monkeypatch.setenv("TERM", "xterm")
-        monkeypatch.setenv("NO_COLOR", no_colour)
-        main.main("--prompt Once --n_tokens_to_generate 6".split())
-        assert printed[0].startswith(
-            "\nAutoregressive Decode\n---------------------\nText = Once"
-        ) and all(printed)
-        assert ("\x1b[3" in "".join(printed)) == (not no_colour)
-        printed.clear()
-        capsys.readouterr()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    main.main("--prompt Once --n_tokens_to_generate 6".split())
+    assert printed[0].startswith("\nAutoregressive Decode\n---------------------\nText = Once")
+    assert all(printed)
+    assert ("\x1b[3" in "".join(printed)) == (not no_colour)

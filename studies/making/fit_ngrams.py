@@ -3,9 +3,6 @@
 python -m studies.making.fit_ngrams fairy-tales.txt
 """
 
-import argparse
-import os
-
 import numpy as np
 
 from checkpoint import UserError
@@ -14,37 +11,31 @@ from checkpoint.openai import EOT
 from encoder import get_encoder
 from lab.drafts import ORDERS, TABLES, ids_of, read_texts
 from lab.ngrams import ngram
-from terminal import report
+from terminal import Parser, report
+
+CORPUS = "a text file, with <|endoftext|> alone on a line between tales"
 
 
 def split_tales(path):
-    """Read a text file -> training tales, held-out tales. The held-out tales are the last tenth of the text."""
+    """Read a text file -> training tales, held-out tales: the last tenth of the text."""
     tales = read_texts(path)
     if len(tales) < 2:
-        raise UserError(
-            f"{path} holds {len(tales)} tales, and at least two are needed, with {EOT} between them"
-        )
+        needed = f"at least two are needed, with {EOT} between them"
+        raise UserError(f"{path} holds {len(tales)} tales, and {needed}")
     ends = np.cumsum([len(tale) for tale in tales])
-    n_train = int(np.searchsorted(ends, 0.9 * ends[-1]))
+    n_train = np.searchsorted(ends, 0.9 * ends[-1])
     return tales[:n_train], tales[n_train:]
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "corpus", help="a text file, with <|endoftext|> alone on a line between tales"
-    )
+    parser = Parser(description=__doc__)
+    parser.add_argument("corpus", help=CORPUS)
     tales, _ = split_tales(parser.parse_args().corpus)
     encoder = get_encoder("target", MODELS_DIR)
     ids = ids_of(tales, encoder)
     table = ngram(ids, len(encoder.ids), max(ORDERS.values()), least=2)
     table.save(TABLES)
-    sizes = ", ".join(
-        f"{len(counts)} {n}-grams" for n, (_, counts) in enumerate(table.tables, start=1)
-    )
-    print(f"{TABLES}: {sizes} of {len(ids)} tokens, {os.path.getsize(TABLES):,} bytes")
+    print(f"{TABLES}: {[len(counts) for _, counts in table.tables]} n-grams of {len(ids)} tokens")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ tree.svg is about the README's p and q, round.svg is a round of the bundled pair
 """
 
 import re
+import textwrap
 from html import escape
+from itertools import groupby
 from math import prod
-from statistics import mean
+from pathlib import Path
 
 import numpy as np
 
@@ -15,26 +17,30 @@ from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
 from lab.tables import PAIRS
+from lab.theory import improvement
 from runs import origins
-from speculative import verify
+from speculative import acceptance, residual
 from terminal import LEGEND, PROMPT, figures, printed
 
 SLOWER = 40  # times slower than in reality, so that one can watch the race
-STYLE = """<style>
-text { font: 14px system-ui, sans-serif; fill: #1c1e21 } .page { fill: #fff } .soft { fill: #5c636b }
-.bold { font-weight: 600 } line { stroke: #8a939d }
-.box { stroke: #8a939d; fill: none } .box.accepted { fill: #d3f0d9 } .box.resampled { fill: #fbd5d2 }
-.box.bonus { fill: #e6d8f8 } .bar { fill: #d5d9de } .keep { fill: #3f9b5b } .short { fill: #d2564c }
-.T0 { fill: #3b6fb6 } .T1 { fill: #7d8790 } .T2 { fill: #e08a1e }
-.mono { font: 14px ui-monospace, Menlo, Consolas, monospace; white-space: pre } .small { font-size: 13px }
-.accepted { fill: #1a7f37 } .resampled { fill: #cf222e; text-decoration: underline } .bonus { fill: #8250df }
-.wrong { fill: #cf222e } .rejected + text { text-decoration: line-through } .tick { stroke: #1c1e21; stroke-width: 2 }
-@media (prefers-color-scheme: dark) {
-.accepted { fill: #3fb950 } .resampled { fill: #ff7b72 } .bonus { fill: #bc8cff } .wrong { fill: #ff7b72 }
-text { fill: #e6e8ea } .page { fill: #16181b } .soft { fill: #a0a8b0 } .tick { stroke: #fff }
-.box.accepted { fill: #1c4a2a } .box.resampled { fill: #6a2621 } .box.bonus { fill: #47306b } .bar { fill: #3a3f45 }
-}
-</style>"""
+STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" \
+viewBox="0 0 {width} {height}" width="{width}" height="{height}">
+<style>
+{style}</style>
+<rect class="page" width="100%" height="100%"/>
+{parts}
+</svg>
+"""
+
+
+def svg(width, height, parts):
+    return SVG.format(width=width, height=height, style=STYLE, parts="\n".join(parts))
+
+
+def picture(width, height):
+    """For a function that yields the parts of a picture of this size."""
+    return lambda draw: lambda *args: svg(width, height, draw(*args))
 
 
 def text(x, y, content, kind=""):
@@ -49,299 +55,318 @@ def rect(kind, x, y, width, height, r=0):
     return f'<rect class="{kind}" x="{x}" y="{y}" width="{width:.0f}" height="{height}" rx="{r}"/>'
 
 
-def svg(width, height, parts):
-    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    page = f'{STYLE}\n<rect class="page" width="100%" height="100%"/>\n'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n'
-        + page
-        + "\n".join(parts)
-        + "\n</svg>\n"
-    )
+def dot(kind, x, y, title):
+    place = f'cx="{x:.1f}" cy="{y:.1f}"'
+    return f'<circle class="{kind}" {place} r="6"><title>{title}</title></circle>'
 
 
+# ---- What the README shows ----
+
+COLUMNS = 38, 116, 236, 308  # of the guess, the verdict, the draw, the token
+
+
+@picture(480, 222)
 def tree():
     """Each emitted probability is the product of what stands on its path, and they add up to q."""
-    p, q = (row.tolist() for row in PAIRS[0])
-    left = [max(b - a, 0) for a, b in zip(p, q)]
-    short = lambda x: str(x) if x.denominator % 3 == 0 else f"{float(x):g}".lstrip("0")  # noqa: E731  # 1/3, but .2
-    paths, masses, heights = [], [[], [], []], {}
-    for guess, a in enumerate(p):
-        keep = min(1, q[guess] / a)
-        ends = [(guess, "accepted", a, keep)]
-        ends += [
-            (t, "rejected", a, 1 - keep, x / sum(left))
-            for t, x in enumerate(left)
-            if x and keep < 1
-        ]
-        for t, verdict, *shares in ends:
-            drawn = f"{'ABC'[t]} {short(shares[2])}" if shares[2:] else ""
-            product = f"{'ABC'[t]}: {' × '.join(map(short, shares))} = {short(prod(shares))}"
-            path = f"{'ABC'[guess]} {short(a)}", f"{verdict} {short(shares[1])}", drawn, product
-            for n in range(5):  # a node is as high as the mean of the ends behind it
-                heights.setdefault(path[:n], []).append(48 + 30 * len(paths))
-            paths.append(path)
-            masses[t].append(prod(shares))
-    assert [*map(sum, masses)] == q
-    columns, names = (8, 38, 116, 236, 308), ("p", "min(1, q/p)", "residual", "emitted")
-    parts = [text(x, 18, name, "soft") for x, name in zip(columns[1:], names)]
-    for path in filter(None, heights):
-        (begin, y), (end, below) = (
-            (columns[len(node)], mean(heights[node])) for node in (path[:-1], path)
-        )
-        parts.append(
-            line(begin + 9 * len("".join(path[-2:-1])), y, end - 6 * bool(path[-1]), below)
-        )
-        parts.append(text(end, below + 5, path[-1], "bold" * (len(path) == 4)))
-    sums = (
-        " = ".join(dict.fromkeys([" + ".join(map(short, some)), short(sum(some))]))
-        for some in masses
-    )
-    parts.append(
-        text(
-            38, 58 + 30 * len(paths), "; ".join(map("{}: {}".format, "ABC", sums)) + ". This is q."
-        )
-    )
-    return svg(480, 72 + 30 * len(paths), parts)
+    p, q = PAIRS[0]
+    paths = []
+    masses = {"A": [], "B": [], "C": []}
+
+    def emit(token, *path):
+        """A path: (name, probability) of the guess, the verdict and perhaps the draw."""
+        shares = [share for _, share in path]
+        masses[token].append(prod(shares))
+        labels = [f"{name} {short(share)}" for name, share in path]
+        factors = " × ".join(map(short, shares))
+        end = f"{token}: {factors} = {short(prod(shares))}"
+        paths.append([*labels, *[""] * (3 - len(path)), end])
+
+    for guess in zip("ABC", p, q):
+        name, share, wanted = guess
+        keep = acceptance(share, wanted)
+        emit(name, (name, share), ("accepted", keep))
+        for other, left in zip("ABC", residual(p, q)):
+            if keep < 1 and left > 0:
+                emit(other, (name, share), ("rejected", 1 - keep), (other, left))
+
+    for x, name in zip(COLUMNS, ("p", "min(1, q/p)", "residual", "emitted")):
+        yield text(x, 18, name, "soft")
+    yield from branches(paths, 8, 108, 48)
+    sums = []
+    for token, some in masses.items():
+        terms = " + ".join(map(short, some))
+        total = f" = {short(sum(some))}" if len(some) > 1 else ""
+        sums.append(f"{token}: {terms}{total}")
+    yield text(38, 208, f"{'; '.join(sums)}. This is q.")
 
 
+def short(x):
+    """1/3, but .2"""
+    return str(x) if x.denominator % 3 == 0 else f"{float(x):g}".lstrip("0")
+
+
+def branches(paths, x, y, top, depth=0):
+    """Lines from (x, y) to the first label of each path, and on to those behind it.
+
+    The ends of the paths stand below each other, the first one at top.
+    """
+    for label, some in groupby(paths, key=lambda path: path[depth]):
+        some = list(some)
+        begin = COLUMNS[depth]
+        middle = top + 15 * (len(some) - 1)
+        is_end = depth == 3
+        yield line(x, y, begin - 6 if label else begin, middle)
+        yield text(begin, middle + 5, label, "bold" if is_end else "")
+        if not is_end:
+            yield from branches(some, begin + 9 * len(label), middle, top, depth + 1)
+        top += 30 * len(some)
+
+
+@picture(450, 240)
 def a_round():
-    """A round of `python main.py --temperature 1 --seed 3`: the first that accepts two tokens and rejects one."""
+    """Of `python main.py --temperature 1 --seed 3`: the first round that accepts 2 and rejects 1."""
     pair = load_pair("draft", "target", temperature=1)
-    encoder, recorder = pair.encoder, Recorder(np.random.default_rng(3), verify)
-    run, rounds = (
-        pair.decode(encoder.encode(PROMPT), 154, 4, recorder.rng, on_round=recorder),
-        recorder.rounds,
-    )
-    i = next(
-        i
-        for i, r in enumerate(rounds)
-        if r.origins.count("accepted") == 2 and r.origins[-1] == "resampled"
-    )
-    r, after = rounds[i], sum(len(later.emitted) for later in rounds[i:])
-    before = "… " + shown(encoder.decode(run.ids[:-after][-9:]).lstrip(), {ord("\n"): "⏎"})
+    recorder = Recorder(np.random.default_rng(3))
+    prompt = pair.encoder.encode(PROMPT)
+    run = pair.decode(prompt, 154, 4, recorder.rng, on_round=recorder)
+    i = [r.origins for r in recorder.rounds].index(["accepted", "accepted", "resampled"])
+    n = len(prompt) + sum(run.n_emitted[:i])
+    r = recorder.rounds[i]
+    before = pair.encoder.decode(run.ids[n - 9 : n]).lstrip()
 
     def box(x, y, token, kind):
-        return rect(f"box {kind}", x, y - 16, 74, 22, 4) + text(
-            x + 8, y, shown(encoder.decode([token])[:8]), "bold"
-        )
+        name = shown(pair.encoder.decode([token])[:8])
+        return rect(f"box {kind}", x, y - 16, 74, 22, 4) + text(x + 8, y, name, "bold")
 
-    x, below = (10, 96, 162, 228, 318, 374), 92 + 28 * len(r.drafted)
-    parts = [
-        text(10, 24, "text so far", "soft"),
-        text(x[1], 24, before),
-        text(10, below, "emitted", "soft"),
-    ]
-    parts += [
-        text(*place, "soft")
-        for place in zip(x, [58] * 5, ["drafted", "p", "q", "min(1, q/p)", "random u"])
-    ]
-    for i, d in enumerate(r.drafted):
-        y, kind = 86 + 28 * i, "keep" if d.kept else "short"
-        parts.append(box(10, y, d.token, "accepted" if d.kept else "rejected"))
-        if i < len(r.looked_at):
-            parts += [
-                text(at, y, number(value))
-                for at, value in zip(x[1:], [*d.probabilities, d.keep, d.u])
-            ]
-            parts += [rect("bar", x[5], y - 10, 60, 10), rect(kind, x[5], y - 10, 60 * d.keep, 10)]
-            parts.append(line(x[5] + 60 * d.u, y - 14, x[5] + 60 * d.u, y + 4, "tick"))
-        else:
-            parts.append(text(x[1], y, "not looked at", "soft"))
-    parts += [
-        box(x[1] + 82 * i, below, *emitted) for i, emitted in enumerate(zip(r.emitted, r.origins))
-    ]
-    parts.append(text(x[1] + 82 * 2, below + 24, "a draw from the residual", "soft"))
-    return svg(450, below + 36, parts)
+    columns = 96, 162, 228, 318, 374
+    yield text(10, 24, "text so far", "soft")
+    yield text(96, 24, "… " + shown(before, {ord("\n"): "⏎"}))
+    yield text(10, 204, "emitted", "soft")
+    yield text(10, 58, "drafted", "soft")
+    for x, name in zip(columns, ("p", "q", "min(1, q/p)", "random u")):
+        yield text(x, 58, name, "soft")
+    for y, d in zip((86, 114, 142, 170), r.drafted):
+        yield box(10, y, d.token, "accepted" if d.kept else "rejected")
+        if d.u is None:
+            yield text(96, y, "not looked at", "soft")
+            continue
+        for x, value in zip(columns, (*d.probabilities, d.keep, d.u)):
+            yield text(x, y, number(value))
+        yield rect("bar", 374, y - 10, 60, 10)
+        yield rect("keep" if d.kept else "short", 374, y - 10, 60 * d.keep, 10)
+        yield line(374 + 60 * d.u, y - 14, 374 + 60 * d.u, y + 4, "tick")
+    for x, token, origin in zip((96, 178, 260), r.emitted, r.origins):
+        yield box(x, 204, token, origin)
+    yield text(260, 228, "a draw from the residual", "soft")
 
 
-def measured(n=5):
-    """The encoder, and the runs and rounds of `python main.py --K 4`, plain and speculative: the median of n."""
+@picture(440, 346)
+def speedup():
+    """Dots: the speedup against K for two alphas, by `lab.theory.improvement`."""
+    yield text(10, 18, "speedup", "soft")
+    yield text(394, 308, "K", "soft")
+    yield text(336, 154, "plain loop", "soft")
+    for y, times in (270, 0), (160, 1), (50, 2):
+        yield text(10, y + 5, times, "soft")
+        yield line(36, y, 420, y)
+    for K in 0, 4, 8, 12, 16:
+        yield text(40 + 22 * K, 290, K, "soft")
+    for kind, alpha, y in ("T0", 0.9, 90), ("T2", 0.6, 234):
+        for K in range(17):
+            gain = improvement(alpha, K, c=0.1, v=1 + 0.1 * K, r=0.1)
+            yield dot(kind, 44 + 22 * K, 270 - 110 * gain, f"K = {K}: {gain:.2f}")
+        yield text(300, y, f"alpha = {alpha}")
+    yield text(36, 332, "if c = 0.1, v = 1 + 0.1 K and r = 0.1", "soft")
+
+
+# ---- What other pages show ----
+
+
+@picture(440, 558)
+def overlap(results):
+    """Bars: the mean of sum min(p, q) for each draft, at each temperature of docs/acceptance.json."""
+    for x, share in (100, "0"), (250, "0.5"), (400, "1"):
+        yield text(x, 20, share, "soft")
+        yield line(x, 28, x, 520)
+    for j, (T, drafts) in enumerate(results.items()):
+        for i, found in enumerate(drafts.values()):
+            share = found["overlap"]
+            y = 34 + 54 * i + 15 * j
+            yield rect(f"T{j}", 100, y, 300 * share, 13)
+            yield text(106 + 300 * share, y + 11, f"{share:.2f}", "soft small")
+        x = 100 + 90 * j
+        yield rect(f"T{j}", x, 532, 14, 14)
+        yield text(x + 20, 544, f"T = {T}")
+    for i, draft in enumerate(drafts):
+        yield text(10, 62 + 54 * i, draft)
+
+
+RULES = {  # how the name of a rule begins: its colour, and its place in the legend
+    "`verify": ("keep", "exact", 36, 395),
+    "leniency": ("T0", "leniency", 150, 395),
+    "cascade": ("short", "cascade", 290, 395),
+    "typical": ("T1", "typical", 36, 419),
+    "relaxed": ("T2", "relaxed", 150, 419),
+    "accepted": ("bar", "fixed rate", 290, 419),
+}
+
+
+@picture(440, 438)
+def prices(found):
+    """Dots: what a rule adds per round, and how far it is from the target, see docs/exactness.md."""
+    yield text(10, 18, "distance", "soft")
+    yield text(300, 370, "tokens per round", "soft")
+    for x, y, share, tokens in (40, 330, 0, 1), (230, 180, 0.5, 2), (420, 30, 1, 3):
+        yield text(10, y + 5, share, "soft")
+        yield text(x - 4, 350, tokens, "soft")
+        yield line(40, y, 420, y)
+        yield line(x, 30, x, 330)
+    for name, far, tokens in found:
+        kind, *_ = RULES[re.match("`?[a-z]+", name)[0]]
+        yield dot(kind, 40 + 190 * float(tokens - 1), 330 - 300 * float(far), name)
+    for kind, meaning, x, y in RULES.values():
+        yield f'<circle class="{kind}" cx="{x}" cy="{y}" r="6"/>'
+        yield text(x + 12, y + 5, meaning)
+
+
+# ---- What a terminal shows ----
+
+
+def measured():
+    """The loops of `python main.py --K 4`, plain and speculative: a Run, and its rounds.
+
+    A round is a list of pieces (text, origin).
+    """
     pair = load_pair("draft", "target")
+    prompt = pair.encoder.encode(PROMPT)
 
     def decode(K):
         rounds = []
-        x, note = (
-            pair.encoder.encode(PROMPT),
-            lambda r: rounds.append((r.emitted.tolist(), origins(r))),
-        )
-        return pair.decode(x, 154, K, on_round=note), rounds
 
-    series = [(decode(None), decode(4)) for _ in range(n)]
-    return pair.encoder, *sorted(series, key=lambda both: both[0][0].seconds / both[1][0].seconds)[
-        n // 2
-    ]
+        def note(r):
+            texts = [pair.encoder.decode([token]) for token in r.emitted]
+            rounds.append([*zip(texts, origins(r))])
+
+        return pair.decode(prompt, 154, K, on_round=note), rounds
+
+    for _ in range(3):  # the last one, when all is warm
+        loops = decode(None), decode(4)
+    return loops
 
 
 def wrapped(pieces, width):
-    """Pieces (text, ...) in lines of at most so many characters, which end between words or where a piece says so."""
-    words, lines, column = [], [[]], 0  # a word is one piece or several
-    for piece in (
-        part
-        for text, *rest in pieces
-        for part in ((t, *rest) for t in re.split("(\n)", text))
-        if part[0]
-    ):
-        if not words or piece[0][0] in " \n" or words[-1][-1][0] == "\n":
-            words.append([])
-        words[-1].append(piece)
-    for word in words:
-        size = sum(len(text) for text, *_ in word)
-        if word[0][0] == "\n" or (column + size > width and column):
-            lines, column = [*lines, []], 0
-        if word[0][0] != "\n":
-            column += size
-            lines[-1] += (
-                word
-                if lines[-1] or not lines[1:]
-                else [(word[0][0].lstrip(), *word[0][1:]), *word[1:]]
-            )
+    """Pieces (text, ...) -> lines of at most so many characters, each a list of pieces."""
+    whole = "".join(text for text, *_ in pieces)
+    lines = []
+    end = 0
+    for paragraph in whole.split("\n"):
+        for part in textwrap.wrap(paragraph, width, break_on_hyphens=False) or [""]:
+            begin = whole.index(part, end)
+            end = begin + len(part)
+            lines.append(between(pieces, begin, end))
     return lines
 
 
-def mono(y, pieces, style=lambda *rest: ""):
-    """A line of pieces (text, kind, ...)."""
-    spans = (
-        f'<tspan class="{kind}"{style(*rest)}>{escape(text)}</tspan>'
-        for text, kind, *rest in pieces
-    )
-    return f'<text x="12" y="{y}" class="mono">{"".join(spans)}</text>'
+def between(pieces, begin, end):
+    """What stands between two characters."""
+    found = []
+    for text, *rest in pieces:
+        part = text[max(begin, 0) : max(end, 0)]
+        if part:
+            found.append((part, *rest))
+        begin -= len(text)
+        end -= len(text)
+    return found
 
 
-def race(encoder, plain, fast):
+def mono(y, pieces):
+    """A line of pieces (text, kind), or (text, kind, more attributes)."""
+    spans = ""
+    for text, kind, *more in pieces:
+        spans += f'<tspan class="{kind}"{"".join(more)}>{escape(text)}</tspan>'
+    return f'<text x="12" y="{y}" class="mono">{spans}</text>'
+
+
+def race(plain, fast):
     """A moving picture of both loops: still and complete where animations are off."""
     length = SLOWER * plain[0].seconds + 3  # seconds of one showing
-    rules, parts, y = {}, [], 24
+    rules = {}
+    parts = []
+    y = 24
 
     def at(seconds):
         """The style of what appears after so many seconds, for which a rule is added."""
-        begin, name = 100 * SLOWER * seconds / length, f"t{round(1e6 * seconds)}"
+        name = f"t{round(1e6 * seconds)}"
+        begin = 100 * SLOWER * seconds / length
         hidden, seen = "{ fill-opacity: 0 }", "{ fill-opacity: 1 }"
-        rules[name] = (
-            f"@keyframes {name} {{ 0%, {begin:.2f}% {hidden} {begin + 0.01:.2f}%, 100% {seen} }}"
-        )
+        steps = f"0%, {begin:.2f}% {hidden} {begin + 0.01:.2f}%, 100% {seen}"
+        rules[name] = f"@keyframes {name} {{ {steps} }}"
         return f' style="animation: {name} {length:.1f}s infinite"'
 
     for title, (run, rounds) in ("Target alone", plain), ("Draft and target", fast):
-        pieces, end = [(PROMPT, "soft", 0.0)], run.seconds
-        for (ids, where), seconds in zip(rounds, np.cumsum(run.round_seconds)):
-            for id, origin in zip(ids, where):
-                pieces.append(
-                    (
-                        encoder.decode([id]).replace("\n", " "),
-                        origin if run.draft_seconds else "",
-                        seconds,
-                    )
-                )
-        parts.append(f'<text x="12" y="{y}"><tspan class="bold">{title}</tspan>')
-        parts.append(f'<tspan class="soft"{at(end)}>  {1000 * end:.0f} ms</tspan></text>')
-        for some in wrapped(pieces, 88):
+        took = f'<tspan class="soft"{at(run.seconds)}>  {1000 * run.seconds:.0f} ms</tspan>'
+        parts.append(f'<text x="12" y="{y}"><tspan class="bold">{title}</tspan>\n{took}</text>')
+        pieces = [(PROMPT, "soft", " ")]
+        for some, seconds in zip(rounds, np.cumsum(run.round_seconds)):
+            for text, origin in some:
+                kind = origin if run.draft_seconds else ""
+                pieces.append((text.replace("\n", " "), kind, at(seconds)))
+        for some in wrapped(pieces, 87):
             y += 22
-            parts.append(mono(y, some, lambda seconds: at(seconds) if seconds else " "))
+            parts.append(mono(y, some))
         y += 36
-    legend = ", ".join(
-        f'<tspan class="{origin}">{meaning}</tspan>' for origin, meaning in LEGEND.items()
-    )
+    meanings = [f'<tspan class="{kind}">{meaning}</tspan>' for kind, meaning in LEGEND.items()]
     note = f'<tspan class="soft">; {SLOWER} times slower than it was</tspan>'
-    parts.append(f'<text x="12" y="{y}" class="small">{legend}{note}</text>')
-    moving = (
-        "@media (prefers-reduced-motion: no-preference) {\n" + "\n".join(rules.values()) + "\n}"
-    )
+    parts.append(f'<text x="12" y="{y}" class="small">{", ".join(meanings)}{note}</text>')
+    moving = "\n".join(["@media (prefers-reduced-motion: no-preference) {", *rules.values(), "}"])
     return svg(780, y + 16, [f"<style>{moving}</style>", *parts])
 
 
-def overlap(results):
-    """Bars: the mean of sum min(p, q) for each draft, at each temperature of docs/acceptance.json."""
-    drafts, parts = list(results["1"]), []
-    end = 34 + 54 * len(drafts)
-    for x, share in (100, "0"), (250, "0.5"), (400, "1"):
-        parts += [text(x, 20, share, "soft"), line(x, 28, x, end)]
-    for j, T in enumerate(results):
-        for i, draft in enumerate(drafts):
-            share, y = results[T][draft]["overlap"], 34 + 54 * i + 15 * j
-            parts.append(rect(f"T{j}", 100, y, 300 * share, 13))
-            parts.append(text(106 + 300 * share, y + 11, f"{share:.2f}", "soft small"))
-        parts += [
-            rect(f"T{j}", 100 + 90 * j, end + 12, 14, 14),
-            text(120 + 90 * j, end + 24, f"T = {T}"),
-        ]
-    parts += [text(10, 62 + 54 * i, draft) for i, draft in enumerate(drafts)]
-    return svg(440, end + 38, parts)
-
-
-def prices(found):
-    """Dots: what a rule adds per round, and how far it is from the target, as in docs/exactness.md."""
-    parts = [text(10, 18, "distance", "soft"), text(300, 370, "tokens per round", "soft")]
-    for x, y, share, tokens in (40, 330, 0, 1), (230, 180, 0.5, 2), (420, 30, 1, 3):
-        parts += [text(10, y + 5, f"{share:g}", "soft"), text(x - 4, 350, tokens, "soft")]
-        parts += [line(40, y, 420, y), line(x, 30, x, 330)]
-    kinds = {
-        "`v": ("keep", "exact", 36, 395),
-        "le": ("T0", "leniency", 150, 395),
-        "ca": ("short", "cascade", 290, 395),
-    }
-    kinds |= {
-        "ty": ("T1", "typical", 36, 419),
-        "re": ("T2", "relaxed", 150, 419),
-        "ac": ("bar", "fixed rate", 290, 419),
-    }
-    for name, far, tokens in found:
-        place = f'cx="{40 + 190 * float(tokens - 1):.1f}" cy="{330 - 300 * float(far):.1f}"'
-        parts.append(
-            f'<circle class="{kinds[name[:2]][0]}" {place} r="6"><title>{name}</title></circle>'
-        )
-    for kind, meaning, x, y in kinds.values():
-        parts += [f'<circle class="{kind}" cx="{x}" cy="{y}" r="6"/>', text(x + 12, y + 5, meaning)]
-    return svg(440, 438, parts)
-
-
 def terminal(lines, columns=100):
-    """Lines of (text, kind) as on a terminal with so many columns. Long texts are wrapped between words."""
+    """Lines of pieces (text, kind) as on a terminal with so many columns."""
     wide = [some for pieces in lines for some in wrapped(pieces, columns)]
     n = max(sum(len(text) for text, _ in some) for some in wide)
-    return svg(
-        int(8.45 * n) + 24,
-        20 * len(wide) + 24,
-        [mono(24 + 20 * i, some) for i, some in enumerate(wide)],
-    )
+    parts = [mono(24 + 20 * i, some) for i, some in enumerate(wide)]
+    return svg(int(8.45 * n) + 24, 20 * len(wide) + 24, parts)
 
 
-def demo(encoder, plain, fast):
+HEAD = [
+    [("$ python main.py --K 4", "bold")],
+    [("...", "soft")],
+    [],
+    [("Speculative Decode", "")],
+    [("------------------", "")],
+]
+
+
+def demo(plain, fast):
     """The second half of what `python main.py --K 4` shows."""
-    text = [("Text = " + PROMPT, "")]
-    for ids, where in fast[1]:
-        text += [(encoder.decode([id]), origin) for id, origin in zip(ids, where)]
-    legend = [piece for origin, words in LEGEND.items() for piece in ((", ", ""), (words, origin))][
-        1:
-    ]
-    title = "Speculative Decode"
-    lines = [
-        [("$ python main.py --K 4", "bold")],
-        [("...", "soft")],
-        [],
-        [(title, "")],
-        [("-" * len(title), "")],
-        text,
-    ]
-    lines += [[(f"Time = {fast[0].seconds:.2f}s", "")], [("Colours: ", ""), *legend], []]
-    lines += [[(line, "")] for line in printed(figures(plain[0], fast[0], "K = 4")).split("\n")]
+    run, rounds = fast
+    written = sum(rounds, start=[("Text = " + PROMPT, "")])
+    time = [(f"Time = {run.seconds:.2f}s", "")]
+    legend = [("Colours: ", "")]
+    for origin, words in LEGEND.items():
+        legend += [(words, origin), (", ", "")]
+    lines = [*HEAD, written, time, legend[:-1], []]
+    for row in printed(figures(plain[0], run, "K = 4")).split("\n"):
+        lines.append([(row, "")])
     return terminal(lines)
 
 
 def grader():
     """`python -m exercise`, for a solution of two steps, one of which is wrong."""
     solutions = [lambda p, q, token, rng: rng.random() < q[token] / p[token], lambda p, q: q]
+    found = [graded(step, solution, "") for step, solution in zip(STEPS, solutions)]
+    found.append((["not written yet"], None))
+    kinds = {True: "accepted", False: "wrong", None: ""}
     lines = [[("$ python -m exercise", "bold")]]
-    for i, step in enumerate(STEPS[:3]):
-        found, is_exact = graded(step, solutions[i], "") if i < 2 else (["not written yet"], None)
-        kind = {True: "accepted", False: "wrong", None: ""}[is_exact]
-        lines.append(
-            [
-                (f"{i + 1} {step.function:10}", ""),
-                *((word, kind) for word in re.findall(" *[^ ]+", found[0])),
-            ]
-        )
-        lines += [
-            [(word, "") for word in re.findall(" *[^ ]+", "    " + line)] for line in found[1:]
-        ]
+    for i, (step, (answer, is_exact)) in enumerate(zip(STEPS, found), start=1):
+        first, *more = answer
+        name = (f"{i} {step.function:10}", "")
+        lines.append([name, *words(first, kinds[is_exact])])
+        lines += [words(f"    {line}") for line in more]
     return terminal(lines, 48)
+
+
+def words(line, kind=""):
+    return [(word, kind) for word in re.findall(" *[^ ]+", line)]

@@ -1,20 +1,22 @@
-"""Write every block of the pages that is computed, and every picture: run it after a change of the gallery.
+"""Write every block of the pages that is computed, and every picture.
 
     python -m studies.making.write         # all but the two pictures of a timed run
     python -m studies.making.write --race  # these as well: race.svg and terminal.svg
 
-A block stands between <!-- name --> and <!-- end -->. What was measured comes from docs/acceptance.json.
+A block stands between <!-- name --> and <!-- end -->. What was measured comes from
+docs/acceptance.json.
 """
 
-import argparse
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 from lab import gallery, tables
 from studies.audit.__main__ import table as audit_table
 from studies.making import pictures
-from studies.times.acceptance import DRAFTS, SHOWN, TEMPERATURES
+from studies.times.acceptance import SHOWN
+from terminal import Parser, report
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -26,29 +28,29 @@ PAGES = (
 )
 
 
-def measured():
-    return json.loads((ROOT / "docs" / "acceptance.json").read_text(encoding="utf-8"))
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+MEASURED = json.loads(read("docs/acceptance.json"))
 
 
 def of_drafts():
-    by_T, results = [f"{T:g}" for T in TEMPERATURES], measured()["results"]
-    header = [
-        "draft",
-        *(f"overlap, T = {T}" for T in by_T),
-        "c",
-        *(f"speedup, T = {T}" for T in by_T),
-    ]
-    rows = [
-        [name, *(results[T][name]["overlap"] for T in by_T), f"{results['1'][name]['c']:.3f}",
-         *(results[T][name]["speedup"] for T in by_T)]
-        for name in DRAFTS
-    ]  # fmt: skip
-    return tables.table(header, rows)
+    results = MEASURED["results"]
+    overlaps = [f"overlap, T = {T}" for T in results]
+    speedups = [f"speedup, T = {T}" for T in results]
+    rows = []
+    for name in results["1"]:
+        found = [drafts[name] for drafts in results.values()]
+        overlap = [each["overlap"] for each in found]
+        speedup = [each["speedup"] for each in found]
+        rows.append([name, *overlap, f"{found[-1]['c']:.3f}", *speedup])
+    return tables.table(["draft", *overlaps, "c", *speedups], rows)
 
 
 def of_siblings():
     rows = []
-    for name, found in measured()["trees"].items():
+    for name, found in MEASURED["trees"].items():
         rows.append([name, *found["siblings"]])
         if found["bound"]:
             rows.append(["at best, if independent", *found["bound"]])
@@ -56,82 +58,83 @@ def of_siblings():
 
 
 def of_trees():
-    header = [
-        "draft",
-        "chain",
-        "two chains",
-        "best tree",
-        "best, top-down",
-        "its nodes at depth 1, 2, ...",
-    ]
-    rows = [
-        [name, *found["tokens"], " ".join(map(str, found["best"]))]
-        for name, found in measured()["trees"].items()
-    ]
-    return tables.table(header, rows)
+    shapes = "chain", "two chains", "best tree", "best, top-down"
+    rows = []
+    for name, found in MEASURED["trees"].items():
+        best = " ".join(map(str, found["best"]))
+        rows.append([name, *found["tokens"], best])
+    return tables.table(["draft", *shapes, "its nodes at depth 1, 2, ..."], rows)
 
 
 def who_shipped_what():
     """Where the rules of play.html were seen, by their names in the gallery."""
-    play = (ROOT / "docs" / "play.html").read_text(encoding="utf-8")
-    seen = {v.name: v.seen for v in gallery.VARIANTS if v.seen and f'"{v.name}": {{' in play}
+    play = read("docs/play.html")
+    seen = {}
+    for variant in gallery.VARIANTS:
+        if variant.seen and f'"{variant.name}": {{' in play:
+            seen[variant.name] = variant.seen
     return f"const SEEN = {json.dumps(seen, indent=2, ensure_ascii=False)};"
+
+
+def of_audit():
+    return audit_table(json.loads(read("studies/audit/audit.json")))
 
 
 BLOCKS = {
     "famous": tables.of_famous,
-    "gallery": lambda: tables.of_gallery(gallery.VARIANTS),
-    "trees": lambda: tables.of_gallery(gallery.TREES),
+    "gallery": partial(tables.of_gallery, gallery.VARIANTS),
+    "trees": partial(tables.of_gallery, gallery.TREES),
     "exact": tables.of_exact_rules,
     "disputes": tables.of_disputes,
     "prices": tables.of_prices,
     "drafts": of_drafts,
     "siblings": of_siblings,
     "trees measured": of_trees,
-    "audit": lambda: audit_table(
-        json.loads((ROOT / "studies" / "audit" / "audit.json").read_text(encoding="utf-8"))
-    ),
+    "audit": of_audit,
     "seen": who_shipped_what,
 }
 PICTURES = {
     "tree": pictures.tree,
     "round": pictures.a_round,
-    "overlap": lambda: pictures.overlap(measured()["results"]),
+    "overlap": lambda: pictures.overlap(MEASURED["results"]),
     "prices": lambda: pictures.prices(tables.prices()),
+    "speedup": pictures.speedup,
     "exercise": pictures.grader,
 }
 
 
 def page(text):
     """The page with its blocks as they should be."""
-
     block = r"(<!-- (?!end)([\w ]+) -->\n).*?(\n[^\n]*<!-- end -->)"
-    return re.sub(
-        block, lambda found: found[1] + BLOCKS[found[2]]() + found[3], text, flags=re.DOTALL
-    )
+
+    def written(found):
+        begin, name, end = found.groups()
+        return begin + BLOCKS[name]() + end
+
+    return re.sub(block, written, text, flags=re.DOTALL)
 
 
 def files():
     """{path: what should be in it}"""
-    pages = {name: page((ROOT / name).read_text(encoding="utf-8")) for name in PAGES}
-    return pages | {f"docs/{name}.svg": draw() for name, draw in PICTURES.items()}
+    found = {path: page(read(path)) for path in PAGES}
+    for name, draw in PICTURES.items():
+        found[f"docs/{name}.svg"] = draw()
+    return found
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--race", action="store_true", help="draw what a timed run on this machine looked like, too"
-    )
+    parser = Parser(description=__doc__)
+    note = "draw what a timed run on this machine looked like, too"
+    parser.add_argument("--race", action="store_true", help=note)
     args = parser.parse_args()
     found = files()
     if args.race:
         runs = pictures.measured()
-        found |= {"docs/race.svg": pictures.race(*runs), "docs/terminal.svg": pictures.demo(*runs)}
+        found["docs/race.svg"] = pictures.race(*runs)
+        found["docs/terminal.svg"] = pictures.demo(*runs)
     for path, content in found.items():
         (ROOT / path).write_text(content, encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m studies.making.write")

@@ -4,42 +4,70 @@
     python -m studies.times.random_checkpoint 124M && python -m studies.times.forward models/random-124M
     python -m studies.times.forward                # the demo
 
-A pass over few rows takes at least the time to read the weights. So the table compares
-each pass with sgemv, which is BLAS's product of a matrix and a vector, on a matrix of
-537 MB. "products" are the products of a pass and nothing else, and "x @ w" are the same
-with plain matrices, for models below 1 GB. The cases take turns, because the memory of a
-shared machine may become twice as fast within a minute. Each ratio is computed within a
-turn, and the table shows the medians.
+"products" are the matrix products of a pass and nothing else, and "x @ w" are the same
+with plain matrices. Each ratio is computed within a turn, see turns.py, and the tables
+show the medians.
 
 The demo also runs with plain matrices in place of fast/'s tiles: stored as they are, or
 transposed; and with a BLAS of one thread, or as many as it likes.
 """
 
-import argparse
-import contextlib
-import itertools
-import time
+from itertools import product
 
 import numpy as np
 
-from checkpoint.read import read
+from checkpoint.read import open_model, read
 from encoder import get_encoder
-from fast import matrix_kernel
 from gpt2 import GPT2
+from lab.pair import LabPair
 from lab.tables import table
-from sampling import as_model
-from speculative import speculative_sampling
-from studies.times.turns import Turns
-from terminal import PROMPT, report
+from studies.times.turns import Engine, compare, timed
+from terminal import PROMPT, Parser, report
 
-REPETITIONS, PROMPTS = 21, 7  # of passes over a few rows, and of prompts
 CONTEXT = 32  # tokens in the cache before passes over a few rows
+K = 4
+PAIR = "models/target", "models/draft"
 
 
-def seconds(function, *args):
-    begun = time.perf_counter()
-    function(*args)
-    return time.perf_counter() - begun
+# ---- Passes ----
+
+
+def ids_for(n_vocab, n_ctx):
+    return np.random.default_rng(0).integers(n_vocab, size=n_ctx)
+
+
+def our_pass(folder):
+    """An engine: forward(n_past, n_new) -> seconds, some logits."""
+    network = laid_out(folder)
+    ids = ids_for(network.n_vocab, network.n_ctx)
+
+    @timed
+    def forward(n_past, n_new):
+        if n_past == 0:  # a prompt
+            network.reset()
+        logits = network(ids[: n_past + n_new], n_new if n_past else 1)
+        return logits[:, :5].tolist()
+
+    return forward
+
+
+def products(folder, layout):
+    """An engine: multiply(n_rows) -> seconds, None. It has the matrices of a pass alone."""
+    _, params = read(folder)
+    network = laid_out(folder, layout)
+    widths = [w.shape[0] for w in matrices(params["blocks"], params["wte"].T)]
+    ws = matrices(network.blocks, network.head)
+
+    @timed
+    def multiply(n_rows):
+        for n_in, w in zip(widths, ws):
+            np.ones((n_rows, n_in), np.float32) @ w
+
+    return multiply
+
+
+def matrices(blocks, head):
+    return [layer["w"] for layer in layers(blocks)] + [head]
 
 
 def layers(blocks):
@@ -47,135 +75,94 @@ def layers(blocks):
     return [layer for block in blocks for part in ("attn", "mlp") for layer in block[part].values()]
 
 
-def measure(directory):
-    hparams, params = read(directory)
-    matrix, vector = np.ones((32768, 4096), dtype=np.float32), np.ones(4096, dtype=np.float32)
-    load = time.perf_counter()
-    net = GPT2(params, hparams)
-    load = time.perf_counter() - load
-    ids = np.random.default_rng(0).integers(net.n_vocab, size=net.n_ctx)
-    tiles = [*(layer["w"] for layer in layers(net.blocks)), net.head]
-    n_bytes = sum(w.tiles.nbytes for w in tiles)
+def passes(folder, name):
+    """{name: job} for `compare`."""
+    n_prompt = min(512, open_model(folder).hparams["n_ctx"])
+    engine = Engine(f"studies.times.{name}", folder)
+    jobs = {"1 row": (engine, 4, CONTEXT, 1)}
+    for n in 2, 3, 4, 5, 9:
+        jobs[f"{n} rows"] = engine, 4, CONTEXT, n
+    jobs[f"prompt of {n_prompt}"] = engine, 1, 0, n_prompt
+    return jobs
 
-    cases = {f"{n} row{'s' * (n > 1)}": (net, ids[: CONTEXT + n], n) for n in (1, 2, 3, 4, 5, 9)}
-    cases |= {f"prompt of {n}": (net, ids[:n], 1) for n in (64, 512) if n <= net.n_ctx}
-    if net.n_ctx > 1000:
-        cases["1 row, after 1000"] = (net, ids[:1001], 1)
-    for function, *args in cases.values():
-        function(*args)
-    if n_bytes < 1e9:  # a second copy of the matrices
-        shapes = [*(layer["w"].shape for layer in layers(params["blocks"])), params["wte"].T.shape]
-        plain = [np.ones(shape, np.float32) for shape in shapes]
-        for name, matrices in {"products": tiles, "x @ w": plain}.items():
-            for n in 1, 5:
-                xs = [np.ones((n, len(w)), np.float32) for w in plain]
-                call = lambda xs, matrices: [x @ w for x, w in zip(xs, matrices)]  # noqa: E731
-                cases[f"{name}, {n} row{'s' * (n > 1)}"] = call, xs, matrices
-    times, sgemv = {name: [] for name in cases}, {name: [] for name in cases}
-    for repetition, (name, (function, *args)) in itertools.product(
-        range(REPETITIONS), cases.items()
-    ):
-        is_prompt = name.startswith("prompt")
-        if is_prompt and repetition >= PROMPTS:
-            continue
-        sgemv[name].append(seconds(np.matmul, matrix, vector))
-        settled = (
-            time.perf_counter() + 0.3
-        )  # until then OpenBLAS's threads may keep the cores busy,
-        while time.perf_counter() < settled:  # and the caches hold the other matrix
-            function(*args)
-        if is_prompt:
-            net.reset()
-        times[name].append(
-            seconds(function, *args)
-        )  # the last n_rows positions are always computed
-    roofline = matrix.nbytes / np.median(np.concatenate(list(sgemv.values())))
-    print(
-        f"\n{directory}: {n_bytes / 1e9:.2f} GB, loaded in {load:.1f} s; matrix kernel: {matrix_kernel()}; "
-        f"1 row: {np.median(times['1 row']) * 1e3:.1f} ms; sgemv: {roofline / 1e9:.1f} GB/s\n"
-    )
-    rows = []
-    for name, ts in times.items():
-        to_one = float(np.median(np.divide(ts, times["1 row"][: len(ts)])))
-        of_sgemv = float(np.median(n_bytes / np.divide(ts, sgemv[name]) / matrix.nbytes))
-        rows.append(
-            [name, to_one, "" if name.startswith("prompt") else of_sgemv]
-        )  # a prompt reads them several times
-    print(table(["", "time / time of 1 row", "reading speed / that of sgemv"], rows))
+
+def compare_passes(folder):
+    """A table: the time of each pass, divided by that over one row."""
+    jobs = passes(folder, "forward:our_pass")
+    for kind, layout in ("products", "tiles"), ("x @ w", "as they are"):
+        engine = Engine("studies.times.forward:products", folder, layout)
+        jobs[f"{kind}, 1 row"] = engine, 4, 1
+        jobs[f"{kind}, 5 rows"] = engine, 4, 5
+    seconds, _ = compare(jobs)
+    one = seconds["1 row"]
+    rows = [[name, float(np.median(found / one))] for name, found in seconds.items()]
+    return table([f"1 row: {np.median(one) * 1e3:.1f} ms", "time / time of 1 row"], rows)
+
+
+# ---- The demo ----
 
 
 def loop(target, draft, layout="tiles"):
-    """An engine: decode(K) -> ids, with 154 tokens after the demo's prompt. Layouts but tiles are NumPy's `x @ w`."""
-    networks = [GPT2(*reversed(read(folder))) for folder in (target, draft)]
-    for network, folder in zip(networks, (target, draft)) if layout != "tiles" else ():
-        params = read(folder)[1]
-        for layer, plain in zip(layers(network.blocks), layers(params["blocks"])):
-            layer["w"] = stored(plain["w"], layout)
-        network.head = stored(params["wte"].T, layout)
-    models = [as_model(network, temperature=0) for network in networks]
+    """An engine: decode(N, K) -> seconds, ids. It continues the demo's prompt."""
+    pair = LabPair(laid_out(draft, layout), laid_out(target, layout))
     x = get_encoder(target, "").encode(PROMPT)
 
-    def decode(K):
-        for network in networks:
-            network.reset()
-            network(x)
-        begun = time.perf_counter()
-        ids = speculative_sampling(x, models[1], models[0], 154, K)
-        return time.perf_counter() - begun, ids.tolist()
+    def decode(N, K):
+        run = pair.decode(x, N, K)
+        return run.seconds, run.ids.tolist()
 
     return decode
 
 
-def stored(w, layout):
-    w = w.astype(np.float32)
-    return np.ascontiguousarray(w) if layout == "as they are" else np.ascontiguousarray(w.T).T
+def laid_out(folder, layout="tiles"):
+    """A network by fast/'s tiles, or with plain matrices that are "as they are" or "transposed"."""
+    hparams, params = read(folder)
+    network = GPT2(params, hparams)
+    if layout != "tiles":
+        order = "F" if layout == "transposed" else "C"
+        for layer, plain in zip(layers(network.blocks), layers(params["blocks"])):
+            layer["w"] = plain["w"].astype(np.float32, order)
+        network.head = params["wte"].T.astype(np.float32, order)
+    return network
 
 
-def demo(turns=12, K=4):
-    """Tokens per second of the demo's loops, by fast/ and by plain NumPy."""
-    ways, pair = {"fast/": ("tiles", False)}, ("models/target", "models/draft")
-    for layout, own in itertools.product(("as they are", "transposed"), (False, True)):
-        ways[f"x @ w, w {layout}, " + ("BLAS's threads" if own else "one thread")] = layout, own
-    with contextlib.ExitStack() as stack:
-        engines = [
-            Turns("studies.times.forward:loop", *pair, layout, own_threads=own)
-            for layout, own in ways.values()
-        ]
-        for engine in engines:
-            stack.enter_context(engine)
-        found = [[[e.ask(1, k)[1] for k in (0, K)] for e in engines] for _ in range(turns + 1)][1:]
-    texts = {tuple(ids) for turn in found for both in turn for _, ids in both}
-    speed = 154 / np.array(
-        [[[seconds for seconds, _ in both] for both in turn] for turn in found]
-    )  # [turns, ways, 2]
-    best = speed[..., 0].max(axis=1)  # the fastest plain loop of each turn
-    rows = [
-        [
-            name,
-            *(round(float(np.median(speed[:, i, j]))) for j in (0, 1)),
-            float(np.median(speed[:, i, 1] / best)),
-        ]
-        for i, name in enumerate(ways)
-    ]
-    print(table(["tokens per second", "plain", f"K = {K}", "K against the best plain loop"], rows))
-    print(f"\nmatrix kernel: {matrix_kernel()}; {len(texts)} text{'s' * (len(texts) > 1)}")
+def compare_loops():
+    """The demo's loops, by fast/ and by plain NumPy."""
+    name = "studies.times.forward:loop"
+    engines = {"fast/": Engine(name, *PAIR)}
+    for layout, own_threads in product(("as they are", "transposed"), (False, True)):
+        threads = "BLAS's threads" if own_threads else "one thread"
+        engine = Engine(name, *PAIR, layout, own_threads=own_threads)
+        engines[f"x @ w, w {layout}, {threads}"] = engine
+    return speeds(engines, 154)
 
 
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "directories",
-        nargs="*",
-        metavar="DIR",
-        help="the directory of a model, such as models/target",
-    )
-    args = parser.parse_args()
-    for directory in args.directories:
-        measure(directory)
-    if not args.directories:
-        demo()
+def speeds(engines, N):
+    """A table: tokens per second of each {name: engine}, plain and with K guesses."""
+    jobs = {}
+    for name, engine in engines.items():
+        jobs[name, None] = engine, 1, N, None
+        jobs[name, K] = engine, 1, N, K
+    seconds, texts = compare(jobs)
+    best = np.min([seconds[name, None] for name in engines], axis=0)  # in each turn
+    rows = []
+    for name in engines:
+        plain, fast = seconds[name, None], seconds[name, K]
+        speed = [round(N / np.median(found)) for found in (plain, fast)]
+        rows.append([name, *speed, *(float(np.median(each / fast)) for each in (plain, best))])
+    n_texts = len({tuple(ids) for ids in texts.values()})
+    header = ["tokens per second", "plain", f"K = {K}", "speedup", "K against the best plain loop"]
+    return f"{table(header, rows)}\n\nDifferent texts: {n_texts}"
+
+
+# ---- A program ----
+
+
+def main(description=__doc__, of_model=compare_passes, of_pair=compare_loops):
+    parser = Parser(description=description)
+    parser.add_argument("folder", nargs="?", help="a model, such as models/target")
+    folder = parser.parse_args().folder
+    print(of_model(folder) if folder else of_pair())
 
 
 if __name__ == "__main__":

@@ -1,203 +1,127 @@
 """This project beside transformers: a forward pass, and whole texts with and without the draft.
 
     pip install -r studies/times/requirements-peers.txt
-    python -m studies.times.peers models/target  # passes: a few rows after 32 cached tokens, and a prompt
+    python -m studies.times.peers models/target  # passes: rows after 32 cached tokens, a prompt
     python -m studies.times.peers                # texts, with the bundled pair
 
 Both have the same weights in float32, one thread per core, and a process of their own, and
 take turns. Medians are printed. Of a prompt, both compute the last row of logits only.
 """
 
-import argparse
 import importlib.util
-import os
 
 import numpy as np
 
 from checkpoint import UserError
 from checkpoint.huggingface import openai_name
-from checkpoint.read import open_model, read
+from checkpoint.read import open_model
 from encoder import get_encoder
+from fast.threads import n_cores
 from lab.tables import table
-from studies.times.turns import Turns
+from studies.times.forward import PAIR, ids_for, loop, main, passes, speeds
+from studies.times.turns import Engine, compare, timed
 from terminal import PROMPT, report
 
-CONTEXT, TURNS, PASSES = 32, 12, 4
-N, K = 100, 4  # of the texts
-PAIR = "models/target", "models/draft"
-THREADS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+def torch_gpt2(folder):
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.set_num_threads(n_cores())
+    files = open_model(folder)
+    sizes = dict(files.hparams)
+    sizes["vocab_size"] = sizes.pop("n_vocab")
+    sizes["n_positions"] = sizes.pop("n_ctx")
+    model = GPT2LMHeadModel(GPT2Config(bos_token_id=None, eos_token_id=None, **sizes))
+    tensors = files.tensors()
+    state = {}
+    for name in model.state_dict():
+        tensor = tensors[openai_name(name.replace("lm_head", "wte"))]
+        state[name] = torch.from_numpy(tensor.astype(np.float32))
+    model.load_state_dict(state)
+    return model.eval()
 
 
-# ---- The engines: forward(n, n_new) -> some logits after the first n ids, and decode(ids, K) -> ids ----
+def their_pass(folder):
+    """An engine, as forward.our_pass."""
+    import torch
+    from transformers import DynamicCache
 
+    model, cache = torch_gpt2(folder), DynamicCache()
+    config = model.config
+    ids = torch.from_numpy(ids_for(config.vocab_size, config.n_positions))[None]
 
-def ids_for(folder):
-    hparams = open_model(folder).hparams
-    return np.random.default_rng(0).integers(hparams["n_vocab"], size=hparams["n_ctx"])
-
-
-def our_pass(folder):
-    from gpt2 import GPT2
-
-    net, ids = GPT2(*reversed(read(folder))), ids_for(folder)
-
-    def forward(n, n_new):
-        if n_new == n:
-            net.reset()
-        return net(ids[:n], 1 if n_new == n else n_new)[:, :5].tolist()
+    @timed
+    @torch.inference_mode()
+    def forward(n_past, n_new):
+        surplus = cache.get_seq_length() - n_past
+        if surplus > 0:
+            cache.crop(-surplus)
+        new = ids[:, cache.get_seq_length() : n_past + n_new]
+        found = model(new, cache=cache, logits_to_keep=n_new if n_past else 1)
+        return found.logits[0, :, :5].tolist()
 
     return forward
 
 
 def our_loop(target, draft):
-    from gpt2 import GPT2
-    from sampling import as_model
-    from speculative import speculative_sampling
-
-    networks = [GPT2(*reversed(read(folder))) for folder in (target, draft)]
-    target, draft = (as_model(network, temperature=0) for network in networks)
-
-    def decode(ids, K):
-        for network in networks:
-            network.reset()
-        return speculative_sampling(ids, draft, target, N, K).tolist()
-
-    return decode
-
-
-def torch_gpt2(folder):
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel, logging
-
-    files = open_model(folder)
-    hparams, tensors = files.hparams, files.tensors()
-    logging.set_verbosity_error()
-    torch.set_num_threads(THREADS)
-    sizes = {name: hparams[name] for name in ("n_embd", "n_layer", "n_head")}
-    with torch.device("meta"):
-        model = GPT2LMHeadModel(
-            GPT2Config(vocab_size=hparams["n_vocab"], n_positions=hparams["n_ctx"], **sizes)
-        )
-    state = {}
-    for name in model.state_dict():
-        tensor = tensors[openai_name(name.replace("lm_head", "wte"))]
-        state[name] = torch.from_numpy(tensor.astype(np.float32))
-    model.load_state_dict(state, assign=True)
-    model.tie_weights()
-    return model.eval()
-
-
-def their_pass(folder):
-    import torch
-    from transformers import DynamicCache
-
-    model, cache, ids = torch_gpt2(folder), DynamicCache(), ids_for(folder)
-
-    @torch.inference_mode()
-    def forward(n, n_new):
-        if (n_surplus := cache.get_seq_length() - (n - n_new)) > 0:
-            cache.crop(-n_surplus)
-        new = torch.from_numpy(ids[cache.get_seq_length() : n])[None]
-        return (
-            model(new, cache=cache, logits_to_keep=1 if n_new == n else n_new)
-            .logits[0, :, :5]
-            .tolist()
-        )
-
-    return forward
+    """An engine, as forward.loop, with the time for the prompt."""
+    decode = loop(target, draft)
+    return timed(lambda N, K: decode(N, K)[1])
 
 
 def their_loop(target, draft):
+    """An engine, as our_loop."""
     import torch
 
+    x = torch.tensor([get_encoder(target, "").encode(PROMPT)])
     target, draft = torch_gpt2(target), torch_gpt2(draft)
+    settings = dict(attention_mask=torch.ones_like(x), do_sample=False, eos_token_id=None)
     constant = dict(num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0)
 
-    def decode(ids, K):
-        draft.generation_config.update(num_assistant_tokens=K, **constant)
-        ids = torch.tensor([ids])
-        given = {"assistant_model": draft} if K else {}
-        out = target.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=N, eos_token_id=None,
-            pad_token_id=0, **given,
-        )  # fmt: skip
-        return out[0].tolist()
+    @timed
+    def decode(N, K):
+        options = {}
+        if K:
+            draft.generation_config.update(num_assistant_tokens=K, **constant)
+            options["assistant_model"] = draft
+        ids = target.generate(x, max_new_tokens=N, pad_token_id=0, **settings, **options)
+        return ids[0].tolist()
 
     return decode
 
 
-# ---- Taking turns ----
-
-
-def compare_passes(directory):
-    """A row of the table: our time divided by theirs."""
-    hparams = open_model(directory).hparams
-    n_prompt = min(512, hparams["n_ctx"] - 9)
-    cases = {f"{n} row{'s' * (n > 1)}": (PASSES, CONTEXT + n, n) for n in (1, 5)}
-    cases[f"prompt of {n_prompt}"] = 1, n_prompt, n_prompt
-    cells = []
-    with (
-        Turns("studies.times.peers:our_pass", directory) as us,
-        Turns("studies.times.peers:their_pass", directory) as them,
-    ):
-        for case in cases.values():
-            turns = []
-            for _ in range((3 if hparams["n_layer"] > 12 and case[0] == 1 else TURNS) + 1):
-                (ours, logits), (theirs, others) = us.ask(*case), them.ask(*case)
-                assert np.abs(np.subtract(logits, others)).max() < 1e-2, (
-                    "the engines' logits differ"
-                )
-                turns.append([ours, theirs])
-            t = np.array(turns[1:])  # the first turn is slower
-            ours, theirs = np.median(t * 1e3, axis=0)
-            cells.append(f"{np.median(t[:, 0] / t[:, 1]):.2f} ({ours:.3g} / {theirs:.3g} ms)")
-    return table(["ours / theirs", *cases], [[directory, *cells]], n_left=9)
-
-
-def compare_texts():
-    """Tokens per second of both loops. All four texts have to be the same."""
-    ids = get_encoder(PAIR[0], "").encode(PROMPT)
-    with (
-        Turns("studies.times.peers:our_loop", *PAIR) as us,
-        Turns("studies.times.peers:their_loop", *PAIR) as them,
-    ):
-        seconds, texts = [], set()
-        for _ in range(TURNS + 1):
-            found = [engine.ask(1, ids, k) for engine in (us, them) for k in (0, K)]
-            seconds.append([taken for taken, _ in found])
-            texts |= {tuple(text) for _, text in found}
-    assert len(texts) == 1, "the texts differ"
-    seconds = np.array(seconds[1:]).reshape(TURNS, 2, 2)
-    speed, gain = (
-        np.median(N / seconds, axis=0),
-        np.median(seconds[..., 0] / seconds[..., 1], axis=0),
-    )
-    rows = [
-        [name, *map(round, speed[i].tolist()), float(gain[i])]
-        for i, name in enumerate(("ours", "transformers"))
-    ]
-    return table(["tokens per second", "plain", f"K = {K}", "speedup"], rows)
-
-
-def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "directories",
-        nargs="*",
-        metavar="DIR",
-        help="the directory of a model, such as models/target",
-    )
-    args = parser.parse_args()
+def check_packages():
     if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
         advice = "pip install -r studies/times/requirements-peers.txt"
         raise UserError(f"this needs torch and transformers: {advice}")
-    for directory in args.directories:
-        print(compare_passes(directory), "\n")
-    if not args.directories:
-        print(compare_texts())
+
+
+def compare_passes(folder):
+    """A table: our time divided by theirs."""
+    check_packages()
+    us = passes(folder, "forward:our_pass")
+    them = passes(folder, "peers:their_pass")
+    jobs = {}
+    for name in us:
+        jobs[name, "ours"] = us[name]
+        jobs[name, "theirs"] = them[name]
+    seconds, logits = compare(jobs)
+    rows = []
+    for name in us:
+        ours, theirs = (name, "ours"), (name, "theirs")
+        differ = np.abs(np.subtract(logits[ours], logits[theirs])).max()
+        assert differ < 1e-2, "the engines' logits differ"
+        rows.append([name, float(np.median(seconds[ours] / seconds[theirs]))])
+    return table(["", "our time / theirs"], rows)
+
+
+def compare_texts():
+    check_packages()
+    us = Engine("studies.times.peers:our_loop", *PAIR)
+    them = Engine("studies.times.peers:their_loop", *PAIR)
+    return speeds({"ours": us, "transformers": them}, 100)
 
 
 if __name__ == "__main__":
-    report(main, "python -m studies.times.peers")
+    report(lambda: main(__doc__, compare_passes, compare_texts), "python -m studies.times.peers")

@@ -1,4 +1,4 @@
-"""Write a GPT-2 with random weights in OpenAI's checkpoint format, to measure a large model without a download.
+"""Write a GPT-2 with random weights in OpenAI's format, to measure a large one without a download.
 
 python -m studies.times.random_checkpoint 1558M  # writes models/random-1558M
 """
@@ -17,27 +17,23 @@ from terminal import report
 
 
 def random_tensors(hparams):
-    """Initialise like OpenAI's model.py: gains are 1, biases are 0, weights are normal with deviation 0.02 or 0.01."""
+    """Gains are 1, all else is normal with deviation 0.02."""
     rng = np.random.default_rng(0)
-    for name, shape in tqdm(
-        sorted(expected_shapes(**hparams).items()), desc="Writing", unit="tensor"
-    ):
+    shapes = sorted(expected_shapes(**hparams).items())
+    for name, shape in tqdm(shapes, desc="Writing", unit="tensor"):
         if name.endswith("/g"):
-            yield name, np.ones(shape, dtype=np.float32)
-        elif name.endswith("/b"):
-            yield name, np.zeros(shape, dtype=np.float32)
+            yield name, np.ones(shape, np.float32)
         else:
-            deviation = np.float32(0.01 if name.endswith("wpe") else 0.02)
-            yield name, rng.standard_normal(shape, dtype=np.float32) * deviation
+            yield name, rng.standard_normal(shape, np.float32) * np.float32(0.02)
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("size", choices=RELEASED, help="the size of the model")
     size = parser.parse_args().size
-    folder, hparams = Path(MODELS_DIR, f"random-{size}"), RELEASED[size]
+    folder = Path(MODELS_DIR, f"random-{size}")
+    hparams = RELEASED[size]
     if (folder / DATA).exists():
         parser.error(f"{folder} has a checkpoint already; remove it first")
     write_checkpoint(folder, hparams, random_tensors(hparams))
