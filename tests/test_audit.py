@@ -1,9 +1,11 @@
 """What studies/audit/ and benchmarks/ do without extra packages."""
 
+import importlib
 import json
 import math
 import shutil
 import subprocess
+import sys
 import zipfile
 from functools import partial
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ from checkpoint.openai import DATA
 from enumeration import output_distribution, total_variation
 from speculative import one_round, speculative_sampling, verify
 from studies.audit import ascend, kernels
-from studies.audit.__main__ import CLONES, clone, merged, repository, shown, version_of
+from studies.audit.__main__ import CLONES, clone, main, merged, repository, shown, version_of
 from studies.audit.harness import K, P, Q, model, numbers_of, text_distribution
 from studies.audit.projects import PACKAGES
 from studies.times import random_checkpoint
@@ -132,6 +134,21 @@ def test_the_wheel_gives_its_files_and_is_asked_for_by_name(tmp_path):
     assert sorted(found) == sorted(kernels.FILES)
 
 
+def test_a_wheel_without_a_file_is_refused_again_and_again(tmp_path):
+    with zipfile.ZipFile(tmp_path / f"vllm-{kernels.VERSION}-any.whl", "w") as wheel:
+        wheel.writestr(kernels.FILES[0], "")
+    for _ in range(2):
+        with pytest.raises(KeyError, match=kernels.FILES[1]):
+            kernels.unpacked(tmp_path)
+
+
+def test_a_missing_triton_is_asked_for_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # which is set there, and taken back here
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(UserError, match="pip install triton"):
+        kernels.modules_of(tmp_path)
+
+
 def test_products_of_random_numbers_keep_as_many_guesses_as_counting_says():
     c = 0.3
     assert np.allclose(ascend.kept([c]), [1 - c, c], rtol=0, atol=1e-15)
@@ -183,3 +200,27 @@ def test_a_clone_has_the_commit_that_it_is_named_after(tmp_path, monkeypatch):
 def test_a_missing_package_is_asked_for_by_name():
     with pytest.raises(UserError, match="pip install no-such-package"):
         version_of("no-such-package")
+
+
+def audit(monkeypatch, folder, *options):
+    monkeypatch.setattr("sys.argv", ["audit", "--folder", str(folder), *options])
+    main()
+
+
+def test_what_a_project_imports_is_asked_for_by_name(monkeypatch, tmp_path):
+    def settings():
+        yield importlib.import_module("no_such_module")
+
+    monkeypatch.setattr("studies.audit.__main__.version_of", lambda package: "1")
+    monkeypatch.setitem(PACKAGES, "mlx-lm", settings)
+    with pytest.raises(UserError, match="found no module no_such_module"):
+        audit(monkeypatch, tmp_path, "--only", "mlx-lm")
+
+
+def test_a_setting_that_no_project_has_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr("studies.audit.__main__.version_of", lambda package: "1")
+    monkeypatch.setitem(PACKAGES, "mlx-lm", lambda: [])
+    with pytest.raises(UserError, match="mlx-lm has no setting with 'V3'"):
+        audit(monkeypatch, tmp_path, "--only", "mlx-lm", "--setting", "V3")
+    with pytest.raises(UserError, match="--setting needs --only"):
+        audit(monkeypatch, tmp_path, "--setting", "V3")

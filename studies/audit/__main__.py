@@ -119,6 +119,7 @@ def names():
 
 def results(name, folder):
     """The version of a project, and its settings."""
+    version_of("torch")
     if name in projects.PACKAGES:
         return version_of(name), projects.PACKAGES[name]()
     if name in kernels.WHEELS:
@@ -139,6 +140,8 @@ def run(name, folder, part=""):
         row |= setting.measured()
         print(json.dumps(row), flush=True)
         rows.append(row)
+    if not rows:
+        raise UserError(f"{name} has no setting with {part!r} in its name")
     return rows
 
 

@@ -22,6 +22,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
@@ -157,9 +158,10 @@ def unpacked(folder):
     if wheel is None:
         command = f"pip download --no-deps --dest {folder} vllm=={VERSION}"
         raise UserError(f"found no wheel of vLLM in {folder}; fetch it, 336 MB: {command}")
+    new = target.with_name(f"{target.name}.part")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(target, FILES)
-    return target
+        archive.extractall(new, FILES)
+    return new.rename(target)  # a file that is missing there would be taken for a stand-in
 
 
 class Modules(NamedTuple):
@@ -173,14 +175,15 @@ class Modules(NamedTuple):
 
 def modules_of(folder):
     """The `Modules`, from a folder with vLLM's wheel."""
-    sys.path.insert(0, str(unpacked(folder)))
     tl = language_for_vllm()
-    return Modules(
-        importlib.import_module("vllm.v1.sample.rejection_sampler"),
-        importlib.import_module("vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils"),
-        importlib.import_module("vllm.v1.worker.gpu.sample.gumbel"),
-        tl,
-    )
+    files = unpacked(folder)
+    sys.path.insert(0, str(files))
+    v1 = importlib.import_module("vllm.v1.sample.rejection_sampler")
+    if not Path(v1.__file__).is_relative_to(files):
+        raise UserError(f"found another vLLM, {v1.__file__}; use an environment without it")
+    v2 = importlib.import_module("vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils")
+    gumbel = importlib.import_module("vllm.v1.worker.gpu.sample.gumbel")
+    return Modules(v1, v2, gumbel, tl)
 
 
 def language_for_vllm():
@@ -201,7 +204,8 @@ def interpreted_triton():
         import triton.language
         from triton.runtime import interpreter
     except ImportError:
-        raise UserError("found no Triton; install it: pip install triton==3.9.0") from None
+        advice = "install it, on Linux: pip install triton"
+        raise UserError(f"found no Triton; {advice}") from None
 
     prepare = interpreter._patch_lang
     prepared = set()
