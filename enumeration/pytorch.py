@@ -233,6 +233,9 @@ class Draws(TorchDispatchMode):
             raise NotImplementedError(error) from None
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if torch.is_inference_mode_enabled() and function._can_decompose():
+            with self:  # in this mode, PyTorch leaves it to others to take operations apart
+                return function.decompose(*args, **(kwargs or {}))
         call = partial(function, *args, **(kwargs or {}))
         given = bound(function, args, kwargs or {})
         name = function._schema.name.removeprefix("aten::")

@@ -222,5 +222,6 @@ def test_a_setting_that_no_project_has_is_refused(monkeypatch, tmp_path):
     monkeypatch.setitem(PACKAGES, "mlx-lm", lambda: [])
     with pytest.raises(UserError, match="mlx-lm has no setting with 'V3'"):
         audit(monkeypatch, tmp_path, "--only", "mlx-lm", "--setting", "V3")
+    monkeypatch.setattr("studies.audit.__main__.run_each", lambda args: None)
     with pytest.raises(UserError, match="--setting needs --only"):
         audit(monkeypatch, tmp_path, "--setting", "V3")

@@ -61,14 +61,18 @@ def feifeibear(path):
             rows = torch.nn.functional.pad(found, (1, 0), value=-torch.inf)
             return SimpleNamespace(logits=rows, past_key_values=[[keys, keys]])
 
-    def decode(given):
-        ids = torch.tensor([PROMPT]) + 1
-        found = code.speculative_sampling(ids, Shifted(P), Shifted(Q), N, **given)
-        return found[0, len(PROMPT) :][:N] - 1
+    def decode(n, ids, **given):
+        prompt = torch.tensor([ids]) + 1
+        found = code.speculative_sampling(prompt, Shifted(P), Shifted(Q), n, **given)
+        return found[0, len(ids) :] - 1
 
-    for given in dict(gamma=1), dict(gamma=K, random_seed=1):
-        name = named("speculative_sampling", **given)
-        yield Setting(name, partial(decode, given), plain())
+    def whole_text():
+        return decode(N, PROMPT, gamma=1)[:N]
+
+    yield Setting("speculative_sampling, gamma = 1", whole_text, plain())
+    for given in dict(gamma=K), dict(gamma=K, random_seed=1):
+        name = named("speculative_sampling", **given, max_len=1)
+        yield Rounds(name, partial(decode, 1, **given))
 
 
 def romsto(path):
