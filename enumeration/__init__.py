@@ -38,13 +38,14 @@ wrong: after a rejection, the token should come from the residual. To check your
 
 Use 2 to 4 tokens, because n draws among V tokens make V^n paths. Let the rows depend on
 the text, or a row from the wrong position goes unnoticed, and put zeros into them. A
-loop that may run for ever and continuous noise such as Gumbel's can't be enumerated,
-and all randomness has to come from `rng`: what decides beside it is an error.
+loop that may run for ever can't be enumerated, and all randomness has to come from
+`rng`: what decides beside it is an error.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, numpys.py imitates
 NumPy's generator, others.py sees what else draws, compare.py says where two
-distributions differ, and pytorch.py is for code that draws from PyTorch.
+distributions differ, and pytorch.py is for code that draws from PyTorch. values.py is
+for what needs real numbers: noise such as Gumbel's, compiled code, other languages.
 """
 
 import math

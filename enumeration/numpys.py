@@ -1,5 +1,7 @@
 """NumPy's generator, imitated: choice, integers, multinomial, random, uniform.
 
+Code that draws with Python's random.Random finds its random, uniform and choices here.
+
 A random number has no value. It can be compared, shifted, scaled, and its logarithm can
 be taken. What is not imitated is refused by name, and the enumeration ends with that
 error, even if the program catches it.
@@ -34,6 +36,16 @@ class EveryBranch(Forks, np.random.Generator):
             branches = self.branches_of(n, p)
         items = np.array(a) if np.ndim(a) else range(n)
         return several(size, lambda: items[self.take(branches)])
+
+    def choices(self, population, weights=None, *, k=1, **others):
+        """k items in a list, as of Python's random.Random, where the weights have any sum."""
+        self.refuse_options("choices", others)
+        n = len(population)
+        if weights is None:
+            branches = self.equal_branches(n)
+        else:
+            branches = self.branches_of(n, as_probabilities(weights))
+        return [population[self.take(branches)] for _ in range(k)]
 
     def integers(self, low, high=None, size=None, *, endpoint=False, **others):
         self.refuse_options("integers", others)
@@ -129,6 +141,15 @@ def plain(a):
     if isinstance(a, Fraction) and {type(a.numerator), type(a.denominator)} != {int}:
         return Fraction(int(a.numerator), int(a.denominator))
     return a
+
+
+def as_probabilities(weights):
+    row = np.asarray(weights)
+    if not is_exact(row):
+        row = row.astype(np.float64)
+    if not 0 < row.sum() < np.inf:
+        raise ValueError(f"weights with a finite sum above 0 are needed; found {[*weights]}")
+    return row / row.sum()
 
 
 def is_exact(row):

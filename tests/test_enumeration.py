@@ -622,11 +622,54 @@ def test_a_cache_changes_nothing():
     )
 
 
+TWO_COINS = {(i, j): 0.25 for i in (0, 1) for j in (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("draw", "expected"),
+    [
+        (lambda rng: rng.choices([5, 6])[0] - 5, {(0,): 0.5, (1,): 0.5}),
+        (lambda rng: rng.choices([0, 1], [3, 1])[0], {(0,): 0.75, (1,): 0.25}),
+        (lambda rng: rng.choices("ba", weights=[3, 1])[0] == "a", {(0,): 0.75, (1,): 0.25}),
+        (lambda rng: rng.choices([0, 1, 2], np.float32([0.3, 0, 0.1])), {(0,): 0.75, (2,): 0.25}),
+        (lambda rng: rng.choices([0, 1], [1, 1], k=2), TWO_COINS),
+    ],
+)
+def test_choices_are_those_of_pythons_random(draw, expected):
+    found = output_distribution(draw)
+    assert found == pytest.approx(expected, abs=1e-7)
+    usual = random.Random(0)
+    check_real_runs(found, lambda: tuple(np.ravel(draw(usual)).tolist()), 2000)
+
+
+def test_choices_are_exact_with_fractions():
+    found = output_distribution(lambda rng: rng.choices([0, 1], [THIRD, 1]))
+    assert found == {(0,): Fraction(1, 4), (1,): Fraction(3, 4)}
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda rng: rng.choices([0, 1], [0, 0]), "a finite sum above 0 are needed; found .0, 0."),
+        (lambda rng: rng.choices([0, 1], [1, np.nan]), "a finite sum above 0 are needed"),
+        (lambda rng: rng.choices([0, 1], [1, np.inf]), "a finite sum above 0 are needed"),
+        (lambda rng: rng.choices([0, 1], [2, -1]), "not non-negative"),
+        (lambda rng: rng.choices([0, 1], [1, 1, 1]), "same size"),
+        (lambda rng: rng.choices([0, 1], cum_weights=[1, 2]), "with cum_weights; leave it out"),
+    ],
+)
+def test_choices_that_have_no_distribution(draw, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        output_distribution(draw)
+
+
 def test_a_copy_within_another_package_works(tmp_path):
     shutil.copytree(ROOT / "enumeration", tmp_path / "package" / "enumeration")
     program = """if True:
         import sys
         from package.enumeration import assert_same_distribution
+        from package.enumeration import values
+        assert values.output_distribution(lambda draw: int(2 * draw())) == {(0,): 0.5, (1,): 0.5}
         assert_same_distribution(lambda rng: int(rng.random() < 0.25), {(1,): 0.25, (0,): 0.75})
         print(*sorted(name for name in sys.modules if "enumeration" in name))
     """

@@ -1,0 +1,732 @@
+"""enumeration/values.py: distributions computed by hand, and refusals in place of wrong ones."""
+
+import ctypes
+import itertools
+import math
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from support import EXACT, ROOT, read
+
+import enumeration
+from enumeration import total_variation, values
+from enumeration.values import Program, TooManyRuns, by_boxes, output_distribution
+from lab import gallery
+
+P = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])  # the pair of docs/your_models.md
+Q = np.array([[0.3, 0.2, 0.5], [0.5, 0.4, 0.1], [0.3, 0.5, 0.2]])
+ONE_TOKEN = dict(enumerate(Q[0]))
+TWO_TOKENS = {(i, j): Q[0, i] * Q[i, j] for i, j in itertools.product(range(3), repeat=2)}
+COMPILER, NODE = shutil.which("cc"), shutil.which("node")
+RACE = np.array([0.0, 0.2, 0.1, 0.4, 0.3, 0.0])
+
+
+def token_of(row, u):
+    return int(np.searchsorted(np.cumsum(row)[:-1], u, side="right"))
+
+
+def winner(row, noise):
+    return int(np.argmax(row / noise))
+
+
+# ---- What has thresholds ----
+
+RIGHT = {}  # name: (function, {outcome: probability})
+
+
+def gives(expected):
+    def add(function):
+        RIGHT[function.__name__] = function, expected
+        return function
+
+    return add
+
+
+def coin(mass):
+    return {1: mass, 0: 1 - mass}
+
+
+@gives({7: 1})
+def draws_nothing(draw):
+    return 7
+
+
+@gives({(): 1})
+def has_no_tokens(draw):
+    return [] if draw() < 2 else [1]
+
+
+@gives(coin(0.3))
+def has_numbers_that_do_not_matter(draw):
+    unused = [draw() for _ in range(9)]
+    return int(draw() < 0.3) + 0 * len(unused)
+
+
+@gives(coin(1e-9))
+def is_narrow_at_0(draw):
+    return int(draw() < 1e-9)
+
+
+@gives(coin(2**-40))
+def is_narrow_at_1(draw):
+    return int(draw() >= 1 - 2**-40)
+
+
+@gives(coin(2**-53))
+def is_special_at_0(draw):
+    return int(draw() == 0)
+
+
+@gives(coin(2**-53))
+def is_special_at_the_last_number(draw):
+    return int(draw() == 1 - 2**-53)
+
+
+@gives(coin(0.01))
+def is_narrow_on_both_sides(draw):
+    return int(0.5 <= draw() < 0.51)
+
+
+@gives({(0, 0): 0.25, (1, 0): 0.25, (1, 1): 0.5})
+def uses_a_number_twice(draw):
+    u = draw()
+    return int(u >= 0.25), int(u >= 0.5)
+
+
+@gives({(i, j): P[0, i] * Q[0, j] for i in range(3) for j in range(3)})
+def uses_what_is_left_of_a_number(draw):
+    u = draw()
+    i = token_of(P[0], u)
+    u = (u - P[0, :i].sum()) / P[0, i]
+    return i, token_of(Q[0], u)
+
+
+@gives({0: 0.18, 2: 0.12 + 0.56, 1: 0.14})
+def draws_before_it_decides(draw):
+    u, v = draw(), draw()
+    if u < 0.3:
+        return 0 if v < 0.6 else 2
+    return 1 if v >= 0.8 else 2
+
+
+@gives(coin(0.003))
+def heeds_a_number_if_a_later_one_is_rare(draw):
+    u, v = draw(), draw()
+    return int(v < 0.01 and u < 0.3)
+
+
+@gives(coin(0.05**3))
+def is_rare_three_times(draw):
+    return int(all([draw() > 0.95, draw() < 0.05, draw() > 0.95]))
+
+
+@gives(coin(0.5))
+def is_periodic(draw):
+    return int(64 * draw()) % 2
+
+
+@gives(coin(0.5))
+def is_the_parity_of_five(draw):
+    return sum(draw() < 0.5 for _ in range(5)) % 2
+
+
+@gives(coin(1 - 0.7**2))
+def sorts_its_numbers(draw):
+    return int(sorted([draw(), draw()])[0] < 0.3)
+
+
+@gives(coin(0.45))
+def compares_two_digits(draw):
+    return int(int(10 * draw()) < int(10 * draw()))
+
+
+@gives(dict.fromkeys(itertools.permutations(range(4)), 1 / 24))
+def shuffles_by_swaps(draw):
+    order = [0, 1, 2, 3]
+    for i in (3, 2, 1):
+        j = int((i + 1) * draw())
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+@gives({0: 0.2, 1: 0.5, 2: 0.3})
+def draws_by_the_alias_method(draw):
+    column, rest = divmod(3 * draw(), 1)
+    own = (0.6, 1, 0.9)[int(column)]
+    return int(column) if rest < own else 1
+
+
+@gives({k: math.exp(-k) - math.exp(-k - 1) for k in range(37)})
+def takes_a_logarithm(draw):
+    return int(-math.log(1 - draw()))
+
+
+@gives(coin(2 / 3))
+def draws_until_it_likes_the_number(draw):
+    u = draw()
+    while u >= 0.9:
+        u = draw()
+    return int(u < 0.6)
+
+
+@gives(coin(20132659 / 2**26))
+def rounds_to_float32(draw):
+    """0.3 becomes 10066330 / 2^25, and what is less than half a unit below becomes the same."""
+    return int(np.float32(draw()) < np.float32(0.3))
+
+
+@gives({1: 1 - 2**-70, 0: 2**-70})
+def is_rare_twice(draw):
+    u, v = draw(), draw()
+    return int(u < 1 - 2**-35 or v >= 2**-35)
+
+
+@gives({i: w for i, w in enumerate(RACE) if w})
+def runs_a_race(draw):
+    return winner(RACE, draw.exponential(6))
+
+
+@gives({i: w for i, w in enumerate(RACE) if w})
+def runs_a_race_in_place(draw):
+    noise = draw.exponential(6)
+    return np.argmax(np.divide(RACE, noise, out=noise))
+
+
+@gives({i: w for i, w in enumerate(RACE) if w})
+def runs_a_race_for_the_smallest(draw):
+    noise = draw.exponential(6)
+    possible = np.flatnonzero(RACE)
+    return possible[np.argmin(noise[possible] / RACE[possible])]
+
+
+@gives(ONE_TOKEN)
+def adds_gumbel_noise(draw):
+    return np.argmax(np.log(Q[0]) + draw.gumbel(3))
+
+
+@gives(coin(0.6))
+def shows_two_winners_alike(draw):
+    return int(winner(RACE, draw.exponential(6)) in (1, 3))
+
+
+@gives({(i, j): P[0, i] * P[i, j] for i in range(3) for j in range(3)})
+def runs_two_races(draw):
+    i = winner(P[0], draw.exponential(3))
+    return i, winner(P[i], draw.exponential(3))
+
+
+@gives(dict(enumerate(P[0] @ P)))
+def runs_a_race_whose_winner_is_hidden(draw):
+    i = winner(P[0], draw.exponential(3))
+    return winner(P[i], draw.exponential(3))
+
+
+@gives(dict(enumerate(0.3 * P[0] + 0.7 * Q[0])))
+def draws_the_row_before_the_coin(draw):
+    noise = draw.exponential(3)
+    return winner(P[0] if draw() < 0.3 else Q[0], noise)
+
+
+@gives(dict(enumerate(0.01 * P[0] + 0.99 * P[1])))
+def draws_the_row_before_a_rare_coin(draw):
+    noise = draw.exponential(3)
+    return winner(P[0] if draw() < 0.01 else P[1], noise)
+
+
+@gives({0: 0.1 * 0.25 + 0.9 * 0.5, 1: 0.1 * 0.75 + 0.9 * 0.5})
+def turns_the_winner_round(draw):
+    noise = draw.exponential(2)
+    if draw() < 0.1:
+        return winner(np.array([1, 3]), noise)
+    return 1 - winner(np.array([1, 1]), noise)
+
+
+@gives({0: 0.99 * 2 / 7 + 0.01 * 3 / 5, 1: 0.99 * 5 / 7 + 0.01 * 2 / 5})
+def hides_a_rare_winner(draw):
+    tokens, other = draw.exponential(2), draw.exponential(2)
+    rare = winner(np.array([0.99, 0.01]), tokens)
+    return winner(np.array([[2, 5], [3, 2]])[rare], other)
+
+
+@gives(TWO_TOKENS)
+def shares_a_row_among_places(draw):
+    """As in vLLM: one row of noise replaces a guess, whichever it is."""
+    noise, tokens = draw.exponential(3), []
+    for _ in range(2):
+        p, q = (table[tokens[-1] if tokens else 0] for table in (P, Q))
+        tokens.append(token_of(p, draw()))
+        if not draw() < q[tokens[-1]] / p[tokens[-1]]:
+            tokens[-1] = winner(np.maximum(q - p, 0), noise)
+            break
+    while len(tokens) < 2:
+        tokens.append(token_of(Q[tokens[-1]], draw()))
+    return tokens
+
+
+@gives({(i, j): Q[0, i] * P[0, j] for i in range(3) for j in range(3)})
+def draws_from_one_row_on_either_path(draw):
+    """The replacement of a guess, or the token after it."""
+    noise, token = draw.exponential(3), token_of(P[0], draw())
+    if draw() < Q[0, token] / P[0, token]:
+        return token, winner(P[0], noise)
+    replacement = winner(np.maximum(Q[0] - P[0], 0), noise)
+    return replacement, winner(P[0], draw.exponential(3))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_distribution_is_the_one_computed_by_hand(name):
+    function, expected = RIGHT[name]
+    expected = {tuple(np.ravel(outcome).tolist()): mass for outcome, mass in expected.items()}
+    found = output_distribution(function, n_checks=2000)
+    assert found.keys() == expected.keys()
+    assert total_variation(found, expected) < 1e-15
+    assert abs(sum(found.values()) - 1) < 1e-15
+
+
+HARD = (
+    "is_rare_twice",
+    "turns_the_winner_round",
+    "hides_a_rare_winner",
+    "draws_the_row_before_a_rare_coin",
+    "draws_from_one_row_on_either_path",
+)
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_the_seed_of_the_search_does_not_matter(name):
+    function, expected = RIGHT[name]
+    for seed in range(10):
+        found = output_distribution(function, n_checks=1000, seed=seed)
+        assert sorted(found.values()) == pytest.approx(sorted(expected.values()), abs=1e-15)
+
+
+def test_float32_races_are_right_up_to_float32():
+    def race(draw):
+        return np.argmax(np.float32(Q[0]) / np.float32(draw.exponential(3)))
+
+    def gumbel(draw):
+        return np.argmax(np.log(np.float32(Q[0])) + np.float32(draw.gumbel(3)))
+
+    for function in race, gumbel:
+        found = output_distribution(function, n_checks=2000)
+        assert 0 < total_variation(found, {(i,): q for i, q in enumerate(Q[0])}) < 1e-7
+
+
+def test_a_race_that_is_close_is_no_evidence(monkeypatch):
+    def rounded(draw):
+        return np.argmax(np.round(np.log(Q[0]) + draw.gumbel(3), 1))
+
+    monkeypatch.setattr(values, "CLOSE", 0.2)
+    found = output_distribution(rounded, n_checks=5000)
+    assert total_variation(found, {(i,): q for i, q in enumerate(Q[0])}) < 0.05
+    assert found.resolution == pytest.approx(math.log(1e9) / 5000 + 0.2)
+    monkeypatch.setattr(values, "CLOSE", 0)
+    with pytest.raises(values.NotByThresholds):
+        output_distribution(rounded, n_checks=5000)
+
+
+# ---- What is refused ----
+
+RUNS = Counter()
+SEVERAL, NOISE, STATE = (
+    "several numbers at once",
+    "row of noise has to decide one draw",
+    "same numbers gave",
+)
+
+
+def counted(name):
+    RUNS[name] += 1
+    return RUNS[name]
+
+
+def one_row(use):
+    return lambda draw: use(draw.exponential(3), draw)
+
+
+def replaces_by_the_noise_of_the_guess(noise, draw):
+    token = winner(P[0], noise)
+    if draw() < Q[0, token] / P[0, token]:
+        return token
+    return winner(np.maximum(Q[0] - P[0], 0), noise)
+
+
+def normal(draw):
+    radius = math.sqrt(-2 * math.log(1 - draw()))
+    return radius * math.cos(2 * math.pi * draw())
+
+
+def in_a_corner(draw):
+    u, v = draw(), draw()
+    return int(u < v) if u < 0.1 and v < 0.1 else 3
+
+
+def forgets(draw):
+    while True:
+        draw()
+
+
+def catches(draw):
+    try:
+        return forgets(draw)
+    except RuntimeError:
+        return 0
+
+
+def draws_again(draw):
+    """A guess that stays in a list of the caller."""
+    RUNS["last"], last = int(draw() < 0.5), RUNS["last"]
+    return last
+
+
+def remembers(draw):
+    """Each tenth of the first number has a coin, which is thrown once and for all."""
+    tenth = int(10 * draw())
+    if ("coin", tenth) not in RUNS:
+        RUNS["coin", tenth] = int(draw() < 0.5)
+    return RUNS["coin", tenth]
+
+
+REFUSED = {
+    "u v": (lambda draw: int(draw() * draw() < 0.3), SEVERAL),
+    "u v w": (lambda draw: int(draw() * draw() * draw() < 0.1), SEVERAL),
+    "u < v": (lambda draw: int(draw() < draw()), SEVERAL),
+    "u + v": (lambda draw: int(draw() + draw() < 1), SEVERAL),
+    "u + v / 1000000": (lambda draw: int(draw() + 1e-6 * draw() < 0.5), SEVERAL),
+    "u^2 + v^2": (lambda draw: int(draw() ** 2 + draw() ** 2 < 1), SEVERAL),
+    "the order of three": (lambda draw: np.argsort([draw() for _ in range(3)]), SEVERAL),
+    "Box-Muller": (lambda draw: int(normal(draw) < 1), SEVERAL),
+    "Box-Muller, rarely": (lambda draw: int(normal(draw) < 1) if draw() < 0.02 else 2, SEVERAL),
+    "u < v in a corner": (in_a_corner, SEVERAL),
+    "number against noise": (one_row(lambda e, draw: draw() < e[0] / sum(e)), f"{SEVERAL}|{NOISE}"),
+    "one row, two draws": (one_row(lambda e, draw: [winner(P[0], e), winner(Q[0], e)]), NOISE),
+    "do two draws agree": (one_row(lambda e, draw: winner(P[0], e) == winner(Q[0], e)), NOISE),
+    "one row for guess and replacement": (one_row(replaces_by_the_noise_of_the_guess), NOISE),
+    "the best two": (one_row(lambda e, draw: np.argsort(e / P[0])[:2]), NOISE),
+    "the winner's time": (one_row(lambda e, draw: [winner(P[0], e), int(e.min() < 0.1)]), NOISE),
+    "a sum of noise": (one_row(lambda e, draw: int(e.sum() < 3)), NOISE),
+    "weights by noise": (one_row(lambda e, draw: winner(P[0] if sum(e) < 3 else Q[0], e)), NOISE),
+    "one entry of three": (one_row(lambda e, draw: int(e[0] <= 1)), NOISE),
+    "one entry, rarely": (one_row(lambda e, draw: int(e[0] <= 6)), NOISE),
+    "one entry": (lambda draw: int(draw.exponential(1)[0] < 1), NOISE),
+    "random": (lambda draw: int(random.random() < 0.5), STATE),
+    "random, rarely": (lambda draw: int(draw() < 0.5) + 2 * (random.random() < 0.01), STATE),
+    "7 at first": (lambda draw: int(draw() < 0.5) if counted("first") > 1 else 7, STATE),
+    "flips": (lambda draw: [int(draw() < 0.5), counted("flips") % 2], STATE),
+    "flips alone": (lambda draw: counted("flips alone") % 2, STATE),
+    "every fifth": (lambda draw: [int(draw() < 0.5), counted("fifth") % 5], STATE),
+    "later on": (lambda draw: int(draw() < 0.5) + 2 * (counted("later") > 500), STATE),
+    "the number before": (draws_again, STATE),
+    "coins that are remembered": (remembers, STATE),
+    "the last bit": (lambda draw: int(2**53 * draw()) % 2, "max_runs = 20,000"),
+    "a hash": (lambda draw: hash(draw()) % 3, "max_runs = 20,000"),
+    "without end": (forgets, "more than 1,000 numbers"),
+    "without end, and caught": (catches, "more than 1,000 numbers"),
+    "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], r"an int, or several; found \["),
+    "a number": (lambda draw: draw(), "an int, or several; found 0"),
+    "nothing": (lambda draw: None, "an int, or several; found None"),
+    "log(0)": (lambda draw: int(math.log(draw()) < -1), r"numbers \[0.0\] it raised ValueError"),
+    "an empty row": (lambda draw: len(draw.exponential(0)), "at least one entry; found n = 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_distribution_by_thresholds_is_refused_by_name(name):
+    RUNS.clear()
+    function, message = REFUSED[name]
+    with pytest.raises((RuntimeError, TypeError), match=message) as error:
+        output_distribution(function, n_checks=2000, max_runs=20_000)
+    assert "\n" not in str(error.value)
+
+
+def test_the_resolution_says_how_much_may_have_been_missed():
+    def narrow(draw):
+        return int(0.5 <= draw() < 0.50001)
+
+    found = output_distribution(narrow, n_checks=1000)
+    assert found == {(0,): 1}
+    assert 1e-5 < found.resolution == math.log(1e9) / 1000
+    assert output_distribution(narrow, n_checks=0).resolution == 1
+
+
+def test_random_inputs_find_what_the_search_has_missed(monkeypatch):
+    """With looks at two points, the search alone is wrong. The inputs at the end bring it back."""
+    monkeypatch.setattr(values, "N_POINTS", 2)
+    function = RIGHT["is_narrow_on_both_sides"][0]
+    assert output_distribution(function, n_checks=0) == {(0,): 1}
+    assert output_distribution(function, n_checks=2000) == pytest.approx({(0,): 0.99, (1,): 0.01})
+
+
+# ---- Both halves ----
+
+
+class Numbers:
+    """A generator for the rules of the gallery, whose numbers have values."""
+
+    def __init__(self, draw):
+        self.random = draw
+
+    def choice(self, n, p):
+        return token_of(p, self.random())
+
+
+RULES = [*gallery.VARIANTS, *gallery.TREES]
+SETTING = gallery.Setting(P, Q, N=2)
+
+
+@pytest.mark.parametrize("variant", RULES, ids=lambda variant: variant.name)
+def test_both_halves_agree_on_each_rule_of_the_gallery(variant, monkeypatch):
+    """Two tokens of a vocabulary of three, and looks at 8 points: with all, it takes minutes."""
+    monkeypatch.setattr(values, "N_POINTS", 8)
+
+    def by_values(draw):
+        return variant.text(Numbers(draw), SETTING)
+
+    found = output_distribution(by_values, n_checks=200)
+    expected = enumeration.output_distribution(lambda rng: variant.text(rng, SETTING))
+    assert total_variation(found, expected) < EXACT
+
+
+# ---- Several numbers at once ----
+
+
+@pytest.mark.parametrize(
+    ("function", "n_numbers", "expected", "max_error"),
+    [
+        (lambda draw: int(draw() * draw() < 0.3), 2, 0.3 * (1 - math.log(0.3)), 2e-3),
+        (lambda draw: int(draw() < draw()), 2, 0.5, 2e-3),
+        (lambda draw: int(normal(draw) < 1), 2, (1 + math.erf(0.5**0.5)) / 2, 2e-3),
+        (lambda draw: int(draw() * draw() * draw() < 1 / math.e), 3, 2.5 / math.e, 3e-2),
+        (lambda draw: int(draw() < 0.3), 1, 0.3, 1e-6),
+        (lambda draw: 0 if draw() < 0.3 else int(draw() < 0.4), 2, 0.28, 2e-3),
+    ],
+)  # fmt: skip
+def test_boxes_integrate_within_their_bound(function, n_numbers, expected, max_error):
+    found = by_boxes(function, n_numbers, max_error, n_checks=10_000)
+    error = abs(found[1,] - expected)
+    assert error < max_error / 2 < found.resolution < max_error + 0.0021
+    assert abs(sum(found.values()) - 1) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda draw: int(draw() * draw() < draw()), "more than n_numbers = 2"),
+        (lambda draw: int(draw.exponential(2)[0] < draw()), "or for noise"),
+        (lambda draw: int(0.7 < draw() < 0.72), "narrower than a box; take more than n = 8"),
+        (lambda draw: hash(draw()) % 3, "max_runs = 5,000"),
+        (lambda draw: draw(), "an int, or several"),
+    ],
+)
+def test_boxes_refuse_what_they_would_get_wrong(function, message):
+    with pytest.raises((RuntimeError, TypeError), match=message):
+        by_boxes(function, 2, n_checks=2000, max_runs=5000)
+
+
+# ---- Other languages ----
+
+C = """
+static const double P[3][3] = {{.2, .5, .3}, {.1, .2, .7}, {.2, .3, .5}};
+static const double Q[3][3] = {{.3, .2, .5}, {.5, .4, .1}, {.3, .5, .2}};
+
+static int sample(const double *row, double u) {
+    int token = 0;
+    while (token < 2 && u >= row[token]) u -= row[token++];
+    return token;
+}
+
+static int replacement(const double *p, const double *q, double u) {
+    double row[3], sum = 0;
+    for (int i = 0; i < 3; i++) sum += row[i] = q[i] > p[i] ? q[i] - p[i] : 0;
+    return sample(row, u * sum);
+}
+
+int waits(double (*draw)(void)) {
+    int n = 0;
+    while (draw() < .9999) n++;
+    return 0 * n;
+}
+
+void decode(double (*draw)(void), int n, int from_q, int *ids) {
+    for (int last = 0, i = 0; i < n; last = ids[i++]) {
+        const double *p = P[last], *q = Q[last];
+        int guess = sample(p, draw());
+        if (draw() * p[guess] < q[guess]) ids[i] = guess;
+        else ids[i] = from_q ? sample(q, draw()) : replacement(p, q, draw());
+    }
+}
+"""
+
+MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+static double draw(void) {
+    char line[99];
+    printf("?\\n"); fflush(stdout);
+    if (!fgets(line, 99, stdin)) exit(0);
+    return atof(line);
+}
+int main(void) {
+    for (int ids[2];;) {
+        decode(draw, 2, 0, ids);
+        printf("%d %d\\n", ids[0], ids[1]);
+        fflush(stdout);
+    }
+}
+"""
+
+JAVASCRIPT = """
+const P = [[.2, .5, .3], [.1, .2, .7], [.2, .3, .5]], Q = [[.3, .2, .5], [.5, .4, .1], [.3, .5, .2]]
+
+function sample(row, u) {
+    let token = 0
+    while (token < 2 && u >= row[token]) u -= row[token++]
+    return token
+}
+
+function mySampler(draw) {
+    const tokens = [0]
+    for (let i = 0; i < 2; i++) {
+        const p = P[tokens[i]], q = Q[tokens[i]], guess = sample(p, draw())
+        tokens.push(draw() < q[guess] / p[guess] ? guess : sample(q, draw()))
+    }
+    return tokens.slice(1)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """The folder of a library and a program."""
+    if COMPILER is None:
+        pytest.skip("needs a compiler, cc")
+    folder = tmp_path_factory.mktemp("compiled")
+    (folder / "sampler.c").write_text(C)
+    (folder / "program.c").write_text(C + MAIN)
+    for name, options in {"sampler": ["-shared", "-fPIC"], "program": []}.items():
+        command = [COMPILER, *options, folder / f"{name}.c", "-o", folder / name]
+        subprocess.run(command, check=True)
+    return folder
+
+
+def test_a_sampler_in_c_is_exact_and_with_replacements_from_q_it_is_not(compiled):
+    decode, number = ctypes.CDLL(compiled / "sampler").decode, ctypes.CFUNCTYPE(ctypes.c_double)
+
+    def found(n, from_q):
+        def run(draw):
+            ids = (ctypes.c_int * n)()
+            decode(number(draw), n, from_q, ids)
+            return list(ids)
+
+        return output_distribution(run, n_checks=2000)
+
+    assert total_variation(found(2, from_q=0), TWO_TOKENS) < 1e-15
+    one_token = {(i,): q for i, q in ONE_TOKEN.items()}
+    assert total_variation(found(1, from_q=1), one_token) == pytest.approx(0.06, abs=1e-15)
+
+
+def test_a_long_loop_in_c_gets_more_numbers_and_then_is_refused(compiled):
+    """An error does not reach C, which gets zeros from then on, and would wait for ever."""
+    library, number = ctypes.CDLL(compiled / "sampler"), ctypes.CFUNCTYPE(ctypes.c_double)
+
+    def run(draw):
+        return library.waits(number(draw))
+
+    with pytest.raises(TooManyRuns, match="more than 1,000 numbers"):
+        output_distribution(run)
+
+
+def test_a_program_in_c_is_a_function(compiled):
+    with Program(compiled / "program") as run:
+        found = output_distribution(run, n_checks=100)
+    assert total_variation(found, TWO_TOKENS) < 1e-15
+
+
+PYTHON = """
+def draw(*size):
+    print("?", *size, flush=True)
+    return [float(number) for number in input().split()]
+
+def race():
+    times = [e / q for e, q in zip(draw(3), (.3, .2, .5))]
+    return times.index(min(times))
+"""
+
+
+def python(lines):
+    return Program(sys.executable, "-c", PYTHON + lines, timeout=2)
+
+
+def test_a_program_can_run_races():
+    with python("while True: print(race(), int(draw()[0] < .25), flush=True)") as run:
+        found = output_distribution(run, n_checks=100)
+    expected = {(i, j): Q[0, i] * (0.75, 0.25)[j] for i in range(3) for j in range(2)}
+    assert total_variation(found, expected) < 1e-15
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("print(race(), flush=True)", "has ended, or a run took more than 2 s; does it flush"),
+        ("input()", "a run took more than 2 s; does it flush"),
+        ("while True: print('token', race(), flush=True)", "invalid literal for int.*token"),
+        ("while True: print(draw()[0], flush=True)", r"invalid literal for int.*0\."),
+        ("while True: print(draw('many'), flush=True)", "invalid literal for int.*many"),
+    ],
+)
+def test_a_program_that_does_not_keep_to_the_lines_is_refused(lines, message):
+    with python(lines) as run, pytest.raises(RuntimeError, match=message):
+        output_distribution(run)
+    assert run.process.poll() is not None
+
+
+# ---- The page ----
+
+
+def blocks(language):
+    """The blocks of docs/your_models.md that are about values."""
+    page = read("docs/your_models.md").split("## A sampler in any language")[1]
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def test_the_page_checks_a_library(compiled, monkeypatch):
+    if sys.platform == "win32":
+        pytest.skip("the page says my_sampler.so")
+    shutil.copy(compiled / "sampler", compiled / "my_sampler.so")
+    monkeypatch.chdir(compiled)
+    exec(blocks("python")[0], names := {})
+    assert total_variation(names["found"], TWO_TOKENS) < 1e-15
+
+
+def test_the_page_checks_a_program_in_javascript(tmp_path, monkeypatch):
+    if NODE is None:
+        pytest.skip("needs node")
+    (tmp_path / "my_sampler.js").write_text(JAVASCRIPT + blocks("js")[0])
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("python")[1], names := {})
+    wrong = enumeration.output_distribution(lambda rng: decode_from_q(rng))
+    assert total_variation(names["found"], wrong) < 1e-15 < total_variation(wrong, TWO_TOKENS)
+
+
+def decode_from_q(rng):
+    """What the program in JavaScript does."""
+    tokens = [0]
+    for _ in range(2):
+        p, q = P[tokens[-1]], Q[tokens[-1]]
+        guess = rng.choice(3, p=p)
+        tokens.append(guess if rng.random() < q[guess] / p[guess] else rng.choice(3, p=q))
+    return tokens[1:]
+
+
+def test_a_copy_of_the_page_works_alone(tmp_path):
+    shutil.copy(ROOT / "enumeration" / "values.py", tmp_path / "copied.py")
+    lines = "import copied; print(copied.output_distribution(lambda draw: int(draw() < 0.25)))"
+    command = [sys.executable, "-c", lines]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() in ("{(1,): 0.25, (0,): 0.75}", "{(0,): 0.75, (1,): 0.25}")
