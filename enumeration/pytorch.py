@@ -352,7 +352,7 @@ class Draws(TorchDispatchMode):
         return result
 
     def exit(self, name):
-        """A method of Tensor that leads out of PyTorch, where a code would be taken for a number."""
+        """A method of Tensor that leads out of PyTorch: a code would be taken for a number."""
         method = getattr(torch.Tensor, name)
 
         def leave(tensor, *args, **options):

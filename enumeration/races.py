@@ -1,4 +1,4 @@
-"""Draws by a race: with exponential numbers e of mean 1, the argmin of e / w is a draw with the weights w.
+"""Draws by a race: the argmin of e / w is a draw with the weights w, if e are exponential.
 
 It's as if token i rang w_i times a minute, and the first to ring wins. A race says something
 about its numbers, so a second race on the same ones is not an independent draw. But it can

@@ -57,8 +57,9 @@ def shared_vocabulary(draft, ids, unknown=0):
     """A draft over another vocabulary as a model over the target's.
 
     Timor et al. 2025 (arXiv 2502.05202) call it token-level intersection: its rows are cut
-    to the shared tokens and renormalised, and the check stays as it is. ids[t] is the draft's id of the target's token t, or -1 if it has none: such tokens are
-    never guessed, and the draft reads them as `unknown`.
+    to the shared tokens and renormalised, and the check stays as it is. ids[t] is the
+    draft's id of the target's token t, or -1 if it has none: such tokens are never guessed,
+    and the draft reads them as `unknown`.
     """
     ids = np.asarray(ids)
     shared = np.flatnonzero(ids >= 0)

@@ -1,1 +1,1 @@
-"""What no user of the demo runs: other people's code, how fast it is, and how models and pictures were made."""
+"""What no user of the demo runs: other people's code, times, and how models were made."""

@@ -95,7 +95,7 @@ def pairs(draw, sizes=(1, 2, 3, 4), **kwargs):
     if kind == "disjoint" and not q.all():
         unit = Fraction if q.dtype == object else float
         others = (q == 0).astype(int)
-        return others / unit(others.sum()), q
+        return others / unit(int(others.sum())), q
     return draw(rows(n_vocab, **kwargs)), q
 
 

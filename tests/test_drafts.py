@@ -22,7 +22,7 @@ orders = st.integers(1, 4)
 
 
 def by_hand(text, n_vocab, order, ids, least=1):
-    """The row after ids of an n-gram model fitted on text, by the definition of interpolated absolute discounting."""
+    """The row after ids of an n-gram model, by the definition of absolute discounting."""
     p = np.full(n_vocab, 1 / n_vocab)
     for n in range(1, min(order, len(ids) + 1) + 1):
         context = tuple(ids[len(ids) - n + 1 :])
@@ -42,9 +42,8 @@ def prefixes(ids):
     return [ids[:n] for n in range(1, len(ids) + 1)]
 
 
-@example(
-    order=3, text=np.array([0, 1, 2]), ids=np.array([1]), least=1, n_vocab=4
-)  # a context that is too long for ids
+# A context that is too long for ids
+@example(order=3, text=np.array([0, 1, 2]), ids=np.array([1]), least=1, n_vocab=4)
 @given(
     order=orders, text=texts, ids=texts, least=st.integers(1, 3), n_vocab=st.sampled_from([3, 4])
 )
@@ -104,9 +103,8 @@ def test_a_text_that_cannot_be_fitted_is_an_error(ids, n_vocab, order, message):
 
 
 def test_the_largest_n_gram():
-    row = np.exp(
-        AsNetwork(ngram([50256] * 6, np.uint16(50257), 4))([50256] * 3)[0]
-    )  # (uint16 can overflow)
+    network = AsNetwork(ngram([50256] * 6, np.uint16(50257), 4))  # uint16 can overflow
+    row = np.exp(network([50256] * 3)[0])
     assert row[50256] == pytest.approx(0.9, abs=0.1)
 
 
@@ -114,7 +112,7 @@ def test_the_largest_n_gram():
 
 
 def search(ids, n_vocab, longest):
-    """The row of `lookup` by its definition: the longest n first, and the last place where these n tokens occurred."""
+    """The row of `lookup` by definition: the longest n first, and the last place with these n."""
     ids = ids.tolist()
     for n in range(longest, 0, -1):
         for i in reversed(range(len(ids) - n)):
@@ -130,17 +128,16 @@ def test_lookup_is_a_search(ids, longest):
 
 
 def test_defaults():
-    ids = np.array(
-        [1, 2, 3, 4, 0, 9, 3, 4, 5, 2, 3, 4]
-    )  # after 2 3 4: 0. After 3 4: the latest is 5
-    assert lookup(ids, 10)[0] == 1 and lookup(ids, 10, longest=2)[5] == 1
+    ids = np.array([1, 2, 3, 4, 0, 9, 3, 4, 5, 2, 3, 4])
+    assert lookup(ids, 10)[0] == 1  # after 2 3 4
+    assert lookup(ids, 10, longest=2)[5] == 1  # what came last after 3 4
     assert np.array_equal(online(ids, 10), online(ids, 10, order=3))
     assert not np.array_equal(online(ids, 10), online(ids, 10, order=2))
     assert not np.array_equal(online(ids, 10), online(ids, 10, order=4))
 
 
 def test_neighbouring_contexts_do_not_mix():
-    """The last token of a context is a token too, and the first one of the next context is not its."""
+    """Its last token is a token too, and the first one of the next context is not its."""
     model = ngram([0, 2, 1, 0, 1, 0], 3, 2)
     np.testing.assert_allclose(model(np.array([0])), by_hand([0, 2, 1, 0, 1, 0], 3, 2, [0], 1))
 

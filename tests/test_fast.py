@@ -1,4 +1,4 @@
-"""The matrix product, the attention and the threads of fast/, with each kernel that this machine has."""
+"""The product, the attention and the threads of fast/, with each kernel of this machine."""
 
 import multiprocessing
 import os
@@ -23,15 +23,14 @@ from fast.product import GROUPED, SINGLE
 from sampling import as_model
 from speculative import autoregressive_sampling
 
-MATRIX_KERNEL, N_CORES = (
-    product.matrix_kernel.__wrapped__,
-    threads.n_cores,
-)  # before the tests replace them
+# Before the tests replace them
+MATRIX_KERNEL = product.matrix_kernel.__wrapped__
+N_CORES = threads.n_cores
 
 
 @pytest.fixture(autouse=True)
 def two_threads(kernel, monkeypatch):
-    """Run each test with each kernel, and let two threads share even the small products of the tests."""
+    """Each kernel, and two threads that share even the small products of the tests."""
     monkeypatch.setattr(threads, "n_cores", lambda: 2)
     monkeypatch.setattr(threads, "WORTH_WAKING", 0)
     monkeypatch.setattr(threads, "HEAD_START", 0)
@@ -82,13 +81,17 @@ def test_the_masks_of_long_prompts_are_not_kept():
 @pytest.mark.parametrize(
     ("sizes", "places", "seconds", "expected"),
     [((), slice(0), 0.6, GROUPED), ((), slice(0), 0.9, SINGLE),
-     *((range(13), places, 0.4, SINGLE) for places in (slice(1, None, 2), slice(4, None), slice(8, None))),
+     (range(13), slice(1, None, 2), 0.4, SINGLE),
+     (range(13), slice(4, None), 0.4, SINGLE), (range(13), slice(8, None), 0.4, SINGLE),
      *(((size,), slice(None), 0.4, SINGLE) for size in range(2, 13, 2))],
 )  # fmt: skip
 def test_the_small_matrix_kernel_needs_speed_and_the_same_bits(
     monkeypatch, sizes, places, seconds, expected
 ):
-    """Groups of 6 take `seconds`, and single rows take 1. In groups of a size in `sizes`, rows at `places` differ."""
+    """Groups of 6 take `seconds`, and single rows take 1.
+
+    In groups of a size in `sizes`, rows at `places` differ.
+    """
     monkeypatch.delenv("SPECULATIVE_KERNEL", raising=False)
 
     def matmul(rows, tile):
@@ -116,15 +119,14 @@ def test_all_matrices_are_views_of_one_array():
     )
 
 
-@example(
-    lengths=[47, 13], n_head=1, d=8, seed=0, scale=1
-)  # 60 positions, and 5 of padding, need two blocks
+# 60 positions, and 5 of padding, need two blocks
+@example(lengths=[47, 13], n_head=1, d=8, seed=0, scale=1)
 @given(
     lengths=st.lists(st.integers(1, 70), min_size=1, max_size=5), n_head=st.integers(1, 3),
     d=st.sampled_from([1, 8, 33, 64]), seed=st.integers(0, 99), scale=st.sampled_from([1, 100]),
 )  # fmt: skip
 def test_attention_is_its_definition(lengths, n_head, d, seed, scale):
-    """Positions are added in steps of these lengths, over older keys and values that must not matter."""
+    """Positions are added in steps of these lengths, over older keys that must not matter."""
     rng, n = np.random.default_rng(seed), sum(lengths)
     q, k, v = rng.standard_normal((3, n_head, n, d), dtype=np.float32)
     q *= scale  # 100 makes scores above 89, whose exp is infinite in float32
@@ -171,9 +173,8 @@ def test_in_parallel_does_all_work_once(n, n_bytes, cores):
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
     assert all(range(n)[some] for some in slices)  # no slice is empty
     first, *others = sorted((range(n)[some] for some in slices), key=min)
-    assert all(
-        len(first) - len(other) >= 40 // n_bytes for other in others
-    )  # the calling core is ahead
+    for other in others:  # the calling core is ahead
+        assert len(first) - len(other) >= 40 // n_bytes
     assert len(slices) == (min(cores, n - 40 // n_bytes) if n * n_bytes >= 100 else 1)
 
 
@@ -191,7 +192,7 @@ def test_limits_on_the_number_of_cores(monkeypatch, tmp_path, cpu_max, variables
 
 
 def test_an_error_in_a_helping_thread_reaches_the_caller():
-    """The error must not end the thread, because the next call would wait for the thread forever."""
+    """It must not end the thread, because the next call would wait for it forever."""
     for _ in range(9):
         with pytest.raises(SystemExit):  # which is no Exception
             threads.in_parallel(lambda some: some.start and sys.exit(), 2, 1)
@@ -264,7 +265,7 @@ stop.set()
 def test_a_process_forked_while_a_thread_computes_can_use_the_network(
     tmp_path, numpy_comes, kernel
 ):
-    """If NumPy comes first, BLAS has threads of its own, which hang if a fork comes in the middle of a product."""
+    """If NumPy comes first, BLAS has threads, which hang if a fork comes within a product."""
     path = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
     (tmp_path / "forks.py").write_text(FORK)
     result = run(

@@ -19,10 +19,8 @@ from gpt2 import GPT2
 
 GOLDEN = np.load(MICRO / "golden.npz")
 TENSORS = tensors(MICRO)
-IDS, LOGITS = (
-    GOLDEN["ids"],
-    GOLDEN["logits"],
-)  # [64], float64 [64, 300], computed by Hugging Face's transformers
+IDS = GOLDEN["ids"]  # [64]
+LOGITS = GOLDEN["logits"]  # float64 [64, 300], computed by Hugging Face's transformers
 TOLERANCE = 1e-5  # our largest difference is 2.6e-6; the largest logit is 9
 
 
@@ -40,7 +38,7 @@ def micro():
     )
 )
 def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
-    """Before each call, the array of ids holds other ids, from some position on. Results must not change later."""
+    """Before each call, the array of ids is changed from some position on. Results stay."""
     found = []
     for n, n_rows, wrong in calls:
         ids = IDS[:n].copy()
@@ -92,7 +90,7 @@ def test_the_first_layers_and_copies_have_a_cache_of_their_own(micro, way, n_lay
 
 
 def test_all_numbers_stay_float32(micro, monkeypatch):
-    """One float64 number would turn all activations after it into float64, which are slow to multiply."""
+    """One float64 number would turn all activations after it into slow float64."""
     dtypes, linear = set(), gpt2.linear
 
     def watched(x, w, b):
@@ -127,7 +125,7 @@ def test_only_new_positions_are_computed(micro, n_computed):
 
 @pytest.mark.parametrize("after", [IDS[:9], np.append(IDS[:5], IDS[20:24]), IDS[:41]])
 def test_an_interrupted_call_does_not_change_later_results(kernel, monkeypatch, after):
-    """It has overwritten keys and values in some layers, or finished the first part of a long prompt."""
+    """It has overwritten keys in some layers, or finished the first part of a long prompt."""
     monkeypatch.setattr(product, "PART", 20)
     net = stored_gpt2.__wrapped__(MICRO)
     net(np.append(IDS[:5], IDS[20:24]))
@@ -193,9 +191,10 @@ def test_a_call_that_fails_does_not_change_later_results():
 
 
 def check_bits(net, n, seed=0):
-    """After a prompt of n ids, compare calls with n_rows rows, and with wrong ids between them, with one row a call.
+    """After a prompt of n ids, compare calls with n_rows rows with one row a call.
 
-    In every second case, the model remembers a text that begins like the prompt.
+    Between them, there are calls with wrong ids. In every second case, the model remembers a
+    text that begins like the prompt.
     """
     rng = np.random.default_rng(seed)
     ids = rng.integers(net.n_vocab, size=n + 26)
@@ -211,13 +210,9 @@ def check_bits(net, n, seed=0):
             wrong[-1 - rng.integers(n_rows)] = rng.integers(net.n_vocab)
             net(wrong[: end - rng.integers(n_rows)])  # so the next call has to go back
     net.reset()
-    for i in range(
-        0, 27, 2
-    ):  # a draft that lags one position behind, as after a round without a rejection
+    for i in range(0, 27, 2):  # one position behind, as a draft after a round without a rejection
         assert np.array_equal(net(ids[: n + i])[0], expected[i])
-    if (
-        product.matrix_kernel() == GROUPED or n <= product.MANY
-    ):  # here, a prompt makes no difference
+    if product.matrix_kernel() == GROUPED or n <= product.MANY:  # a prompt makes no difference
         net.reset()
         assert np.array_equal(net(ids, len(ids))[n - 1 :], expected)
 
@@ -231,9 +226,12 @@ def test_bits_of_prompts(kernel, n):
 
 @settings(max_examples=15)
 @given(
-    seed=st.integers(0, 2**32), n=st.integers(1, 300), n_head=st.integers(1, 4), d=st.sampled_from([1, 8, 24, 64, 96]),
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 300),
+    n_head=st.integers(1, 4),
+    d=st.sampled_from([1, 8, 24, 64, 96]),
     n_layer=st.integers(1, 3),
-)  # fmt: skip
+)
 def test_bits_of_random_models(seed, n, n_head, d, n_layer):
     net = random_gpt2(
         seed, n_vocab=301, n_ctx=330, n_embd=n_head * d, n_head=n_head, n_layer=n_layer

@@ -25,7 +25,7 @@ from utils import prompt_ids
 
 
 def write_pair(models_dir):
-    """Write a draft and a target whose tokens are the bytes and <|endoftext|>. They predict only <|endoftext|>."""
+    """Write a draft and a target of bytes and <|endoftext|>, which they predict after all."""
     hparams = dict(n_vocab=257, n_ctx=64, n_embd=16, n_head=2, n_layer=1)
     rng = np.random.default_rng(0)
     tensors = {
@@ -85,7 +85,8 @@ def test_two_samples_and_the_settings():
 @pytest.mark.parametrize(
     "options",
     ["", "--temperature 1", "--temperature 1 --same_text", "--K 0", "--n_tokens_to_generate 1",
-     "--draft_model_size target --target_model_size target", "--temperature 0.01 --same_text --K 9"],
+     "--draft_model_size target --target_model_size target",
+     "--temperature 0.01 --same_text --K 9"],
 )  # fmt: skip
 def test_the_figures_close_the_formula(options):
     output = printed_by(main, "--n_tokens_to_generate", 15, *options.split())
@@ -113,10 +114,11 @@ def test_the_figures_close_the_formula(options):
 
 
 def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
-    """The texts do not show this: at temperature 0 they are the same with any schedule and any rule."""
+    """The texts do not show this: at temperature 0 they are the same with all of them."""
     options = """
-        --draft ngram --prompt A --n_tokens_to_generate 9 --K 3 --seed 7 --temperature 0.7 --top_k 5 --top_p 0.9
-        --repetition_penalty 1.2 --eos --schedule target-confidence --verify block
+        --draft ngram --prompt A --n_tokens_to_generate 9 --K 3 --seed 7
+        --temperature 0.7 --top_k 5 --top_p 0.9 --repetition_penalty 1.2
+        --eos --schedule target-confidence --verify block
     """
     with (
         patch.object(lab_main, "load_pair", wraps=lab_main.load_pair) as load,
@@ -148,12 +150,10 @@ def test_trees():
     assert "with up to 6 guesses, bottom_up" in output and "no: two samples" in output
     assert len({*texts_of(printed_by(lab_main, *options, "--temperature", 1, "--same_text"))}) == 1
     output = printed_by(lab_main, *options, "--repetition_penalty", 1.5)
-    assert (
-        float(re.search(r"per round +(\d\.\d+)", output)[1]) > 2.5
-    )  # 2.0 if the draft has no penalty
-    assert "nothing was decoded" in printed_by(
-        lab_main, "--tree", "2,1", "--n_tokens_to_generate", 0
-    )
+    tokens_per_round = float(re.search(r"per round +(\d\.\d+)", output)[1])
+    assert tokens_per_round > 2.5  # 2.0 if the draft has no penalty
+    output = printed_by(lab_main, "--tree", "2,1", "--n_tokens_to_generate", 0)
+    assert "nothing was decoded" in output
 
 
 def test_block_verification_predicts_by_place():
@@ -200,13 +200,13 @@ def test_edges():
         for n, K in (0, 4), (1, 10**12):
             output = printed_by(program, "--prompt", "", "--n_tokens_to_generate", n, "--K", K)
             assert "<|endoftext|>" not in output and ("nothing was decoded" in output) == (n == 0)
-        printed_by(
-            program, "--n_tokens_to_generate", 8, "--prompt", " the" * 504, "--temperature", 1
-        )  # all of n_ctx
+        prompt = " the" * 504  # with 8 more, all of n_ctx
+        printed_by(program, "--n_tokens_to_generate", 8, "--prompt", prompt, "--temperature", 1)
 
 
 def test_released_models_are_downloaded_and_decoded(server, tmp_path, monkeypatch, capsys):
-    args = f"--prompt Alan --n_tokens_to_generate 40 --target_model_size 1558M --models_dir {tmp_path}".split()
+    options = "--prompt Alan --n_tokens_to_generate 40 --target_model_size 1558M --models_dir"
+    args = [*options.split(), str(tmp_path)]
     for url in server.url, "http://127.0.0.1:9":  # nothing is downloaded twice
         monkeypatch.setenv("GPT2_MODELS_URL", url)
         main.main(args)
@@ -219,7 +219,7 @@ def test_released_models_are_downloaded_and_decoded(server, tmp_path, monkeypatc
 
 
 def complaint(capsys, program, *args):
-    """Run a program in this process, assert that it fails with exit code 2, and return its one line."""
+    """The one line of a program that fails with exit code 2, in this process."""
     with pytest.raises(SystemExit, match="2"):
         report(lambda: program.main(list(map(str, args))), "main.py")
     output = capsys.readouterr()
@@ -271,7 +271,7 @@ def complaint(capsys, program, *args):
             ["--draft_model_size", "", "--target_model_size", ""],
             "there is no model or folder '': give one of",
         ),
-        (["--prompt", "half \udcd8"], r"the text is not UTF-8: 'utf-8' codec can't encode character"),
+        (["--prompt", "half \udcd8"], "the text is not UTF-8: 'utf-8' codec can't encode"),
     ],
 )
 def test_bad_arguments(args, problem, capsys):

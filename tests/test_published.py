@@ -1,4 +1,4 @@
-"""Every command on a page or in a module's docstring can be typed as it is written, and every block of Python runs."""
+"""Every command on a page or in a docstring can be typed as it is, and all Python there runs."""
 
 import ast
 import importlib.util
@@ -36,7 +36,7 @@ for script in sys.argv[1:]:
 
 
 def commands():
-    """(where, command) for each line of a block or a docstring that begins like one, and each that stands in `...`."""
+    """(where, command) for each line that begins like one, and each that stands in `...`."""
     for path in PAGES:
         text = read(path)
         blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -60,7 +60,7 @@ ALL = sorted(
 
 @cache
 def helps():
-    """{script: what it prints with --help}, from one process, because each takes a second to start."""
+    """{script: what it prints with --help}, from one process: each takes a second to start."""
     result = run("-c", HELP, *SCRIPTS, script="")
     assert result.returncode == 0, result.stderr
     return dict(part.split("\n", 1) for part in result.stdout.split("@@")[1:])
@@ -84,9 +84,8 @@ def test_a_published_command(where, command):
     words = shlex.split(command, comments=True)
     while re.match(r"[A-Z_]+=", words[0]):
         words.pop(0)
-    for (
-        word
-    ) in words:  # what is not in one of our folders is the reader's own, or written by the command
+    for word in words:
+        # What is in none of our folders is the reader's own, or written by the command.
         ours = "/" in word and (ROOT / word.split("/")[0]).is_dir()
         if ours and not re.match(r"models/random-|exercise/mine.py", word):
             assert (ROOT / word).exists(), word
@@ -122,7 +121,7 @@ def blocks():
     "page", [path for path, found in blocks().items() if found], ids=lambda page: page.name
 )
 def test_the_code_of_a_page_runs(page):
-    """In order, with the names that its text is about: the pair of the gallery, its rows, a guess, a generator."""
+    """In order, with the names of its text: the gallery's pair, its rows, a guess, an rng."""
     names = {
         "np": np,
         "x": np.array([0]),

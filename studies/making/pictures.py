@@ -124,7 +124,7 @@ def branches(paths, x, y, top, depth=0):
 
 @picture(450, 240)
 def a_round():
-    """Of `python main.py --temperature 1 --seed 3`: the first round that accepts 2 and rejects 1."""
+    """The first round of `python main.py --temperature 1 --seed 3` with 2 kept and 1 rejected."""
     pair = load_pair("draft", "target", temperature=1)
     recorder = Recorder(np.random.default_rng(3))
     prompt = pair.encoder.encode(PROMPT)
@@ -184,7 +184,7 @@ def speedup():
 
 @picture(440, 558)
 def overlap(results):
-    """Bars: the mean of sum min(p, q) for each draft, at each temperature of docs/acceptance.json."""
+    """Bars: the mean of sum min(p, q) for each draft and temperature of docs/acceptance.json."""
     for x, share in (100, "0"), (250, "0.5"), (400, "1"):
         yield text(x, 20, share, "soft")
         yield line(x, 28, x, 520)
@@ -213,7 +213,7 @@ RULES = {  # how the name of a rule begins: its colour, and its place in the leg
 
 @picture(440, 438)
 def prices(found):
-    """Dots: what a rule adds per round, and how far it is from the target, see docs/exactness.md."""
+    """Dots: what a rule adds per round, and how far it is from the target. See exactness.md."""
     yield text(10, 18, "distance", "soft")
     yield text(300, 370, "tokens per round", "soft")
     for x, y, share, tokens in (40, 330, 0, 1), (230, 180, 0.5, 2), (420, 30, 1, 3):

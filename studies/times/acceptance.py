@@ -1,4 +1,4 @@
-"""Measure how often drafts are accepted by the bundled target, and what they gain: docs/acceptance.json.
+"""How often the bundled target accepts drafts, and what they gain: docs/acceptance.json.
 
     python -m studies.times.acceptance new.json  # measures for half an hour
     python -m studies.making.write               # writes docs/acceptance.json into docs/drafts.md

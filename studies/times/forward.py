@@ -1,7 +1,8 @@
 """The time of a forward pass, and of the demo beside the best loop that plain NumPy offers.
 
     python -m studies.times.forward models/target  # passes
-    python -m studies.times.random_checkpoint 124M && python -m studies.times.forward models/random-124M
+    python -m studies.times.random_checkpoint 124M
+    python -m studies.times.forward models/random-124M
     python -m studies.times.forward                # the demo
 
 "products" are the matrix products of a pass and nothing else, and "x @ w" are the same
