@@ -272,6 +272,8 @@ class Draws(TorchDispatchMode):
         state = state_of(generator)
         out = call()
         self.seen.add(state_of(torch.default_generator))
+        if not out.numel():  # nothing was drawn, so another draw may have this state
+            return out
         if kind is tokens and given["self"].dtype not in FLOATS:
             self.refuse(f"torch.multinomial in {given['self'].dtype}")
         if kind is tokens and given["num_samples"] == 1:

@@ -103,6 +103,7 @@ DISTRIBUTIONS = {
                    {(1, 1): 0.1, (1, 0): 0.4, (0, 1): 0.1, (0, 0): 0.4}),
     "uniform_ to 2": (lambda: torch.empty(1).uniform_(0, to=2) < 0.6, THIRD),
     "item": (item, THIRD),
+    "no number, and a token": (lambda: [*torch.rand(0), torch.multinomial(P, 1)], FROM_P),
     "item in inference mode": (torch.inference_mode(item), THIRD),
     "item looked up": (lambda: torch.searchsorted(P.cumsum(0), torch.rand(1).item()), FROM_P),
     "log": (lambda: torch.log(torch.rand(1)) < np.log(0.3), THIRD),
