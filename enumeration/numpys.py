@@ -145,8 +145,6 @@ def plain(a):
 
 def as_probabilities(weights):
     row = np.asarray(weights)
-    if not is_exact(row):
-        row = row.astype(np.float64)
     if not 0 < row.sum() < np.inf:
         raise ValueError(f"weights with a finite sum above 0 are needed; found {[*weights]}")
     return row / row.sum()

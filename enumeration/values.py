@@ -56,7 +56,8 @@ NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for 
 CLOSE = 1e-5  # a race that is won by less may end otherwise in float32, so it is no evidence
 N_POINTS = 32  # at which each part is tried
 N_PAIRS = 8  # of points with different outcomes, which are compared before a cut
-N_NUDGES, NUDGE = 8, 2.0**-30  # other values move a little, to see whether a threshold moves
+N_NUDGES = 8  # of all other values, which show whether a threshold moves
+NUDGE = 2.0**-30  # as a part of the way to a corner
 SMALL = 2.0**-60  # parts with less probability are not cut; a million of them have 1e-12
 MAX_NUMBERS = 1_000  # in one run
 
@@ -81,7 +82,8 @@ class Distribution(dict):
 
     def __init__(self, masses, resolution, n_runs):
         super().__init__({outcome: math.fsum(found) for outcome, found in masses.items()})
-        self.resolution, self.n_runs = resolution, n_runs
+        self.resolution = resolution
+        self.n_runs = n_runs
 
 
 def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
@@ -90,11 +92,13 @@ def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
     At the end, n_checks random inputs must agree with it. More of them take longer, and make
     `resolution` smaller. Raises NotByThresholds, or TooManyRuns.
     """
-    search, root = Search(function, max_runs, seed), Part({})
+    search = Search(function, max_runs, seed)
+    root = Part({})
     while search.explore([*root.leaves()]) or search.contradicts(root, n_checks):
         pass  # until neither finds anything new
     search.run_again(root.point)  # the first one, which alone has seen the function as it was
-    masses, n_races = {}, 0
+    masses = {}
+    n_races = 0  # on the way to a part, at most
     for part in root.leaves():
         masses.setdefault(part.point.outcome, []).append(part.mass)
         n_races = max(n_races, len(part.races()))
@@ -110,7 +114,8 @@ def by_boxes(function, n_numbers, max_error=1e-3, n=8, n_checks=10_000, max_runs
     comparisons. Other boxes are halved, until their mass together is at most max_error.
     Half the error takes twice the runs for two numbers, and four times as many for three.
     """
-    search, root = Search(function, max_runs), Part({(0, i): WHOLE for i in range(n_numbers)})
+    search = Search(function, max_runs)
+    root = Part({(0, i): WHOLE for i in range(n_numbers)})
 
     @functools.cache
     def outcome_at(corner):
@@ -163,7 +168,8 @@ class Program:
 
     def __init__(self, *command, timeout=10):
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.name, self.timeout = command[0], timeout
+        self.name = command[0]
+        self.timeout = timeout
         self.process = subprocess.Popen(command, **pipes)
 
     def __call__(self, draw):
@@ -199,7 +205,9 @@ class Draw:
     """Hands out the values of a `Point`: number i has the key (0, i), row i of n numbers (n, i)."""
 
     def __init__(self, point):
-        self.point, self.counts, self.refused = point, Counter(), None
+        self.point = point
+        self.counts = Counter()
+        self.refused = None
 
     def __call__(self):
         return self.next(0) / UNIT
@@ -256,9 +264,11 @@ class Part:
     """A box of inputs: (low, high) of some numbers, (race, winner) of some rows, the rest free."""
 
     def __init__(self, box, above=()):
-        self.box, self.above = box, above  # above: the parts that it is a part of
+        self.box = box
+        self.above = above  # the parts that it is a part of
         self.mass = math.prod(share(entry) for entry in box.values())
-        self.split, self.parts = None, []
+        self.split = None
+        self.parts = []
         self.point = None  # it stands for the part
 
     def cut(self, split):
@@ -346,8 +356,10 @@ class Search:
     """Runs the function, and cuts a `Part` until each of its parts has one outcome."""
 
     def __init__(self, function, max_runs, seed=0):
-        self.function, self.max_runs, self.n_runs = function, max_runs, 0
+        self.function = function
+        self.max_runs = max_runs
         self.random = random.Random(seed)
+        self.n_runs = 0
         self.n_tests = 0
 
     def run(self, point):
@@ -469,7 +481,8 @@ class Search:
 
     def earliest_pair(self, same, others):
         """Points that differ in one value and the outcome, and among several such, the earliest."""
-        limit, pair = math.inf, None
+        limit = math.inf
+        pair = None
         for x, y in zip(itertools.cycle(same), others[:N_PAIRS]):
             for start, end in ((x, y), (y, x)):
                 found = self.walk(start, end, limit)
@@ -497,7 +510,7 @@ class Search:
             raise NotByThresholds(SEVERAL)
         if key[0] == 0:
             split, pair = self.threshold(box, key, x, y)
-        elif key in box:
+        elif key in box:  # which has no room for a second race of a row
             raise NotByThresholds(NO_RACE)
         else:
             split, pair = self.race(box, key, y)
@@ -525,7 +538,8 @@ class Search:
     def nudged(self, box, key, sides):
         """The two sides of a threshold, with all other values a little nearer to a corner."""
         below, above = sides
-        corner, moved = self.corner_point(box), below.but(key, above[key])
+        corner = self.corner_point(box)
+        moved = below.but(key, above[key])
         for other, value in {**below, **above}.items():
             way = (corner[other] - value) * NUDGE
             moved[other] = value + (way if other[0] > 0 else int(way))

@@ -60,6 +60,7 @@ def test_whole_texts_of_the_pair_of_the_gallery(N, K, eos):
     assert_lossless(pair, N, K, eos, verify=verify_block)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(drawn=models(exact=True), N=st.integers(1, 4), K=st.integers(0, 3))
 def test_whole_texts_of_any_models(drawn, N, K):

@@ -178,6 +178,7 @@ def test_hyperparameters_that_do_not_fit(model_dir, change, message):
     assert re.search(message, found), found
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @example(name="vocab.bpe", at=100, flip=8, cut=None)
 @example(name=DATA, at=99_999, flip=1, cut=None)

@@ -266,8 +266,9 @@ def fits(name, variant):
     return name != "propose" or "greedy" in variant.name
 
 
+MARKS = {"siblings": pytest.mark.slow}
 BUGS = [
-    pytest.param(step, check, v, id=f"{step.function}-{v.name}")
+    pytest.param(step, check, v, id=f"{step.function}-{v.name}", marks=MARKS.get(step.function, ()))
     for step in STEPS[2:]
     for check in step.checks
     for v in check.rivals

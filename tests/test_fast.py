@@ -225,6 +225,7 @@ needs_fork = pytest.mark.skipif(
 
 
 @needs_fork
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_starts_its_own_threads():
     work = partial(threads.in_parallel, lambda some: None, 2, 1)
@@ -260,6 +261,7 @@ stop.set()
 """
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("numpy_comes", ["first", "later"])
 def test_a_process_forked_while_a_thread_computes_can_use_the_network(

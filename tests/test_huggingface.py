@@ -468,6 +468,7 @@ def test_tables_of_different_height_over_one_vocabulary_are_a_pair(tmp_path, cap
 HEADER = int.from_bytes(PLAIN[WEIGHTS][:8], "little")
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(at=st.integers(0, HEADER + 7), flip=st.integers(1, 255), cut=st.booleans())
 def test_a_damaged_header_is_refused_or_means_the_same(tmp_path_factory, at, flip, cut):

@@ -385,12 +385,14 @@ def test_what_other_programs_say(script):
 
 
 def test_an_engine_that_ends_says_why_in_one_line():
-    engine = "Turns('studies.times.peers:our_pass', 'nope')"
-    code = f"from studies.times.turns import Turns\nwith {engine} as turns: turns.ask(1, 1, 1)"
+    code = """
+from studies.times.turns import Engine
+Engine("studies.times.forward:our_pass", "nope").ask(1, 1, 1)
+"""
     done = run("-c", code, script="")
     assert done.returncode == 2
     assert re.fullmatch(
-        "studies.times.peers:our_pass: error: nope cannot be used: .*\n", done.stderr
+        "studies.times.forward:our_pass: error: nope cannot be used: .*\n", done.stderr
     )
 
 

@@ -138,6 +138,8 @@ def test_the_code_of_a_page_runs(page):
             continue
         if ">>>" in block:  # doctest runs it
             continue
+        if "my_sampler.so" in block or "my_sampler.js" in block:  # test_values.py runs it
+            continue
         try:
             exec(block, names)
         except AssertionError as error:  # the mistake that the page is about
