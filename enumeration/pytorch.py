@@ -233,6 +233,9 @@ class Draws(TorchDispatchMode):
             raise NotImplementedError(error) from None
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if torch.is_inference_mode_enabled() and function._can_decompose():
+            with self:  # in this mode, PyTorch leaves it to others to take operations apart
+                return function.decompose(*args, **(kwargs or {}))
         call = partial(function, *args, **(kwargs or {}))
         given = bound(function, args, kwargs or {})
         name = function._schema.name.removeprefix("aten::")
@@ -269,6 +272,8 @@ class Draws(TorchDispatchMode):
         state = state_of(generator)
         out = call()
         self.seen.add(state_of(torch.default_generator))
+        if not out.numel():  # nothing was drawn, so another draw may have this state
+            return out
         if kind is tokens and given["self"].dtype not in FLOATS:
             self.refuse(f"torch.multinomial in {given['self'].dtype}")
         if kind is tokens and given["num_samples"] == 1:

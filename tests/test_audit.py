@@ -1,13 +1,27 @@
 """What studies/audit/ and benchmarks/ do without extra packages."""
 
+import importlib
 import json
+import math
+import shutil
+import subprocess
+import sys
+import zipfile
+from functools import partial
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from support import read
 
+from checkpoint import UserError
 from checkpoint.openai import DATA
-from studies.audit.__main__ import merged
-from studies.audit.projects import CLONES, PACKAGES
+from enumeration import output_distribution, total_variation
+from speculative import one_round, speculative_sampling, verify
+from studies.audit import ascend, kernels
+from studies.audit.__main__ import CLONES, clone, main, merged, repository, shown, version_of
+from studies.audit.harness import K, P, Q, model, numbers_of, text_distribution
+from studies.audit.projects import PACKAGES
 from studies.times import random_checkpoint
 
 
@@ -22,19 +36,192 @@ def test_random_weights_do_not_replace_a_checkpoint(tmp_path, monkeypatch, capsy
     assert "already" in capsys.readouterr().err and len(list(folder.iterdir())) == 1
 
 
-def test_a_new_result_replaces_only_its_own_setting():
+# ---- The results ----
+
+
+def test_new_results_replace_those_of_the_same_version():
     def rows(*keys, of):
         return [dict(zip(("package", "version", "setting"), key)) | {"of": of} for key in keys]
 
-    found = merged(rows("x1a", "y1a", "y1b", of="old"), rows("y1b", "y2b", of="new"))
-    assert found == rows("x1a", "y1a", of="old") + rows("y1b", "y2b", of="new")
+    old = rows("x1a", "y1a", "y1b", "y2a", of="old")
+    new = rows("y1b", of="new")
+    assert merged(old, new) == rows("x1a", "y2a", of="old") + rows("y1b", of="new")
+    part = merged(old, new, whole=False)
+    assert part == rows("x1a", "y1a", "y2a", of="old") + rows("y1b", of="new")
 
 
 def test_the_results_are_of_these_projects_and_commits():
     found = {
         (row["package"], row["version"]) for row in json.loads(read("studies/audit/audit.json"))
     }
-    assert {name for name, _ in found} == {*PACKAGES, *CLONES}
-    assert {pair for pair in found if pair[0] in CLONES} == {
-        (name, commit) for name, (commit, _) in CLONES.items()
-    }
+    cloned = {(repository(name), commit) for name, (commit, _) in CLONES.items()}
+    wheels = {(name, version) for name, (version, _) in kernels.WHEELS.items()}
+    assert found >= cloned | wheels
+    assert {name for name, _ in found - cloned - wheels} == {*PACKAGES}
+
+
+def test_a_small_distance_is_rounding_and_an_error_is_shown():
+    assert shown({"distance": 1e-8}) == "1e-08 (rounding)"
+    assert shown({"distance": 0.35}) == "**0.3500**"
+    assert shown({"error": "ValueError: no"}) == "ValueError: no"
+
+
+# ---- The pair and the rounds ----
+
+
+def test_each_row_tells_a_context_from_any_other_sum():
+    for rows in P, Q:
+        found = [model(rows)([0, token])[-1].tolist() for token in range(len(rows))]
+        assert found == rows.tolist() and len({*map(tuple, found)}) == len(rows)
+
+
+def round_after(ids, rng):
+    ids = np.array(ids)
+    return one_round(ids, model(P), model(Q), K, rng).emitted
+
+
+def test_rounds_one_after_the_other_write_the_texts_of_the_whole_loop():
+    def rounds(ids):
+        return output_distribution(partial(round_after, ids))
+
+    def loop(rng):
+        return speculative_sampling([0], model(P), model(Q), 3, K, rng)[1:]
+
+    assert total_variation(text_distribution(rounds, 3), output_distribution(loop)) < 1e-12
+
+
+def test_a_context_that_is_read_twice_is_seen():
+    def rounds(ids, context):
+        return output_distribution(partial(round_after, context(ids)))
+
+    assert numbers_of(partial(rounds, context=tuple))["distance"] < 1e-12
+    assert numbers_of(partial(rounds, context=lambda ids: ids + ids))["distance"] > 0.1
+
+
+# ---- Kernels ----
+
+
+def test_a_rule_of_this_project_is_exact_from_its_outputs_alone():
+    pytest.importorskip("enumeration.values")
+
+    def run(draw, case):
+        def choice(n, p):
+            return min(int(np.sum(np.cumsum(p) <= draw())), n - 1)
+
+        rng = SimpleNamespace(random=draw, choice=choice)
+        return verify(np.array(case.drafted), case.p, case.q, rng)
+
+    found = kernels.Kernel("verify", [*kernels.drawn()], kernels.from_outputs(run)).measured()
+    exact = numbers_of(lambda ids: output_distribution(partial(round_after, ids)))
+    assert found["distance"] < 1e-12
+    assert abs(found["tokens_per_round"] - exact["tokens_per_round"]) < 1e-12
+
+
+def test_a_bonus_that_the_caller_draws_stands_for_all_of_them():
+    row = np.array([0.25, 0, 0.75, 0])
+    assert kernels.with_bonus((1, kernels.BONUS), row) == {(1, 0): 0.25, (1, 2): 0.75}
+    assert kernels.with_bonus((1, 3), row) == {(1, 3): 1.0}
+
+
+def test_the_wheel_gives_its_files_and_is_asked_for_by_name(tmp_path):
+    with pytest.raises(UserError, match="pip download --no-deps"):
+        kernels.unpacked(tmp_path)
+    with zipfile.ZipFile(tmp_path / f"vllm-{kernels.VERSION}-any.whl", "w") as wheel:
+        for name in (*kernels.FILES, "vllm/large.so"):
+            wheel.writestr(name, "")
+    folder = kernels.unpacked(tmp_path)
+    found = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    assert sorted(found) == sorted(kernels.FILES)
+
+
+def test_a_wheel_without_a_file_is_refused_again_and_again(tmp_path):
+    with zipfile.ZipFile(tmp_path / f"vllm-{kernels.VERSION}-any.whl", "w") as wheel:
+        wheel.writestr(kernels.FILES[0], "")
+    for _ in range(2):
+        with pytest.raises(KeyError, match=kernels.FILES[1]):
+            kernels.unpacked(tmp_path)
+
+
+def test_a_missing_triton_is_asked_for_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")  # which is set there, and taken back here
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(UserError, match="pip install triton"):
+        kernels.modules_of(tmp_path)
+
+
+def test_products_of_random_numbers_keep_as_many_guesses_as_counting_says():
+    c = 0.3
+    assert np.allclose(ascend.kept([c]), [1 - c, c], rtol=0, atol=1e-15)
+    assert math.isclose(ascend.kept([1, c])[2], c * (1 - math.log(c)))
+    middles = (np.arange(120) + 0.5) / 120
+    u = np.stack(np.meshgrid(middles, middles, middles, indexing="ij"), axis=-1).reshape(-1, 3)
+    for limits in [0.8, 0.5, 0.2], [1, 0.6, 0.6], [0.9, 0.1, 0.05]:
+        below = np.cumprod(u, axis=1) <= limits
+        last = (below * [1, 2, 3]).max(axis=1)
+        counted = np.bincount(last, minlength=4) / len(u)
+        assert np.allclose(ascend.kept(limits), counted, rtol=0, atol=5e-3)
+
+
+def test_code_that_is_not_as_it_was_cannot_be_mended():
+    with pytest.raises(ValueError, match="can't be mended"):
+        ascend.mended("pi = 1")
+
+
+# ---- Where the code comes from ----
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_a_clone_has_the_commit_that_it_is_named_after(tmp_path, monkeypatch):
+    origin = tmp_path / "origin" / "owner" / "name"
+    origin.mkdir(parents=True)
+    of_nobody = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org"]
+
+    def git(*command):
+        done = subprocess.run(["git", *of_nobody, *command], cwd=origin, capture_output=True)
+        return done.stdout.decode().strip()
+
+    git("init", "--quiet")
+    for text in "first", "second":
+        (origin / "file").write_text(text)
+        git("add", "file")
+        git("commit", "--quiet", "-m", text)
+    first = git("rev-parse", "--short", "HEAD~1")
+    there = {"COUNT": "1", "KEY_0": f"url.{tmp_path}/origin/.insteadOf"}
+    there["VALUE_0"] = "https://github.com/"
+    for key, value in there.items():
+        monkeypatch.setenv(f"GIT_CONFIG_{key}", value)
+    folder = clone(tmp_path, "owner/name@v1", first)
+    assert (folder / "file").read_text() == "first"
+    assert clone(tmp_path, "owner/name", first) == folder
+    with pytest.raises(UserError, match="git clone"):
+        clone(tmp_path, "owner/nobody", first)
+
+
+def test_a_missing_package_is_asked_for_by_name():
+    with pytest.raises(UserError, match="pip install no-such-package"):
+        version_of("no-such-package")
+
+
+def audit(monkeypatch, folder, *options):
+    monkeypatch.setattr("sys.argv", ["audit", "--folder", str(folder), *options])
+    main()
+
+
+def test_what_a_project_imports_is_asked_for_by_name(monkeypatch, tmp_path):
+    def settings():
+        yield importlib.import_module("no_such_module")
+
+    monkeypatch.setattr("studies.audit.__main__.version_of", lambda package: "1")
+    monkeypatch.setitem(PACKAGES, "mlx-lm", settings)
+    with pytest.raises(UserError, match="found no module no_such_module"):
+        audit(monkeypatch, tmp_path, "--only", "mlx-lm")
+
+
+def test_a_setting_that_no_project_has_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr("studies.audit.__main__.version_of", lambda package: "1")
+    monkeypatch.setitem(PACKAGES, "mlx-lm", lambda: [])
+    with pytest.raises(UserError, match="mlx-lm has no setting with 'V3'"):
+        audit(monkeypatch, tmp_path, "--only", "mlx-lm", "--setting", "V3")
+    monkeypatch.setattr("studies.audit.__main__.run_each", lambda args: None)
+    with pytest.raises(UserError, match="--setting needs --only"):
+        audit(monkeypatch, tmp_path, "--setting", "V3")

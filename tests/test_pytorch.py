@@ -33,6 +33,10 @@ def out(function, *args, like):
     return like
 
 
+def item():
+    return int(torch.rand(1).item() < 0.3)
+
+
 def in_place(tensor, method, *args, **options):
     getattr(tensor, method)(*args, **options)
     return tensor
@@ -98,7 +102,9 @@ DISTRIBUTIONS = {
     "rand, size": (lambda: torch.rand(size=(2,)) < P[:2],
                    {(1, 1): 0.1, (1, 0): 0.4, (0, 1): 0.1, (0, 0): 0.4}),
     "uniform_ to 2": (lambda: torch.empty(1).uniform_(0, to=2) < 0.6, THIRD),
-    "item": (lambda: int(torch.rand(1).item() < 0.3), THIRD),
+    "item": (item, THIRD),
+    "no number, and a token": (lambda: [*torch.rand(0), torch.multinomial(P, 1)], FROM_P),
+    "item in inference mode": (torch.inference_mode(item), THIRD),
     "item looked up": (lambda: torch.searchsorted(P.cumsum(0), torch.rand(1).item()), FROM_P),
     "log": (lambda: torch.log(torch.rand(1)) < np.log(0.3), THIRD),
     "shifted": (lambda: 1 - torch.rand(1, dtype=torch.float64) > 0.7, THIRD),

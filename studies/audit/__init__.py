@@ -1,1 +1,1 @@
-"""The exact distance between the output of other people's speculative decoding and the target's own output."""
+"""How far other people's speculative decoding is from its target's own distribution."""

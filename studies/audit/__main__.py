@@ -1,108 +1,196 @@
-"""How far is the output of other people's speculative decoding from their target's own? README.md has the answers.
+"""How far is other people's speculative decoding from its target? README.md has the answers.
 
     pip install -r studies/audit/requirements.txt
-    python -m studies.audit                         # everything, into studies/audit/audit.json
+    python -m studies.audit                         # everything, which takes an hour
     python -m studies.audit --only SafeAILab/EAGLE
+    python -m studies.audit --only vllm --setting V1 --write  # and into audit.json
 
-What has no package is cloned into the folder `clones`.
+Clones and wheels go into a folder of their own, outside of this project.
 """
 
+import os
+
+if __name__ == "__main__":  # before PyTorch and tqdm look; threads slow down small tensors
+    os.environ |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
+
+# isort: split
 import argparse
-import contextlib
 import importlib.metadata
 import json
-import os
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
-from enumeration import output_distribution, total_variation
+from tqdm import tqdm
+
+from checkpoint import UserError
 from lab import tables
-from studies.audit.harness import drawing, mean_length
+from studies.audit import ascend, kernels, projects, teaching
+from terminal import report
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")
-
-
-def results(package, version, settings):
-    """One result for each setting: a dict of numbers and strings."""
-    for setting, fast, slow in settings:
-        paths = set()
-
-        @drawing
-        def counted(rng, fast=fast, paths=paths):
-            with contextlib.redirect_stdout(None):  # some print
-                output = fast(rng)
-            paths.add(tuple(i for _, i in rng.script))
-            return output
-
-        row = {"package": package, "version": version, "setting": setting}
-        try:
-            found, wanted = output_distribution(counted, max_paths=100_000), output_distribution(drawing(slow))
-            row |= {"paths": len(paths), "distance": total_variation(found, wanted)}
-            if hasattr(fast, "one_round"):
-                row["tokens_per_round"] = mean_length(output_distribution(drawing(fast.one_round)))
-        except Exception as error:  # an error of the library is a result, too
-            row["error"] = f"{type(error).__name__}: {error}".split("\n")[0][:200]
-        print(json.dumps(row), flush=True)
-        yield row
+CLONES = ascend.CLONES | projects.CLONES | teaching.CLONES
+FOLDER = Path.home() / ".cache" / "speculative-audit"
+PARTS = {  # of repositories that are too large as a whole
+    "NVIDIA/TensorRT-LLM": ["tensorrt_llm/_torch/pyexecutor/sampling_utils.py"],
+    "vllm-project/vllm-ascend": ["vllm_ascend/sample", "vllm_ascend/ops/triton"],
+}
 
 
 def table(rows):
     """The results in Markdown."""
     lines = []
     for row in rows:
-        paths, distance = "", row.get("error")
-        if "distance" in row:
-            paths, exact = f"{row['paths']:,}", row["distance"] < ROUNDING
-            distance = f"{row['distance']:.0e} (rounding)" if exact else f"**{row['distance']:.4f}**"
-        tokens = f"{row['tokens_per_round']:.4f}" if "tokens_per_round" in row else ""
-        lines.append([row["package"], row["version"], row["setting"], paths, distance, tokens])
-    return tables.table(["package", "version", "setting", "paths", "distance", "tokens per round"], lines, n_left=3)
+        line = [row["package"], row["version"], row["setting"], shown(row), ""]
+        if "tokens_per_round" in row:
+            line[-1] = f"{row['tokens_per_round']:.4f}"
+        lines.append(line)
+    header = ["package", "version", "setting", "distance", "tokens per round"]
+    return tables.table(header, lines, n_left=3)
 
 
-def merged(old, new):
-    """Old and new results, by package. A new one replaces the old one of the same package, version and setting."""
-    rows = {(row["package"], row["version"], row["setting"]): row for row in [*old, *new]}
-    packages = [*dict.fromkeys(package for package, _, _ in rows)]
-    return sorted(rows.values(), key=lambda row: packages.index(row["package"]))
+def shown(row):
+    """The distance, or the error."""
+    if "error" in row:
+        return row["error"]
+    distance = row["distance"]
+    if distance < ROUNDING:
+        return f"{distance:.0e} (rounding)"
+    return f"**{distance:.4f}**"
 
 
-def clone(name, commit):
+def merged(old, new, whole=True):
+    """Old and new results, by package. New ones replace all of their version, or their settings."""
+    keys = ["package", "version"] if whole else ["package", "version", "setting"]
+
+    def key(row):
+        return [row[name] for name in keys]
+
+    replaced = [key(row) for row in new]
+    kept = [row for row in old if key(row) not in replaced]
+    packages = [row["package"] for row in [*old, *new]]
+    return sorted([*kept, *new], key=lambda row: packages.index(row["package"]))
+
+
+# ---- Where the code comes from ----
+
+
+def clone(folder, name, commit):
     """The folder with this commit of a repository of GitHub."""
-    path = Path("clones") / name
-    if not path.exists():
-        subprocess.run(["git", "clone", "--quiet", f"https://github.com/{name}", path], check=True)
-        subprocess.run(["git", "-C", path, "checkout", "--quiet", commit], check=True)
-    return path.resolve()
+    name = repository(name)
+    path = folder / f"{name}@{commit}"
+    if path.exists():
+        return path
+    new = path.with_name(f"{path.name}.part")
+    url = f"https://github.com/{name}"
+    git("clone", "--quiet", "--filter=blob:none", "--no-checkout", url, str(new))
+    git("-C", str(new), "checkout", "--quiet", commit, "--", *PARTS.get(name, ["."]))
+    return new.rename(path)
+
+
+def repository(name):
+    """Without a commit, by which a project is told from another one of the same repository."""
+    return name.partition("@")[0]
+
+
+def git(*command):
+    try:
+        subprocess.run(["git", *command], check=True)
+    except FileNotFoundError:
+        raise UserError("found no git, which fetches other people's code; install it") from None
+    except subprocess.CalledProcessError:
+        problem = f"git {' '.join(command)} failed"
+        raise UserError(f"{problem}; remove what it has left, and try again") from None
+
+
+def version_of(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        advice = f"install it: pip install {package}"
+        raise UserError(f"found no package {package}; {advice}") from None
+
+
+def names():
+    return [*projects.PACKAGES, *kernels.WHEELS, *CLONES]
+
+
+def results(name, folder):
+    """The version of a project, and its settings."""
+    version_of("torch")
+    if name in projects.PACKAGES:
+        return version_of(name), projects.PACKAGES[name]()
+    if name in kernels.WHEELS:
+        version, function = kernels.WHEELS[name]
+        return version, function(folder)
+    version, function = CLONES[name]
+    return version, function(clone(folder, name, version))
+
+
+def run(name, folder, part=""):
+    """Measure the settings of a project whose names have this part, and print each result."""
+    rows = []
+    version, settings = results(name, folder)
+    for setting in settings:
+        if part not in setting.name:
+            continue
+        row = {"package": repository(name), "version": version, "setting": setting.name}
+        row |= setting.measured()
+        print(json.dumps(row), flush=True)
+        rows.append(row)
+    if not rows:
+        raise UserError(f"{name} has no setting with {part!r} in its name")
+    return rows
+
+
+# ---- The program ----
 
 
 def main():
-    warnings.filterwarnings("ignore")
-    os.environ |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}  # threads only slow down tensors of 3 tokens
-    from tqdm import tqdm
-
-    from studies.audit.projects import CLONES, PACKAGES  # which import PyTorch
-
-    tqdm.get_lock()  # draws a name, once, and some projects use it
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=[*PACKAGES, *CLONES], metavar="NAME", help="one package or repository")
-    args = parser.parse_args()
-    if not args.only:  # each one in its own process, because several have modules of the same names
-        for name in (*PACKAGES, *CLONES):
-            subprocess.run([sys.executable, "-m", "studies.audit", "--only", name], check=True)
+    args = options()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    if args.only is None:
+        if args.setting:
+            raise UserError("--setting needs --only NAME, for settings are those of a project")
+        run_each(args)
         return
-    if args.only in PACKAGES:
-        version, settings = importlib.metadata.version(args.only), PACKAGES[args.only]()
-    else:
-        version, function = CLONES[args.only]
-        settings = function(clone(args.only, version))
-    rows = [*results(args.only, version, settings)]
-    old = json.loads(RESULTS.read_text(encoding="utf-8"))
-    RESULTS.write_text(json.dumps(merged(old, rows), indent=1) + "\n", encoding="utf-8")
+    warnings.filterwarnings("ignore")
+    tqdm.get_lock()  # draws a name, once, and some projects use it
+    try:
+        rows = run(args.only, args.folder, args.setting)
+    except ModuleNotFoundError as error:
+        advice = "pip install -r studies/audit/requirements.txt"
+        raise UserError(f"found no module {error.name}; install it: {advice}") from None
+    if args.write:
+        old = json.loads(RESULTS.read_text(encoding="utf-8"))
+        text = json.dumps(merged(old, rows, whole=not args.setting), indent=1)
+        RESULTS.write_text(text + "\n", encoding="utf-8")
+
+
+def options():
+    as_it_is = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_it_is)
+    add = parser.add_argument
+    add("--only", choices=names(), metavar="NAME", help=f"one of {', '.join(names())}")
+    add("--setting", default="", metavar="TEXT", help="those of its settings with this in the name")
+    add("--folder", type=Path, default=FOLDER, help="for clones and wheels (default: %(default)s)")
+    add("--write", action="store_true", help=f"write the results into {RESULTS.name}, too")
+    return parser.parse_args()
+
+
+def run_each(args):
+    """Each project in its own process, because several have modules of the same names."""
+    command = [sys.executable, "-m", "studies.audit", "--folder", str(args.folder)]
+    command += ["--write"] if args.write else []
+    failed = []
+    for name in names():
+        if subprocess.run([*command, "--only", name]).returncode:
+            failed.append(name)
+    if failed:
+        raise UserError(f"{', '.join(failed)} did not run; the reasons are above")
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m studies.audit")

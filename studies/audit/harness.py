@@ -1,40 +1,120 @@
-"""What the projects share: a pair of models, the loop around a round or a rule, and ways into other people's files.
+"""What the projects share: the pair, loops around a round, and ways into other people's files.
 
-The pair knows three tokens, and its rows depend on the last token only. Whatever draws,
-draws inside of `drawing`, where PyTorch, Python's random and np.random all take their
-numbers from the rng of the enumeration.
+The pair is the gallery's, and its rows depend on the whole text: the sum of all tokens,
+modulo their number, says which row comes next. A network that stands in for a real one
+has the tokens themselves for keys and values. So whoever loses, shifts or doubles a part
+of a cache sees it in the rows.
 """
 
+import __future__
+
 import ast
+import contextlib
 import importlib
 import json
 import re
 import sys
-import types
+from collections import Counter
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
 
-from sampling import sample
-from speculative import autoregressive_sampling, propose, speculative_sampling
+import speculative
+from enumeration import output_distribution, total_variation
+from lab import gallery
+from speculative import autoregressive_sampling, propose
 
+OWN_NAMES = "sampling", "speculative", "utils"  # of this project, and of some of these
 ROOT = str(Path(__file__).resolve().parents[2])
-# P[t] and Q[t] are the rows of the draft and of the target after token t.
-P = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])
-Q = np.array([[0.3, 0.2, 0.5], [0.5, 0.4, 0.1], [0.3, 0.5, 0.2]])
-N, K = 3, 2
+P, Q = gallery.P.astype(float), gallery.Q.astype(float)
+PROMPT, EOS = gallery.SETTING.prompt, gallery.EOS
+N, K = gallery.SETTING.N, gallery.SETTING.K
+MAX_PATHS = 300_000
 
 
-def drawing(function):
-    """function(rng), with all that it draws drawn from rng."""
-    from enumeration.pytorch import draws_from
+class Setting(NamedTuple):
+    """A decoder, and the target's plain sampling. Both draw from PyTorch or np.random."""
 
-    def draw(rng):
-        with draws_from(rng):
-            return function(rng)
+    name: str
+    fast: Callable  # () -> the new tokens
+    slow: Callable  # () -> what the target writes by itself
+    raises: type[Exception] | tuple = ()  # what it ends with
 
-    return draw
+    def measured(self):
+        """Its distance, or its error."""
+        try:
+            found = drawn(self.fast)
+        except self.raises as error:
+            return {"error": one_line(error)}
+        return {"distance": total_variation(found, drawn(self.slow))}
+
+
+class Rounds(NamedTuple):
+    """A round that depends on the text alone, so it is enumerated once after each text."""
+
+    name: str
+    one_round: Callable  # (ids) -> the tokens that it adds
+    rows: np.ndarray = Q
+    raises: type[Exception] | tuple = ()  # what it ends with
+
+    def round_after(self, ids):
+        return drawn(partial(self.one_round, ids), real_runs=30)
+
+    def measured(self):
+        """Its distance, and the tokens of its first round, or its error."""
+        try:
+            return numbers_of(self.round_after, self.rows)
+        except self.raises as error:
+            return {"error": one_line(error)}
+
+
+def one_line(error):
+    return f"{type(error).__name__}: {error}".split("\n")[0]
+
+
+def numbers_of(round_after, rows=Q, n=N):
+    """The distance of texts, and the tokens of the first round.
+
+    round_after(ids) is {new tokens: probability}.
+    """
+    round_after = cache(round_after)
+    found = text_distribution(round_after, n)
+    tokens = mean_length(round_after(PROMPT))
+    return {"distance": total_variation(found, texts_of(rows, n)), "tokens_per_round": tokens}
+
+
+def texts_of(rows, n):
+    """What the target writes by itself: {text of n tokens: probability}"""
+    return output_distribution(partial(sampled, rows, n, None))
+
+
+def text_distribution(round_after, n):
+    """{text of n tokens: probability} of rounds."""
+    end = len(PROMPT) + n
+    texts, unfinished = Counter(), Counter({PROMPT: 1.0})
+    while unfinished:
+        ids, mass = unfinished.popitem()
+        for new, share in round_after(ids).items():
+            text = (*ids, *new)[:end]
+            kind = texts if len(text) == end else unfinished
+            kind[text] += mass * share
+    return {text[len(PROMPT) :]: mass for text, mass in texts.items()}
+
+
+def drawn(function, real_runs=300):
+    """{output: probability} of function(), which also runs with real random numbers this often."""
+    from enumeration.pytorch import output_distribution
+
+    def silent():
+        with contextlib.redirect_stdout(None):
+            return function()
+
+    return output_distribution(silent, max_paths=MAX_PATHS, real_runs=real_runs)
 
 
 def mean_length(outputs):
@@ -42,15 +122,26 @@ def mean_length(outputs):
 
 
 def named(name, **options):
-    return ", ".join([name, *(f"{option} = {value}" for option, value in options.items())])
+    given = [f"{option} = {value}" for option, value in options.items()]
+    return ", ".join([name, *given])
 
 
-# ---- Models ----
+# ---- The pair ----
 
 
 def model(rows):
-    """A model of this project."""
-    return lambda ids, n_rows=1: rows[np.asarray(ids)[-n_rows:]]
+    """A model of this project whose row is chosen by the sum of all tokens."""
+
+    def call(ids, n_rows=1):
+        sums = np.cumsum(ids)[-n_rows:]
+        return rows[sums % len(rows)]
+
+    return call
+
+
+def wider(rows):
+    """Rows that know one token more, and say it in a tenth of all cases."""
+    return np.pad(0.9 * rows, ((0, 0), (0, 1)), constant_values=0.1)
 
 
 def logits(rows):
@@ -59,93 +150,143 @@ def logits(rows):
     return torch.tensor(rows).log()
 
 
-def fake(call, **attributes):
-    """An object that can be called, with attributes."""
-    vars(call).update(attributes)
-    return call
+def last_rows(table, tokens, n):
+    """The rows of a table after each of the last n prefixes: tokens [batch, m] -> [batch, n, V]"""
+    sums = tokens.long().cumsum(-1)[:, -n:]
+    return table[sums % len(table)]
 
 
-def network(rows, **attributes):
-    """As PyTorch knows them: ids [1, n] -> .logits [1, n, V]"""
-    table = logits(rows)
+class Cache:
+    """The keys and values of a network that stands in for a real one are the tokens it has read."""
 
-    def forward(ids=None, *args, input_ids=None, **_):
-        found = table[(input_ids if ids is None else ids).long()]
-        return types.SimpleNamespace(logits=found, hidden_states=[found] * 2, past_key_values=None)
+    def __init__(self):
+        self.tokens = None  # [1, n]
 
-    config = types.SimpleNamespace(vocab_size=len(rows), max_position_embeddings=99)
-    return fake(forward, device=table.device, config=config, **attributes)
+    def read(self, ids):
+        """All tokens, after these [1, n] have been added."""
+        import torch
+
+        known = ids[:, :0] if self.tokens is None else self.tokens
+        self.tokens = torch.cat([known, ids], dim=1)
+        return self.tokens
+
+    def crop(self, length):
+        self.tokens = self.tokens[:, :length]
+
+    def get_seq_length(self):
+        return 0 if self.tokens is None else self.tokens.shape[1]
 
 
-# ---- Loops, all of them decode(rng) -> new tokens ----
+class Network:
+    """Stands in for a causal network of transformers."""
+
+    def __init__(self, rows, **attributes):
+        self.table = logits(rows)
+        self.device = self.table.device
+        self.config = SimpleNamespace(vocab_size=rows.shape[1], max_position_embeddings=99)
+        vars(self).update(attributes)
+
+    def __call__(self, input_ids, past_key_values=None, use_cache=True, **_):
+        tokens = input_ids
+        cache = past_key_values
+        if use_cache:
+            cache = Cache() if cache is None else cache
+            tokens = cache.read(input_ids)
+        found = last_rows(self.table, tokens, input_ids.shape[1])
+        states = input_ids[..., None]  # [1, n, 1]
+        return SimpleNamespace(logits=found, hidden_states=[states, states], past_key_values=cache)
+
+    def parameters(self):
+        yield self.table
+
+
+# ---- Loops ----
 
 
 def plain(rows=Q, n=N, eos=None):
-    """What the target writes after token 0, by itself."""
-    return lambda rng: autoregressive_sampling([0], model(rows), n, rng, eos=eos)[1:]
+    """Plain sampling from the target, after the prompt."""
+    return partial(sampled, rows, n, eos, np.random)
 
 
-def rounds(one_round):
-    """Rounds one_round(ids, rng) -> new tokens, until there are N."""
-
-    def decode(rng):
-        ids = [0]
-        while len(ids) < 1 + N:
-            ids += [int(token) for token in one_round(ids, rng)]
-        return ids[1 : 1 + N]
-
-    return fake(decode, one_round=lambda rng: one_round([0], rng))
+def sampled(rows, n, eos, rng):
+    return autoregressive_sampling(PROMPT, model(rows), n, rng, eos=eos)[len(PROMPT) :]
 
 
-def rule(verify, needs_a_guess=True):
-    """Rounds with a rule for `in_torch`."""
-    verify = in_torch(verify, needs_a_guess)
+def by_rule(name, verify, rows=Q, propose=propose):
+    """Rounds of this project with a rule verify(drafted, p, q) for tensors."""
+    rule = in_torch(verify)
+    draft, target = model(P), model(rows)
 
-    def decode(rng):
-        return speculative_sampling([0], model(P), model(Q), N, K, rng, verify=verify)[1:]
+    def one_round(ids):
+        ids = np.array(ids)
+        return speculative.one_round(ids, draft, target, K, np.random, rule, propose).emitted
 
-    return fake(decode, one_round=lambda rng: one_round(verify, P, Q, K, rng))
-
-
-def one_round(verify, P, Q, K, rng):
-    """What verify(drafted, p, q, rng) returns in a round after token 0."""
-    drafted, p = propose([0], model(P), K, rng)
-    return verify(drafted, p, model(Q)([0, *drafted], K + 1), rng)
+    return Rounds(name, one_round, rows)
 
 
-def in_torch(verify, needs_a_guess=True):
-    """verify(drafted, p, q, rng) with tensors for arrays. Most need a guess: where there is none, q decides."""
+def in_torch(verify):
+    """verify(drafted, p, q) for tensors as a rule of this project."""
     import torch
 
-    def checked(drafted, p, q, rng):
-        if needs_a_guess and not len(drafted):
-            return [sample(q[0], rng)]
-        p = p.reshape(-1, q.shape[1])
-        return np.array(verify(*map(torch.tensor, (drafted, p, q)), rng))
+    def rule(drafted, p, q, rng):
+        tensors = map(torch.tensor, (drafted, p, q))
+        return np.array([int(token) for token in verify(*tensors)])
 
-    return checked
+    return rule
 
 
 # ---- Code ----
 
 
 def imported(path, name, unneeded=()):
-    """The module from the folder path. It imports the unneeded ones too, but decoding goes without them."""
-    for known in (name, "sampling", "utils"):  # this project has modules of such names
+    """The module from the folder path, with stand-ins for modules that decoding goes without."""
+    for known in (name, *OWN_NAMES):
         sys.modules.pop(known, None)
-    sys.modules.update({other: mock.MagicMock() for other in unneeded})
-    sys.path[:] = [str(path), *(folder for folder in sys.path if folder != ROOT)]
+    for other in unneeded:
+        sys.modules[other] = mock.MagicMock()
+    others = [folder for folder in sys.path if folder != ROOT]
+    sys.path[:] = [str(path), *others]
     return importlib.import_module(name)
 
 
-def functions(path, **names):
-    """The functions of a script, a notebook or a page, and nothing else of it, by name. They see the names."""
-    code = path.read_text(encoding="utf-8")
-    if path.suffix == ".ipynb":
-        cells = json.loads(code)["cells"]
-        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+def definitions(path, *wanted, **names):
+    """The functions and classes of a script, a notebook or a page, and nothing else of it, by name.
+
+    They see the names. `wanted` are those that are needed, if not all are.
+    """
+    return defined(python_of(path), *wanted, **names)
+
+
+def defined(code, *wanted, **names):
+    """`definitions` of a text."""
+    kinds = ast.FunctionDef | ast.ClassDef
+    found = [node for node in ast.parse(code).body if isinstance(node, kinds)]
+    if wanted:
+        found = [node for node in found if node.name in wanted]
+    flags = __future__.annotations.compiler_flag
+    exec(compile(ast.Module(found, []), "other people's code", "exec", flags), names)
+    return SimpleNamespace(**names)
+
+
+class Unpinned:
+    """torch for a machine without a GPU, where no memory can be pinned."""
+
+    def __getattr__(self, name):
+        import torch
+
+        found = getattr(torch, name)
+        if name not in ("tensor", "arange", "zeros", "ones", "full", "empty"):
+            return found
+        return lambda *args, pin_memory=None, **options: found(*args, **options)
+
+
+def python_of(path):
+    """The Python in a file."""
+    text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        code = "\n".join(re.findall(r"```python\n(.*?)```", code, re.DOTALL))
-    found = [node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
-    exec(compile(ast.Module(found, []), str(path), "exec"), names)
-    return names
+        return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    if path.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+        return "\n".join("".join(lines) for lines in code)
+    return text

@@ -1,7 +1,7 @@
-"""Does HSD accept more tokens than block verification? Tokens per round, exactly, on 1,081 pairs of models.
+"""Does HSD accept more tokens than block verification? Tokens per round on 1,081 pairs of models.
 
     python -m studies.audit.hsd
-    python -m studies.audit.hsd --clone clones/ZhouYuxuanYX/Hierarchical-Speculative-Decoding
+    python -m studies.audit.hsd --clone FOLDER  # with HSD's code, at e342adf
 
 The rules are those of Zhou et al. 2026 (arXiv 2601.05724), in this project's notation.
 With --clone, which needs PyTorch, the function `HSD` of their simulation.py also runs on
@@ -10,7 +10,7 @@ the pairs with K = 2, and must add the very tokens of `published`. Both take min
 
 import argparse
 import itertools
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +21,17 @@ from lab import gallery
 from lab.block import verify_block
 from lab.tables import table
 from sampling import sample
-from speculative import residual, verify
-from studies.audit import harness
-from studies.audit.harness import mean_length
+from speculative import propose, residual, verify
+from studies.audit.harness import drawn, in_torch, mean_length, model
+
+HEADER = ["rule", "ahead", "behind", "mean difference", "least", "most", "off the target by up to"]
+
+
+# ---- The rules ----
 
 
 def ratios(drafted, p, q):
-    """q / p of each prefix of the draft, and the same capped, which is r* of Definition 5. [k+1] each."""
+    """q / p of each prefix of the draft, and the same capped: r* of Definition 5. [k+1] each."""
     places = range(len(drafted))
     r = np.cumprod([1.0, *q[places, drafted] / p[places, drafted]])
     return r, r / np.maximum.accumulate(np.maximum(r, 1))
@@ -36,16 +40,24 @@ def ratios(drafted, p, q):
 def n_kept(w, last, p, q, rng):
     """Try to keep all tokens, then all but the last, and so on. Equations 11 and 19."""
     change = w[:-1, None] * q[:-1] - p
-    missing, excess = np.maximum(change, 0).sum(axis=-1), np.maximum(-change, 0).sum(axis=-1)
+    missing = np.maximum(change, 0).sum(axis=-1)
+    excess = np.maximum(-change, 0).sum(axis=-1)
     h = [*(missing / np.maximum(missing, excess)), min(1.0, last)]
-    return next(i for i in reversed(range(len(h))) if i == 0 or rng.random() < h[i])
+    i = len(p)
+    while i > 0 and not rng.random() < h[i]:
+        i -= 1
+    return i
 
 
 def hsd(drafted, p, q, rng, published=False):
     """Algorithm 2. The published code caps all ratios but that of the whole draft."""
     r, w = ratios(drafted, p, q)
-    i = n_kept(w, r[-1] if published else w[-1], p, q, rng)
-    return np.append(drafted[:i], sample(q[i] if i == len(drafted) else residual(p[i], w[i] * q[i]), rng))
+    last = r[-1] if published else w[-1]
+    i = n_kept(w, last, p, q, rng)
+    row = q[i]
+    if i < len(drafted):
+        row = residual(p[i], w[i] * q[i])
+    return np.append(drafted[:i], sample(row, rng))
 
 
 def naive(drafted, p, q, rng):
@@ -54,23 +66,46 @@ def naive(drafted, p, q, rng):
     return n_kept(r, r[-1], p, q, rng)
 
 
-RULES = {"`verify`": verify, "HSD, Algorithm 2": hsd, "HSD, published code": partial(hsd, published=True)}
+RULES = {
+    "`verify`": verify,
+    "HSD, Algorithm 2": hsd,
+    "HSD, published code": partial(hsd, published=True),
+}
+
+
+# ---- What they do ----
 
 
 def one_round(rule, P, Q, K):
     """The distribution of what rule(drafted, p, q, rng) returns in a round after token 0."""
-    return output_distribution(lambda rng: harness.one_round(rule, P, Q, K, rng))
+    return output_distribution(partial(run, rule, P, Q, K))
+
+
+def run(rule, P, Q, K, rng):
+    drafted, p = propose(np.array([0]), model(P), K, rng)
+    return rule(drafted, p, model(Q)([0, *drafted], K + 1), rng)
 
 
 def distance(outputs, Q, K):
-    """How far a text of K + 1 tokens is from the target's own if the target completes what the round has added."""
-    rest = [np.ones(len(Q))]  # rest[k][t]: the probability of each text of k tokens after token t
-    for _ in range(K + 1):
-        rest.append(np.multiply.outer(np.ones(len(Q)), rest[-1]) * Q[(..., *[None] * (rest[-1].ndim - 1))])
-    found = np.zeros_like(rest[-1][0])
+    """How far a text of K + 1 tokens is from the target's, which goes on after the round."""
+    rest = cache(partial(texts, Q))
+    found = np.zeros_like(rest(K + 1)[0])
     for tokens, mass in outputs.items():
-        found[tokens] += mass * rest[K + 1 - len(tokens)][tokens[-1]]
-    return np.abs(found - rest[-1][0]).sum() / 2
+        after = rest(K + 1 - len(tokens))
+        found[tokens] += mass * after[sum(tokens) % len(Q)]
+    return np.abs(found - rest(K + 1)[0]).sum() / 2
+
+
+def texts(Q, n):
+    """The probability of each text of n tokens, for each sum of the tokens before: [V, V, ... V]"""
+    V = len(Q)
+    tokens = np.arange(V)
+    sums = (tokens[:, None] + tokens) % V  # [total, token]
+    found = np.ones(V)
+    for _ in range(n):
+        rows = Q.reshape(V, V, *[1] * (found.ndim - 1))
+        found = rows * found[sums]
+    return found
 
 
 def pairs(n=120):
@@ -87,37 +122,47 @@ def measured(P, Q, K):
     for name, rule in RULES.items():
         outputs = one_round(rule, P, Q, K)
         yield name, mean_length(outputs) - block, distance(outputs, Q, K)
+    yield "HSD, Algorithm 1, per pass", tokens_per_pass(P, Q, K) - block, None
+
+
+def tokens_per_pass(P, Q, K):
+    """Of Algorithm 1. All tokens that it resamples, but the first, need a pass of the target."""
     kept = {i: mass for (i,), mass in one_round(naive, P, Q, K).items()}
-    passes = sum(mass * max(K - i, 1) for i, mass in kept.items())  # all but the first resampled token need one
-    yield "HSD, Algorithm 1, per pass", (K + kept.get(K, 0)) / passes - block, None
+    passes = sum(mass * max(K - i, 1) for i, mass in kept.items())
+    return (K + kept.get(K, 0)) / passes
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clone", type=Path, metavar="DIR", help="a clone of HSD's code at e342adf")
-    args = parser.parse_args()
-    found = [[*measured(*pair)] for pair in tqdm([*pairs()])]
-    if args.clone:
-        check(args.clone)
-    rows = []
-    for results in zip(*found):
-        (name, *_), gaps, distances = zip(*results)
-        gaps = np.array(gaps).round(12) + 0.0  # -0.0 becomes 0.0
-        numbers = (f"{number:.4f}" for number in (gaps.mean(), gaps.min(), gaps.max()))
-        far = "" if None in distances else f"{max(distances):.2g}"
-        rows.append([name, f"{(gaps > 0).sum():,}", f"{(gaps < 0).sum():,}", *numbers, far])
-    print(table(["rule", "ahead", "behind", "mean difference", "least", "most", "off the target by up to"], rows))
+def summary(results):
+    """A row of the table, for one rule on all pairs."""
+    (name, *_), gaps, distances = zip(*results)
+    gaps = np.array(gaps).round(12) + 0.0  # -0.0 becomes 0.0
+    counts = [f"{number:,}" for number in (sum(gaps > 0), sum(gaps < 0))]
+    numbers = [f"{number:.4f}" for number in (gaps.mean(), gaps.min(), gaps.max())]
+    far = "" if None in distances else f"{max(distances):.2g}"
+    return [name, *counts, *numbers, far]
 
 
 def check(clone):
     """Does the published code do what `hsd` says that it does?"""
     from studies.audit.projects import hsd_rules
 
-    published = harness.in_torch(hsd_rules(clone)["HSD"])
+    published = in_torch(hsd_rules(clone)["HSD"])
     for P, Q, K in pairs():
         if K == 2:
-            theirs = output_distribution(harness.drawing(partial(harness.one_round, published, P, Q, K)))
-            assert total_variation(theirs, one_round(RULES["HSD, published code"], P, Q, K)) < 1e-12
+            theirs = drawn(partial(run, published, P, Q, K, np.random))
+            ours = one_round(RULES["HSD, published code"], P, Q, K)
+            assert total_variation(theirs, ours) < 1e-12
+
+
+def main():
+    as_it_is = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_it_is)
+    parser.add_argument("--clone", type=Path, metavar="FOLDER", help="with HSD's code, at e342adf")
+    args = parser.parse_args()
+    found = [[*measured(*pair)] for pair in tqdm([*pairs()])]
+    if args.clone:
+        check(args.clone)
+    print(table(HEADER, map(summary, zip(*found))))
 
 
 if __name__ == "__main__":

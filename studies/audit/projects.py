@@ -1,12 +1,9 @@
-"""What the audit runs: one function per project, which yields (setting, fast, slow).
+"""Libraries and papers, as they are: one function per project, which yields its settings.
 
-fast(rng) is its speculative decoding, slow(rng) its target's plain sampling. Only the
-models are replaced, by those of harness.py where nothing else is said, and what draws
-numbers. PyTorch and np.random draw from rng, too, so most functions never look at it.
+Only the models are replaced, by those of harness.py where nothing else is said, and what
+draws numbers.
 """
 
-import inspect
-import sys
 from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
@@ -16,19 +13,24 @@ import numpy as np
 
 from sampling import logits_to_probs
 from studies.audit.harness import (
+    EOS,
+    PROMPT,
+    Cache,
     K,
     N,
+    Network,
     P,
     Q,
-    fake,
-    functions,
+    Rounds,
+    Setting,
+    Unpinned,
+    by_rule,
+    definitions,
     imported,
+    last_rows,
     logits,
     named,
-    network,
     plain,
-    rounds,
-    rule,
 )
 
 try:
@@ -36,103 +38,139 @@ try:
 except ImportError:  # a test wants to read the names only
     torch = None
 
-# ---- Packages ----
+# ---- transformers ----
 
 
 def transformers():
-    """The check of a round, and then `generate` with real networks. Older releases lack some arguments."""
-    from transformers.generation import utils
-
-    known = inspect.signature(utils._speculative_sampling).parameters
-
-    def verify(given, drafted, p, q, rng):
-        rows = torch.tensor([[0, *drafted]]), p.log()[None], len(drafted), q.log()[None]
-        return utils._speculative_sampling(*rows, *[False] * ("is_done_candidate" in known), **given)[0][0]
-
-    for given in {}, {"assistant_ensemble_weight": 0.9}:
-        if given.keys() <= known.keys():
-            yield named("_speculative_sampling", **given), rule(partial(verify, given)), plain()
-    yield from generate()
-
-
-def generate():
-    import transformers as hf
-
-    gpt2 = partial(random_network, hf.GPT2LMHeadModel, hf.GPT2Config, n_positions=32, n_embd=8, n_head=2)
-    sizes = dict(hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
-    large, llama = gpt2(0, n_layer=2), random_network(hf.LlamaForCausalLM, hf.LlamaConfig, 0, **sizes)
-    draft, lookup = dict(assistant_model=gpt2(1, n_layer=1)), dict(prompt_lookup_num_tokens=K)
-    fixed = dict(num_assistant_tokens=K, num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0)
-    heuristic = dict(num_assistant_tokens=1, num_assistant_tokens_schedule="heuristic")
-    eos, early = dict(eos_token_id=2), dict(assistant_early_exit=1)  # without eos, some releases fail in lookup
-    known = vars(hf.GenerationConfig()).keys()
-
-    for own in {}, dict(temperature=0.5, top_k=2, top_p=0.9), dict(repetition_penalty=1.5), eos:
-        yield named(f"generate, fixed K = {K}", **own), by(large, draft, **fixed | own), by(large, {}, **own)
-    for more in heuristic, dict(assistant_confidence_threshold=0.4), dict(assistant_ensemble_weight=0.9):
-        if more.keys() <= known:
-            yield named("generate", **more), by(large, draft, **fixed | more), by(large, {})
-    yield named("generate", **lookup, **eos), by(large, lookup, **eos), by(large, {}, **eos)
-    for name, net in {"a Llama": llama, "a GPT-2": large}.items() if early.keys() <= known else ():
-        yield named("generate", **early) + f", {name}", by(net, early), by(net, {})
-
-
-def by(net, options, **given):
-    """Decode with these settings, which `generate` takes from the target or the draft, and changes."""
+    """The check of a round, and then `generate`. Older releases lack some arguments."""
     from transformers import GenerationConfig
 
-    given = dict(max_new_tokens=N, do_sample=True, pad_token_id=0, top_k=0) | given
-    ids = torch.tensor([[0, 1, 0, 1]])
+    known = vars(GenerationConfig()).keys()
+    yield check_of_transformers({})
+    if "assistant_ensemble_weight" in known:
+        yield check_of_transformers({"assistant_ensemble_weight": 0.9})
+    yield from generate(known)
 
-    def decode(rng):
-        for each in net, options.get("assistant_model", net):
-            each.generation_config = GenerationConfig(**given)
-        return net.generate(ids, attention_mask=torch.ones_like(ids), **options)[0, ids.shape[1] :]
 
-    return decode
+def check_of_transformers(given):
+    from transformers.generation import utils
+
+    check = utils._speculative_sampling
+    if "is_done_candidate" in check.__code__.co_varnames:
+        check = partial(check, is_done_candidate=False)
+
+    def verify(drafted, p, q):
+        ids = torch.tensor([[0, *drafted]])
+        rows = p.log()[None], len(drafted), q.log()[None]
+        return check(ids, *rows, **given)[0][0]
+
+    return by_rule(named("_speculative_sampling", **given), verify)
+
+
+def generate(known):
+    """With real networks of random weights, which know three tokens, and see all of the text."""
+    import transformers
+
+    of_gpt2 = dict(n_positions=32, n_embd=8, n_head=2)
+    gpt2 = partial(random_network, transformers.GPT2LMHeadModel, transformers.GPT2Config, **of_gpt2)
+    of_llama = dict(hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2)
+    llama = partial(random_network, transformers.LlamaForCausalLM, transformers.LlamaConfig)
+    large = gpt2(0, n_layer=2)
+    by_draft = {"assistant_model": gpt2(1, n_layer=1)}
+    by_lookup = {"prompt_lookup_num_tokens": K}
+    fixed = {"num_assistant_tokens": K, "num_assistant_tokens_schedule": "constant"}
+    fixed |= {"assistant_confidence_threshold": 0.0}
+    until_2 = {"eos_token_id": 2}  # without it, some releases fail in lookup
+
+    for own in {}, {"repetition_penalty": 1.5}:
+        name = named(f"generate, fixed K = {K}", **own)
+        yield Setting(name, by(large, by_draft, **fixed, **own), by(large, {}, **own))
+    for more in {"assistant_confidence_threshold": 0.4}, {"assistant_ensemble_weight": 0.9}:
+        if more.keys() <= known:
+            name = named("generate", **more)
+            yield Setting(name, by(large, by_draft, **fixed | more), by(large, {}))
+    name = named("generate", **by_lookup, **until_2)
+    yield Setting(name, by(large, by_lookup, **until_2), by(large, {}, **until_2))
+    if "assistant_early_exit" in known:
+        early = {"assistant_early_exit": 1}
+        name = named("generate", **early)
+        net = llama(0, **of_llama)
+        yield Setting(f"{name}, a Llama", by(net, early), by(net, {}))
+        yield Setting(f"{name}, a GPT-2", by(large, early), by(large, {}), raises=IndexError)
 
 
 def random_network(kind, config, seed, **sizes):
     no_ids = dict(bos_token_id=None, eos_token_id=None, pad_token_id=0)
     torch.manual_seed(seed)
-    return kind(config(vocab_size=3, initializer_range=0.3, attn_implementation="eager", **no_ids, **sizes)).eval()
+    sizes |= dict(vocab_size=3, initializer_range=0.3, attn_implementation="eager")
+    return kind(config(**no_ids, **sizes)).eval()
+
+
+def by(net, options, **given):
+    """Decode with settings, which `generate` takes from the target or the draft, and changes."""
+    from transformers import GenerationConfig
+
+    ids = torch.tensor([[0, 1, 0, 1]])
+    mask = torch.ones_like(ids)
+    given = dict(max_new_tokens=N, do_sample=True, pad_token_id=0, top_k=0) | given
+
+    def decode():
+        for each in net, options.get("assistant_model", net):
+            each.generation_config = GenerationConfig(**given)
+        return net.generate(ids, attention_mask=mask, **options)[0, ids.shape[1] :]
+
+    return decode
+
+
+# ---- Other packages ----
 
 
 def sequential_speculative_decoding():
-    from seqspecdecod import capped_hsd, naive_hsd, standard_sd
+    from seqspecdecod import capped_hsd, standard_sd
 
-    networks = network(P), network(Q)
+    networks = Network(P), Network(Q)
 
-    def one_round(step, ids, rng):
-        return step(*networks, torch.tensor([ids]), K, 1.0, 1.0)[0][0, len(ids) :]
+    def one_round(step, ids):
+        found = step(*networks, torch.tensor([ids]), K, 1.0, 1.0)
+        return found[0][0, len(ids) :]
 
-    for step in standard_sd.standard_speculative_step, naive_hsd.naive_hsd_step, capped_hsd.capped_hsd_step:
-        yield f"{step.__name__}, K = {K}", rounds(partial(one_round, step)), plain()
+    for step in standard_sd.standard_speculative_step, capped_hsd.capped_hsd_step:
+        yield Rounds(f"{step.__name__}, K = {K}", partial(one_round, step))
 
 
 def mlx_lm():
-    """For texts of few tokens, because each of the k + 1 draws of a round multiplies the number of paths."""
+    """With one guess per round, because each draw of a round multiplies the number of paths."""
     import mlx.core as mx
     from mlx_lm.generate import speculative_generate_step
     from mlx_lm.models.cache import KVCache
 
-    def forward(table, ids, cache=()):
-        for layer in cache:
-            layer.update_and_fetch(*[mx.zeros((1, 1, ids.shape[1], 4))] * 2)
-        return table[ids]
+    class Net:
+        layers = (None,)
 
-    def run(rng, **given):
-        def sampler(logprobs):
-            rows = np.exp(np.array(logprobs, dtype=float))
-            return mx.array([rng.choice(3, p=row / row.sum()) for row in rows])
+        def __init__(self, rows):
+            self.table = mx.array(np.log(rows), mx.float32)
 
-        tables = (mx.array(np.log(rows), mx.float32) for rows in (Q, P))
-        networks = (fake(partial(forward, t), layers=[None], make_cache=lambda: [KVCache()]) for t in tables)
-        steps = speculative_generate_step(mx.array([1, 0]), *networks, sampler=sampler, **given)
+        def make_cache(self):
+            return [KVCache()]
+
+        def __call__(self, ids, cache):
+            states = ids[:, None, :, None].astype(mx.float32)
+            tokens = cache[0].update_and_fetch(states, states)[0][:, 0, :, 0]
+            sums = mx.cumsum(tokens.astype(mx.int32), axis=-1)
+            return self.table[sums[:, -ids.shape[1] :] % len(P)]
+
+    def sampler(logprobs):
+        rows = np.exp(np.array(logprobs, dtype=float))
+        rows /= rows.sum(axis=-1, keepdims=True)
+        return mx.array([np.random.choice(len(row), p=row) for row in rows])
+
+    def decode():
+        prompt = mx.array([1, 3])  # with a sum of 0 modulo 4, as that of the others
+        given = dict(num_draft_tokens=1, max_tokens=N, sampler=sampler)
+        steps = speculative_generate_step(prompt, Net(Q), Net(P), **given)
         return [token for token, *_ in steps]
 
-    for given in dict(num_draft_tokens=1, max_tokens=3), dict(num_draft_tokens=2, max_tokens=2):
-        yield named("speculative_generate_step", **given), partial(run, **given), plain(n=given["max_tokens"])
+    yield Setting("speculative_generate_step, num_draft_tokens = 1", decode, plain())
 
 
 PACKAGES = {
@@ -145,263 +183,266 @@ PACKAGES = {
 # ---- Clones ----
 
 
+def tensorrt_llm(path):
+    """The check of its sampler in PyTorch. Pinned memory, which needs a GPU, is left out."""
+    file = path / "tensorrt_llm/_torch/pyexecutor/sampling_utils.py"
+    wanted = "get_rejected_indices", "sample_rejected"
+    code = definitions(file, *wanted, torch=Unpinned(), cast=lambda kind, value: value)
+    generator = torch.Generator()
+
+    def verify(drafted, p, q):
+        rejected = code.get_rejected_indices(p, q[:-1], generator, drafted.tolist())
+        if not len(rejected):
+            return [*drafted, torch.multinomial(q[-1], 1)]
+        n = int(rejected[0])
+        return [*drafted[:n], code.sample_rejected(p, q, generator, n)]
+
+    yield by_rule(f"get_rejected_indices, sample_rejected, K = {K}", verify)
+
+
+class AtPlaces:
+    """A network whose cache is written at places, as that of gpt-fast."""
+
+    def __init__(self, rows):
+        self.table, self.tokens = logits(rows), {}
+        self.config = SimpleNamespace(block_size=99)
+
+    def setup_caches(self, **_):
+        self.tokens.clear()
+
+    def __call__(self, ids, places):
+        self.tokens |= zip(places.tolist(), ids[0].tolist())
+        text = [self.tokens[place] for place in range(int(places[-1]) + 1)]
+        return last_rows(self.table, torch.tensor([text]), ids.shape[1])
+
+
 def gpt_fast(path):
     code = imported(path, "generate", unneeded=("model", "tokenizer"))
+    prompt = torch.tensor(PROMPT, dtype=torch.int)
 
-    def forward(table, ids, places):
-        return table[ids.long()]
+    def decode(given):
+        target, draft = AtPlaces(Q), AtPlaces(P)
+        options = dict(interactive=False, draft_model=draft, speculate_k=K, **given)
+        return code.generate(target, prompt, N, **options)[0][len(PROMPT) :]
 
-    def one_round(given, ids, rng):
-        networks = (partial(forward, logits(rows)) for rows in (Q, P))
-        return code.speculative_decode(*networks, torch.tensor(ids[-1]), len(ids) - 1, K, **given)
-
-    for given in dict(temperature=1.0, top_k=None), dict(temperature=0.5, top_k=2):
-        rows = code.logits_to_probs(logits(Q), **given).numpy()
-        yield named("speculative_decode", speculate_k=K, **given), rounds(partial(one_round, given)), plain(rows)
+    given = dict(temperature=0.5, top_k=2)
+    rows = code.logits_to_probs(logits(Q), **given).numpy()
+    yield Setting(named("generate", speculate_k=K, **given), partial(decode, given), plain(rows))
 
 
 def hsd(path):
     for name, verify in hsd_rules(path).items():
-        yield f"{name} of simulation.py, K = {K}", rule(verify), plain()
+        yield by_rule(f"{name} of simulation.py, K = {K}", verify)
 
 
 def hsd_rules(path):
-    """The functions of simulation.py. The rest of that file draws figures."""
-    code = functions(path / "simulation.py", torch=torch, F=torch.nn.functional, np=np)
+    """Functions of simulation.py. The rest of that file draws figures."""
+    names = "HSD", "blockwise"
+    used = dict(torch=torch, F=torch.nn.functional, np=np)
+    code = definitions(path / "simulation.py", *names, **used)
 
-    def verify(name, drafted, p, q, rng):
-        return code[name](drafted[None], p[None], len(drafted), q[None])[0][0]
+    def verify(function, drafted, p, q):
+        return function(drafted[None], p[None], len(drafted), q[None])[0][0]
 
-    return {name: partial(verify, name) for name in ("HSD", "blockwise", "tokenwise")}
+    return {name: partial(verify, getattr(code, name)) for name in names}
+
+
+class EagleTarget:
+    """The target of EAGLE. A hidden state is the sum of the tokens up to its place."""
+
+    use_eagle3 = False
+    tokenizer = SimpleNamespace(eos_token_id=None)
+
+    def __init__(self, draft):
+        self.ea_layer, self.table = draft, logits(Q)
+        self.base_model, self.past_key_values = mock.MagicMock(), None
+        self.past_key_values_data = [torch.zeros(1, 99, 1)]
+        self.current_length_data = torch.zeros(1)
+
+    def __call__(self, ids, **_):
+        start = int(self.current_length_data)
+        n = ids.shape[1]
+        cache = self.past_key_values_data[0]
+        cache[0, start : start + n, 0] = ids[0].float()
+        self.current_length_data += n
+        mask = self.base_model.model.tree_mask  # who sees whom in a tree
+        mask = torch.ones(n, n).tril() if mask is None else mask[0, 0]
+        sums = cache[0, :start].sum() + mask @ ids[0].float()
+        return None, self.table[sums.long() % len(Q)][None], sums[None, :, None]
+
+
+class EagleDraft:
+    """The draft of EAGLE: a hidden state and the token after it make the next hidden state."""
+
+    top_k, depth, total_tokens = 2, 1, 4
+    norm = staticmethod(lambda sums: sums)
+
+    def __init__(self):
+        self.config = SimpleNamespace(vocab_size=len(P), draft_vocab_size=len(P))
+        self.logsoftmax = partial(torch.log_softmax, dim=-1)
+        self.tree_mask_init, self.position_ids = torch.eye(2)[None, None], torch.zeros(2)
+        self.embed_tokens = SimpleNamespace(weight=logits(P))
+
+    def reset_kv(self):
+        self.stable_kv = None
+
+    def reset(self):
+        pass
+
+    def lm_head(self, sums):
+        return logits(P)[sums[..., 0].long() % len(P)]
+
+    def __call__(self, sums, input_ids, past_key_values=None, **_):
+        n_before = 0 if past_key_values is None else past_key_values[0][0].shape[2]
+        keys = torch.zeros(1, 1, n_before + input_ids.shape[1], 1)
+        return sums + input_ids[..., None], [[keys]]
 
 
 def eagle(path):
-    """Its hidden states are logits here. Of the 2 + 4 candidates of a tree, two are left out."""
-    unneeded = [f"eagle.model.modeling_{name}_kv" for name in ("llama", "mixtral", "qwen2", "qwen3")]
-    code, same = imported(path, "eagle.model.ea_model", unneeded), torch.nn.Identity()
-    draft = fake(
-        lambda hidden_states, input_ids, **_: (logits(P)[input_ids], None), top_k=2, depth=1, total_tokens=4,
-        config=SimpleNamespace(vocab_size=3, draft_vocab_size=3), embed_tokens=SimpleNamespace(weight=logits(P)),
-        tree_mask_init=torch.eye(2)[None, None], position_ids=torch.zeros(2), logsoftmax=torch.nn.LogSoftmax(-1),
-        norm=same, lm_head=same, reset=mock.Mock(), reset_kv=mock.Mock(),
-    )  # fmt: skip
-    draft.topK_genrate = partial(code.Model.topK_genrate, draft)  # their spelling
-    target = fake(
-        lambda ids, **_: (None, logits(Q)[ids], logits(Q)[ids]), ea_layer=draft, base_model=mock.MagicMock(),
-        use_eagle3=False, tokenizer=SimpleNamespace(eos_token_id=None), past_key_values=None,
-        past_key_values_data=[torch.zeros(1, 99, 1)], current_length_data=torch.zeros(1),
-    )  # fmt: skip
+    """Two of the 2 + 4 candidates of a tree are left out."""
+    names = "llama", "mixtral", "qwen2", "qwen3"
+    unneeded = [f"eagle.model.modeling_{name}_kv" for name in names]
+    code = imported(path, "eagle.model.ea_model", unneeded)
+    EagleDraft.topK_genrate = code.Model.topK_genrate  # their spelling
+    target = EagleTarget(EagleDraft())
 
-    def run(rng, **given):  # the first token comes before the first round, so there is one more
-        text = code.EaModel.eagenerate(target, torch.tensor([[0]]), max_new_tokens=N, max_length=99, **given)
-        return text[0, 1 : 2 + N]
+    def decode(given):
+        ids = torch.tensor([PROMPT])
+        options = dict(max_new_tokens=N - 1, max_length=99, **given)
+        found = code.EaModel.eagenerate(target, ids, **options)
+        return found[0, len(PROMPT) :][:N]
 
     for given in dict(temperature=1.0), dict(temperature=0.5, top_p=0.8):
         rows = code.prepare_logits_processor(**given)(None, logits(Q)).softmax(-1).numpy()
-        yield named("eagenerate, tree of top-2 children", **given), partial(run, **given), plain(rows, N + 1)
+        name = named("eagenerate, tree of top-2 children", **given)
+        yield Setting(name, partial(decode, given), plain(rows))
+
+
+class DSpark:
+    """The draft of DeepSpec: a backbone that has seen the text, and a head that sees one token."""
+
+    confidence_head = True
+
+    def __init__(self, head):
+        self.table, self.sample_draft_tokens = logits(P), head.sample_block_tokens
+        self.confidences = torch.tensor([[1.0], [-1.0], [1.0], [1.0]])  # unsure after token 1
+        head.compute_step_bias = self.row_after
+
+    def row_after(self, token, sums):
+        return self.table[(sums[:, 0].long() + token) % len(P)]
+
+    def compute_logits(self, sums):
+        return torch.zeros(1, K, len(P))
+
+    def predict_confidence_step(self, sums, prev_token_ids):
+        return self.confidences[prev_token_ids]
 
 
 def deepspec(path):
-    """The whole loop, with the drafts of DSpark's Markov head, which is unsure after token 1."""
+    """The whole loop, with the drafts of DSpark's Markov head."""
     loop = imported(path, "deepspec.eval.base_evaluator")
-    drafts = import_module("deepspec.eval.dspark.draft_ops")
-    head = import_module("deepspec.modeling.dspark.markov_head").VanillaMarkov(vocab_size=3, markov_rank=1)
-    head.compute_step_bias = lambda token_ids, hidden_states: logits(P)[token_ids]
-    confidences = torch.tensor([[1.0], [-1.0], [1.0]])
-    draft = SimpleNamespace(
-        confidence_head=True, compute_logits=torch.zeros_like, sample_draft_tokens=head.sample_block_tokens,
-        predict_confidence_step=lambda hidden, prev_token_ids: confidences[prev_token_ids],
-    )  # fmt: skip
+    loop.DynamicCache = Cache
+    build = import_module("deepspec.eval.dspark.draft_ops").build_dspark_proposal
+    markov = import_module("deepspec.modeling.dspark.markov_head").VanillaMarkov
+    draft = DSpark(markov(vocab_size=len(P), markov_rank=1))
+    drafting = dict(block_size=K, confidence_threshold=0.5)
+    decoding = dict(max_new_tokens=2, stop_token_ids=[EOS])
 
-    def propose(threshold, output_ids, start, **_):
-        fixed = dict(block_hidden=torch.zeros(1, K, 3), block_size=K, temperature=1.0, confidence_threshold=threshold)
-        return drafts.build_dspark_proposal(draft, draft_input_ids=output_ids[:, [start]], **fixed)
+    def propose(output_ids, start, **_):
+        before = output_ids[0, :start].sum()
+        sums = torch.stack([before, before + output_ids[0, start]])[None, :, None]
+        ids = output_ids[:, [start]]
+        seen = dict(draft_input_ids=ids, block_hidden=sums)
+        return build(draft, temperature=1.0, **seen, **drafting)
 
-    def run(threshold, eos, rng):
-        return loop.generate_decoding_sample(
-            input_ids=torch.tensor([[0]]), max_new_tokens=N, stop_token_ids=eos and [eos], init_context=mock.Mock(),
-            propose=partial(propose, threshold), update=mock.Mock(), target_model=network(Q), max_proposal_tokens=K,
-            temperature=1.0,
-        ).output_ids[0, 1:]  # fmt: skip
+    def decode():
+        ids = torch.tensor([PROMPT])
+        parts = dict(init_context=mock.Mock(), propose=propose, update=mock.Mock())
+        parts |= dict(target_model=Network(Q), max_proposal_tokens=K, temperature=1.0)
+        found = loop.generate_decoding_sample(input_ids=ids, **parts, **decoding)
+        return found.output_ids[0, len(PROMPT) :]
 
-    for threshold, eos in (0.5, None), (0.0, 2):
-        name = named("generate_decoding_sample", block_size=K, confidence_threshold=threshold)
-        yield name + f", stop token {eos}" * bool(eos), partial(run, threshold, eos), plain(eos=eos)
+    name = named("generate_decoding_sample", **drafting, **decoding)
+    yield Setting(name, decode, plain(n=2, eos=EOS))
+
+
+class Parallel(Network):
+    """The draft of dflash, which sees the text, and makes all guesses from one row."""
+
+    def __call__(self, target_hidden, noise_embedding, past_key_values, **_):
+        tokens = past_key_values.read(torch.cat([target_hidden[..., 0], noise_embedding], dim=1))
+        row = last_rows(self.table, tokens, 1)
+        return row.expand(1, noise_embedding.shape[1], len(P))
 
 
 def dflash(path):
-    """Its draft sees the last token of the text in all places."""
-    code, same = imported(path, "dflash.model"), torch.nn.Identity()
-    target = network(Q, model=SimpleNamespace(embed_tokens=same), lm_head=same)
-    draft = fake(
-        lambda noise_embedding, **_: logits(P)[noise_embedding[:, :1].expand(-1, 1 + K)],
-        target_layer_ids=[0], mask_token_id=0,
-    )  # fmt: skip
+    code = imported(path, "dflash.model")
+    same = torch.nn.Identity()
+    code.DynamicCache = Cache
+    target = Network(Q, model=SimpleNamespace(embed_tokens=same), lm_head=same)
+    draft = Parallel(P, target_layer_ids=[0], mask_token_id=0)
 
-    def run(rng, **given):
-        return code.dflash_generate(draft, target, torch.tensor([[0]]), N, None, **given)[0, 1:]
+    def decode(given):
+        ids = torch.tensor([PROMPT])
+        return code.dflash_generate(draft, target, ids, N, None, **given)[0, len(PROMPT) :]
 
-    for given in dict(block_size=2, temperature=0.5), dict(block_size=3, temperature=1.0):
-        rows = logits_to_probs(np.log(Q), given["temperature"])
-        yield named("dflash_generate", **given), partial(run, **given), plain(rows)
-
-
-def feifeibear(path):
-    """It raises an error where token 0 is drawn, so each token is one more here."""
-    code = imported(path, "sampling.speculative_sampling")
-
-    def forward(table, ids, past_key_values=None, use_cache=False):
-        n = ids.shape[1] + (past_key_values[0][0].shape[2] if past_key_values else 0)
-        return SimpleNamespace(logits=table[ids], past_key_values=[[torch.zeros(1, 1, n, 1)] * 2])
-
-    def run(function, rng, **given):
-        tables = (logits(np.pad(rows, ((1, 0), (1, 0)))) for rows in (P, Q))
-        networks = (fake(partial(forward, table), device=table.device) for table in tables)
-        return function(torch.tensor([[1]]), *networks, **given)[0, 1 : 1 + given["max_len"]] - 1
-
-    for function in code.speculative_sampling, code.speculative_sampling_v2:
-        for given in dict(gamma=K, max_len=2), dict(gamma=K, max_len=3, random_seed=1):
-            yield named(function.__name__, **given), partial(run, function, **given), plain(n=given["max_len"])
-
-
-def romsto(path):
-    chain = imported(path, "sampling", unneeded=["termcolor"]).speculative_generate
-    ngrams, processors = import_module("ngram_assisted"), import_module("utils.logits_processor")
-    warm, cut = processors.MultinomialProcessor(1.0), processors.TopKNucleusProcessor(1.0, 2, 0.8)
-    endless, to_2 = dict(eos_tokens_id=9, first_target=False), dict(eos_tokens_id=2, first_target=True)
-    unadjusted, fixed = endless | dict(skip_sample_adjustment=True), dict(gamma=K, max_gen_len=N)
-
-    def by_draft(rng, **given):
-        return chain([0], network(P), network(Q), **fixed, **given)[0]
-
-    def by_ngrams(rng, **given):
-        args = [0, 1, 0, 1, 0], ngrams.OneLevelNGramStorage(2, 3), network(Q)
-        return ngrams.ngram_assisted_speculative_generate(*args, **fixed, **given)[0]
-
-    for processor, more in (warm, endless), (cut, endless), (warm, to_2), (warm, unadjusted):
-        name = named(f"speculative_generate, gamma = {K}, {type(processor).__name__}", **more)
-        slow = plain(processor(logits(Q)).numpy(), eos=more["eos_tokens_id"])
-        yield name, partial(by_draft, logits_processor=processor, **more), slow
-    for more in endless, to_2:
-        name = named(f"ngram_assisted_speculative_generate, n = 2, gamma = {K}", **more)
-        yield name, partial(by_ngrams, logits_processor=warm, **more), plain(eos=more["eos_tokens_id"])
+    given = dict(block_size=2, temperature=0.5)
+    rows = logits_to_probs(np.log(Q), given["temperature"])
+    yield Setting(named("dflash_generate", **given), partial(decode, given), plain(rows))
 
 
 def lucidrains(path):
     """Its Gumbel noise is replaced by torch.multinomial."""
-    code, own = (imported(path, f"speculative_decoding.speculative_decoding{name}") for name in ("", "_with_prophet"))
-    code.gumbel_sample = own.gumbel_sample = lambda x, temperature, dim: torch.multinomial(x.softmax(-1), 1)[..., 0]
+    code = imported(path, "speculative_decoding.speculative_decoding")
+    code.gumbel_sample = draw
 
-    def forward(rows, ids, return_early_exit_only=False, **_):
-        kv = torch.zeros(len(ids), 1, ids.shape[1], 1)
-        return logits(P if return_early_exit_only else rows)[ids], code.Cache(kv, kv[:, 0])
+    def net(rows):
+        def forward(ids, **_):
+            kv = torch.zeros(len(ids), 1, ids.shape[1], 1)
+            return last_rows(logits(rows), ids, ids.shape[1]), code.Cache(kv, kv[:, 0])
 
-    target, draft = partial(forward, Q), partial(forward, P)
-    both = SimpleNamespace(model=target, prophet=draft, to_prophet_start_token=lambda x: x, num_leading_start_tokens=1)
+        return forward
 
-    def run(function, networks, n, rng):
-        return function(*networks, torch.tensor([[0]]), 1 + n, K, filter_thres=0.0)[0]
+    target, draft = net(Q), net(P)
 
-    for function, n, *networks in (
-        (code.speculative_decoding, N, target, draft),
-        (code.speculative_decoding_with_same_model, N, target),
-        (own.speculative_decoding_with_prophet_model, N + 1, both),  # its first token comes before the first round
-    ):
-        yield f"{function.__name__}, gamma = {K}", partial(run, function, networks, n), plain(n=n)
+    def decode():
+        ids = torch.tensor([PROMPT])
+        length = len(PROMPT) + N
+        return code.speculative_decoding(target, draft, ids, length, 1, filter_thres=0.0)[0]
+
+    yield Setting("speculative_decoding, gamma = 1", decode, plain())
     yield from decoders(code)
 
 
+def draw(x, temperature, dim):
+    return torch.multinomial(x.softmax(-1), 1)[..., 0]
+
+
 def decoders(code):
-    """Two small networks of lucidrains' own."""
-    networks = []
+    """Two small networks of lucidrains' own, with three tokens and random weights."""
+    nets = []
     for seed, depth in (0, 2), (1, 1):
         torch.manual_seed(seed)
-        networks.append(code.Decoder(num_tokens=3, dim=8, depth=depth, heads=1, dim_head=8).eval())
+        nets.append(code.Decoder(num_tokens=3, dim=8, depth=depth, heads=1, dim_head=8).eval())
 
-    def together(texts, rng):
-        return code.speculative_decoding(*networks, torch.tensor(texts), N, 1, filter_thres=0.0)[0]
+    def together(texts):
+        return code.speculative_decoding(*nets, torch.tensor(texts), 3, 1, filter_thres=0.0)[0]
 
-    def one_by_one(texts, rng):
-        return torch.cat([code.base_decoding(networks[0], torch.tensor([text]), N, filter_thres=0.0) for text in texts])
+    def one_by_one(texts):
+        alone = partial(code.base_decoding, nets[0], seq_len=3, filter_thres=0.0)
+        return torch.cat([alone(torch.tensor([text])) for text in texts])
 
     for texts in [[0]], [[0], [1]]:
         name = f"speculative_decoding of two small Decoders, gamma = 1, batch = {len(texts)}"
-        yield name, partial(together, texts), partial(one_by_one, texts)
-
-
-def jaymody(path):
-    code = imported(path, "main", unneeded=("gpt2", "utils"))
-    args = [0], lambda ids: P[ids], lambda ids: Q[ids], N, K
-    yield f"speculative_sampling, K = {K}", lambda rng: code.speculative_sampling(*args)[1 : 1 + N], plain()
-
-
-def torchcode(path):
-    solution = functions(path / "solutions/34_speculative_decoding_solution.ipynb", torch=torch)["speculative_decode"]
-    yield f"solution of task 34, K = {K}", rule(lambda drafted, p, q, rng: solution(q, p, drafted)), plain()
-
-
-def leetgpu(path):
-    """Its output is filled with zeros, so each token is one more here."""
-    sys.path.insert(0, str(path / "challenges"))
-    code = imported(path / "challenges/medium/87_speculative_decoding_verification", "challenge")
-    code.float = lambda number: number  # a stand-in for a random number can't become a float
-
-    def verify(drafted, p, q, rng):
-        p, q = (torch.nn.functional.pad(rows, (1, 0))[None].float() for rows in (p, q[:-1]))
-        tokens, uniform = drafted[None].int() + 1, torch.rand(1, len(drafted) + 1)
-        out, uniform.dtype = torch.zeros(1, len(drafted) + 1, dtype=torch.int32), torch.float32
-        code.Challenge.reference_impl(None, tokens, p, q, uniform, out, 1, len(drafted), 4)
-        return out[out > 0] - 1
-
-    yield f"reference_impl of challenge 87, T = {K}", rule(verify), plain()
-
-
-def from_scratch(path):
-    """The code of lesson 10/25 knows one row only, so it gets the same one after each token."""
-    step, server = (imported(next(path.glob(f"phases/{x}/code")), "main") for x in ("10-*/25-*", "19-*/14-*"))
-    page = functions(next(path.glob("phases/10-*/25-*/docs/en.md")), np=np, softmax=np.exp)
-
-    def of_code(ids, rng):
-        return step.speculative_step(Q[0], P[0], K, rng)
-
-    def of_page(ids, rng):
-        page.update(draft_state_init=lambda: ids, draft_step=lambda state, token: [*state, token])
-        page["target_forward_batched"] = lambda net, drafted, temperature: Q[[ids[-1], *drafted]]
-        return page["speculative_step"](None, lambda state: np.log(P[state[-1]]), K)
-
-    def verify(drafted, p, q, rng):
-        target = server.TargetModel()
-        target.distribution = lambda place: q[place].tolist()
-        accepted, token = target.verify(drafted.tolist(), 0, rng)
-        return [*accepted, token]
-
-    yield f"lesson 10/25, code, one row, K = {K}", rounds(of_code), plain(Q[[0, 0, 0]])
-    yield f"lesson 10/25, page, K = {K}", rounds(of_page), plain()
-    yield f"lesson 19/14, code, K = {K}", rule(verify), plain()
-
-
-def shreyansh(path):
-    code = imported(path, "common.verification")
-
-    def verify(drafted, p, q, rng):
-        network = lambda ids: SimpleNamespace(logits=q[None].log())  # noqa: E731
-        return code.probabilistic_verify(network, [0], drafted.tolist(), p, "a generator").emitted_ids
-
-    yield f"probabilistic_verify, K = {K}", rule(verify, needs_a_guess=False), plain()
+        yield Setting(name, partial(together, texts), partial(one_by_one, texts))
 
 
 CLONES = {
+    "NVIDIA/TensorRT-LLM": ("053c42c", tensorrt_llm),
     "meta-pytorch/gpt-fast": ("e2cfa34", gpt_fast),
     "ZhouYuxuanYX/Hierarchical-Speculative-Decoding": ("e342adf", hsd),
     "SafeAILab/EAGLE": ("cb7e084", eagle),
     "deepseek-ai/DeepSpec": ("afdfa7c", deepspec),
     "z-lab/dflash": ("44947fb", dflash),
-    "feifeibear/LLMSpeculativeSampling": ("59a209d", feifeibear),
-    "romsto/Speculative-Decoding": ("db7db67", romsto),
     "lucidrains/speculative-decoding": ("72171ac", lucidrains),
-    "jaymody/speculative-sampling": ("03b4759", jaymody),
-    "duoan/TorchCode": ("8a49ba1", torchcode),
-    "AlphaGPU/leetgpu-challenges": ("5a5c5d8", leetgpu),
-    "rohitg00/ai-engineering-from-scratch": ("6b10711", from_scratch),
-    "shreyansh26/Speculative-Decoding": ("76335be", shreyansh),
 }

@@ -1,0 +1,336 @@
+"""What serves: the kernels of vLLM, in Triton's interpreter on a CPU, from their outputs alone.
+
+Kernels can't take random numbers without a value, so they get real ones, and
+enumeration/values.py finds the thresholds at which the outcome of a round changes. Each
+draft is a case of its own, with the probability that it is written. After this first round
+the target goes on by itself, until there are K + 1 tokens.
+
+What is replaced is what draws: torch.rand and Tensor.exponential_ in V1, tl_rand32 and
+murmur3_uniform32 in V2. Triton's interpreter lacks log1p, which is computed as log(1 + x).
+Only a handful of files is unpacked. Whatever else they import is a stand-in.
+"""
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import itertools
+import math
+import os
+import sys
+import types
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+from tqdm import tqdm
+
+from checkpoint import UserError
+from enumeration import values
+from studies.audit.harness import PROMPT, K, P, Q, numbers_of
+
+try:
+    import torch
+except ImportError:  # a test wants to read the names only
+    torch = None
+
+VERSION = "0.33.0"
+FILES = [
+    "vllm/model_executor/warmup/jit_warmup.py",
+    "vllm/model_executor/warmup/jit_warmup_triton_helper.py",
+    "vllm/v1/sample/rejection_sampler.py",
+    "vllm/v1/spec_decode/fly.py",
+    "vllm/v1/spec_decode/utils.py",
+    "vllm/v1/worker/gpu/sample/gumbel.py",
+    "vllm/v1/worker/gpu/spec_decode/rejection_sampler_utils.py",
+]
+V = len(P)
+BONUS = V  # stands for any bonus, where the caller of a rule draws it
+N_CHECKS = 100  # random inputs for each draft, which must agree
+
+
+# ---- Rounds ----
+
+
+class Case(NamedTuple):
+    """A draft, the probability that it is written, and the rows of a round."""
+
+    drafted: tuple
+    mass: float
+    p: np.ndarray | None  # [k, V], or None if the draft has one choice at each place
+    q: np.ndarray  # [k+1, V]
+
+
+def drawn(k=K):
+    """A case for each draft that the pair's draft may draw."""
+    for drafted in itertools.product(range(V), repeat=k):
+        p, q = rows_of(drafted)
+        yield Case(drafted, math.prod(p[range(k), drafted]), p, q)
+
+
+def one_hot(k=K):
+    """The draft of its favourites."""
+    drafted = ()
+    for _ in range(k):
+        p, _ = rows_of((*drafted, 0))
+        drafted = (*drafted, int(p[-1].argmax()))
+    yield Case(drafted, 1.0, None, rows_of(drafted)[1])
+
+
+def rows_of(drafted):
+    sums = np.cumsum([sum(PROMPT), *drafted]) % V
+    return P[sums[:-1]], Q[sums]
+
+
+class Kernel(NamedTuple):
+    """A rule with what it returns for each case."""
+
+    name: str
+    cases: list
+    distribution: Callable  # (case) -> {tokens of the round: probability}
+
+    def measured(self):
+        """The distance, and the tokens of the first round."""
+        found = Counter()
+        for case in tqdm(self.cases, desc=self.name, disable=False, leave=False):
+            for tokens, share in self.distribution(case).items():
+                for longer, part in with_bonus(tokens, case.q[-1]).items():
+                    found[longer] += case.mass * share * part
+
+        def round_after(ids):
+            return found if ids == PROMPT else one_token(Q[sum(ids) % V])
+
+        return numbers_of(round_after, n=1 + len(self.cases[0].drafted))
+
+
+def with_bonus(tokens, row):
+    """{tokens: probability}, with any bonus in place of BONUS."""
+    *others, last = tokens
+    if last != BONUS:
+        return {tokens: 1.0}
+    return {(*others, token): mass for (token,), mass in one_token(row).items()}
+
+
+def one_token(row):
+    return {(token,): float(mass) for token, mass in enumerate(row) if mass > 0}
+
+
+def from_outputs(run):
+    """A `Kernel.distribution` for run(draw, case) -> tokens."""
+
+    return lambda case: outputs_of(partial(run, case=case))
+
+
+def outputs_of(function):
+    """{outcome: probability} of function(draw)."""
+    return values.output_distribution(function, n_checks=N_CHECKS)
+
+
+# ---- Loading ----
+
+
+class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Modules of vLLM and vllm-ascend that are not at hand can be imported, and do nothing."""
+
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] not in ("vllm", "vllm_ascend"):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        return mock.MagicMock()
+
+    def exec_module(self, module):
+        pass
+
+
+def unpacked(folder):
+    """The folder with the files of the wheel. UserError if there is no wheel."""
+    target = folder / f"vllm-{VERSION}"
+    if target.exists():
+        return target
+    wheel = next(folder.glob(f"vllm-{VERSION}-*.whl"), None)
+    if wheel is None:
+        command = f"pip download --no-deps --dest {folder} vllm=={VERSION}"
+        raise UserError(f"found no wheel of vLLM in {folder}; fetch it, 336 MB: {command}")
+    new = target.with_name(f"{target.name}.part")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(new, FILES)
+    return new.rename(target)  # a file that is missing there would be taken for a stand-in
+
+
+class Modules(NamedTuple):
+    """Of vLLM: V1, V2 and the noise of V2. And Triton's language."""
+
+    v1: types.ModuleType
+    v2: types.ModuleType
+    gumbel: types.ModuleType
+    tl: types.ModuleType
+
+
+def modules_of(folder):
+    """The `Modules`, from a folder with vLLM's wheel."""
+    tl = language_for_vllm()
+    files = unpacked(folder)
+    sys.path.insert(0, str(files))
+    v1 = importlib.import_module("vllm.v1.sample.rejection_sampler")
+    if not Path(v1.__file__).is_relative_to(files):
+        raise UserError(f"found another vLLM, {v1.__file__}; use an environment without it")
+    v2 = importlib.import_module("vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils")
+    gumbel = importlib.import_module("vllm.v1.worker.gpu.sample.gumbel")
+    return Modules(v1, v2, gumbel, tl)
+
+
+def language_for_vllm():
+    """Triton's language, which vLLM's modules can import now."""
+    triton, tl = interpreted_triton()
+    utils = types.ModuleType("vllm.triton_utils")
+    utils.triton, utils.tl, utils.HAS_TRITON = triton, tl, True
+    utils.tldevice = SimpleNamespace(log1p=lambda x: tl.log(1.0 + x))
+    sys.modules[utils.__name__] = utils
+    sys.meta_path.append(StandIns())
+    return tl
+
+
+def interpreted_triton():
+    """Triton, whose kernels run in its interpreter. UserError if there is no Triton."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    try:
+        import triton.language
+        from triton.runtime import interpreter
+    except ImportError:
+        advice = "install it, on Linux: pip install triton"
+        raise UserError(f"found no Triton; {advice}") from None
+
+    prepare = interpreter._patch_lang
+    prepared = set()
+
+    def prepare_once(function):
+        if function.__module__ not in prepared:
+            prepared.add(function.__module__)
+            prepare(function)
+        return SimpleNamespace(restore=lambda: None)
+
+    # The interpreter prepares the language again for each kernel, and for each function that
+    # a kernel calls. Once for each module is enough, and takes half the time.
+    interpreter._patch_lang = prepare_once
+    return triton, triton.language
+
+
+# ---- V1 ----
+
+
+def f32(rows):
+    return torch.tensor(rows, dtype=torch.float32).contiguous()
+
+
+def i32(numbers):
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+def arguments(case):
+    """The arguments of `rejection_sample` for a batch of one text, in V1 and in vllm-ascend."""
+    k = len(case.drafted)
+    drafts = i32(case.drafted), [k], k, i32([k])
+    p = None if case.p is None else f32(case.p)
+    logits = f32(np.log(case.q[:-1]))
+    sampled = dict(all_greedy=False, all_random=True, temperature=torch.ones(1), generators={})
+    return *drafts, p, logits, i32([[BONUS]]), SimpleNamespace(**sampled)
+
+
+@contextlib.contextmanager
+def numbers_from(draw):
+    """Within the `with` statement, torch.rand and exponential_ take their numbers from draw."""
+
+    def rand(size, dtype=None, device=None):
+        numbers = [draw() for _ in range(math.prod(size))]
+        return torch.tensor(numbers, dtype=dtype).reshape(size)
+
+    def exponential_(tensor):
+        rows = [draw.exponential(tensor.shape[1]) for _ in tensor]
+        return tensor.copy_(torch.tensor(np.array(rows)))
+
+    with mock.patch.object(torch, "rand", rand):
+        with mock.patch.object(torch.Tensor, "exponential_", exponential_):
+            yield
+
+
+def tokens_of(row):
+    """Without the places that are left empty."""
+    return [token for token in row.tolist() if token >= 0]
+
+
+def by_v1(modules, **options):
+    def run(draw, case):
+        with numbers_from(draw):
+            return tokens_of(modules.v1.rejection_sample(*arguments(case), **options)[0])
+
+    return from_outputs(run)
+
+
+# ---- V2 ----
+
+
+@contextlib.contextmanager
+def numbers_in_kernels(modules, draw):
+    """Within the `with` statement, the kernels of V2 take their numbers from draw."""
+    tl = modules.tl
+
+    def number(seed, place, includes_zero):
+        return tl.full((), draw(), tl.float32)
+
+    def noise(seed, place, tokens):
+        row = tokens.to(tl.float32) + 1.0
+        row.handle.data[:V] = draw.exponential(V)
+        return row
+
+    exponential = dict(murmur3_uniform32=noise, _log1p_neg_stable=lambda e: -e)
+    with mock.patch.object(modules.v2, "tl_rand32", number):
+        with mock.patch.multiple(modules.gumbel, **exponential):
+            yield
+
+
+def by_v2(modules, **options):
+    def run(draw, case):
+        k = len(case.drafted)
+        q = f32(np.log(case.q))
+        p = None if case.p is None else f32(np.log(case.p))[None]
+        drafts = torch.tensor([0, *case.drafted])
+        edges = i32([0, k + 1])  # of the texts in a batch, which is one
+        places = torch.arange(k + 1)
+        texts = torch.zeros(k + 1, dtype=torch.long)  # the text that each place belongs to
+        rows = q, p, drafts, edges, places, texts[:1], texts, places
+        temperature = torch.ones(1)
+        seed = texts[:1]
+        with numbers_in_kernels(modules, draw):
+            tokens, n = modules.v2.rejection_sample(*rows, temperature, seed, k, **options)
+        return tokens[0, : int(n[0])].tolist()
+
+    return from_outputs(run)
+
+
+def vllm(folder):
+    """Token and block verification, FLy and synthetic rates."""
+    modules = modules_of(folder)
+    fly = dict(fly_window_size=1, fly_entropy_threshold=0.3)
+    rates = dict(synthetic_conditional_rates=f32([0.7] * K))
+    block = dict(use_block_verification=True)
+    drafts = {"drawn drafts": [*drawn()], "one-hot drafts": [*one_hot()]}
+
+    for kind, cases in drafts.items():
+        yield Kernel(f"V1, token verification, {kind}", cases, by_v1(modules))
+        yield Kernel(f"V2, token verification, {kind}", cases, by_v2(modules))
+        yield Kernel(f"V2, block verification, {kind}", cases, by_v2(modules, **block))
+    cases = drafts["drawn drafts"]
+    yield Kernel("V1, FLy, window 1, entropy from 0.3 up", cases, by_v1(modules, **fly))
+    yield Kernel("V2, FLy, window 1, entropy from 0.3 up", cases, by_v2(modules, **fly))
+    synthetic = by_v1(modules, synthetic_mode=True, **rates)
+    yield Kernel("V1, synthetic, accepted at a rate of 0.7", cases, synthetic)
+
+
+WHEELS = {"vllm": (VERSION, vllm)}
