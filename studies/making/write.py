@@ -1,9 +1,12 @@
-"""Write every block of the pages that is computed, and every picture: run it after a change of the gallery.
+"""Write every block of the pages that is computed, and every picture.
+
+Run it after a change of the gallery:
 
     python -m studies.making.write         # all but the two pictures of a timed run
     python -m studies.making.write --race  # these as well: race.svg and terminal.svg
 
-A block stands between <!-- name --> and <!-- end -->. What was measured comes from docs/acceptance.json.
+A block stands between <!-- name --> and <!-- end -->. What was measured comes from
+docs/acceptance.json.
 """
 
 import argparse
@@ -71,11 +74,18 @@ def of_trees():
     return tables.table(header, rows)
 
 
-def who_shipped_what():
-    """Where the rules of play.html were seen, by their names in the gallery."""
+def rules_of_play():
+    """What docs/play.html takes from the gallery, for the rules of its menu."""
     play = (ROOT / "docs" / "play.html").read_text(encoding="utf-8")
-    seen = {v.name: v.seen for v in gallery.VARIANTS if v.seen and f'"{v.name}": {{' in play}
-    return f"const SEEN = {json.dumps(seen, indent=2, ensure_ascii=False)};"
+    menu = re.search(r"const MENU = \{(.*?)\n\};", play, re.DOTALL)[1]
+    found = {}
+    for id in re.findall(r'^  "([^"]+)":', menu, re.MULTILINE):
+        if id != "yours":
+            variant = gallery.GALLERY[id]
+            formula = dict(zip(("accept", "replace"), variant.formula))
+            found[id] = {"name": variant.name, "seen": variant.seen, **formula}
+    lines = [f'  "{id}": {json.dumps(rule, ensure_ascii=False)},' for id, rule in found.items()]
+    return "\n".join(["const GALLERY = {", *lines, "};"])
 
 
 BLOCKS = {
@@ -91,7 +101,7 @@ BLOCKS = {
     "audit": lambda: audit_table(
         json.loads((ROOT / "studies" / "audit" / "audit.json").read_text(encoding="utf-8"))
     ),
-    "seen": who_shipped_what,
+    "rules": rules_of_play,
 }
 PICTURES = {
     "tree": pictures.tree,
