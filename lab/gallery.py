@@ -4,8 +4,9 @@
 
 Most look right, and some rules that look wrong are exact. Every variant decodes texts of
 three tokens after A, with K = 2. The code shows only the idea, and is not taken from
-other projects. The rows are Fractions, so the distances are exact. P and Q were searched
-for, among tables in tenths: each wrong line has a distance of its own, and none has 0.
+other projects. The rows are Fractions, so the distances are exact, but for two rules with
+an exp or a log. P and Q were searched for, among tables in tenths: each wrong line has a
+distance of its own, and none has 0.
 """
 
 import math
@@ -29,12 +30,14 @@ def tenths(*numbers):
     return np.array(numbers) * Fraction(1, 10)
 
 
-# P[t] and Q[t] are the rows of the draft and of the target after token t.
+# The rows of the draft and of the target. Which one follows a text is decided by all of it:
+# its number is the sum of the tokens, modulo 4. So A leaves the row as it is.
 P = tenths([4, 1, 3, 2], [5, 2, 2, 1], [1, 7, 1, 1], [1, 2, 2, 5])
-Q = tenths([1, 5, 1, 3], [1, 1, 1, 7], [2, 3, 4, 1], [4, 2, 2, 2])
+Q = tenths([1, 5, 1, 3], [1, 1, 1, 7], [2, 3, 4, 1], [2, 4, 2, 2])
 EOS, STOP = 2, (1, 2)  # for the variants that are about the end of a text
 HALF = Fraction(1, 2)
 LENIENCY = Fraction(8, 10)
+LEAST = Fraction(4, 10)  # guesses with less are unsure
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +52,8 @@ class Setting:
     shape: tuple = balanced(2)
 
     def index(self, ids):
-        """Which row of a table follows each of the ids."""
-        return np.asarray(ids)
+        """Which row of a table follows each of the ids, as the sum of the tokens up to it says."""
+        return np.cumsum(ids) % len(self.P)
 
     def draft_model(self, ids, n_rows=1):
         return self.P[self.index(ids)[-n_rows:]]
@@ -132,6 +135,7 @@ class Variant(NamedTuple):
     tree_rule: Callable | None = None  # rule(node, rng) -> a list of tokens, for trees
     own: Callable = plain  # own(rng, setting) -> ids: what it should do
     about: str = ""  # "penalty" or "eos", if it is about one of these
+    family: str = ""  # the same mistake in several places, which is one line of the table
     exact: bool = False
 
     def text(self, rng, setting=SETTING):
@@ -313,6 +317,16 @@ def min_p(row, share=HALF):
 # ---- The acceptance ----
 
 
+def tests_of_all_guesses(drafted, p, q, rng):
+    return [rng.random() < ratio(p, q, i, token) for i, token in enumerate(drafted)]
+
+
+def first_refused(drafted, p, q, rng):
+    """Where the first refused guess is, after a test of all."""
+    passed = tests_of_all_guesses(drafted, p, q, rng)
+    return [*passed, False].index(False)
+
+
 def favourites(is_good):
     """Accept each guess t with is_good(q, t), and add the target's favourite otherwise."""
 
@@ -330,14 +344,14 @@ def continues_after_a_rejection(drafted, p, q, rng):
     return np.append(emitted, sample(q[-1], rng))
 
 
-def withdraws_an_unsure_guess(drafted, p, q, rng, least=Fraction(4, 10)):
+def withdraws_an_unsure_guess(drafted, p, q, rng):
     k = 0
-    while k < len(drafted) and p[k][drafted[k]] >= least:
+    while k < len(drafted) and p[k][drafted[k]] >= LEAST:
         k += 1
     return verify(drafted[:k], p[:k], q[: k + 1], rng)
 
 
-def block(numbers=lambda w, h: h, row=lambda p, q, w: residual(p, w * q)):
+def block(numbers=lambda w, h: h, row=lambda p, q, w: max_fn(residual(p, w * q))):
     """`verify_block` with changes: the numbers that random ones are compared with, the residual."""
 
     def variant(drafted, p, q, rng):
@@ -359,6 +373,21 @@ def block_from_the_left(drafted, p, q, rng):
         i += 1
     last = q[i] if i == len(drafted) else residual(p[i], w[i] * q[i])
     return np.append(drafted[:i], sample(last, rng))
+
+
+def numbers_for_a_product(w, h):
+    """What h becomes where guess i is tested with a product of i random numbers, for i up to 2.
+
+    The product of two is below w with probability w (1 - log w).
+    """
+    if len(w) < 3:
+        return w
+    _, first, both = w
+    if both == 0:
+        return [0, first, 0]
+    keeps_both = both * (1 - math.log(both))
+    keeps_one = first - both - both * math.log(first / both)
+    return [0, keeps_one / (1 - keeps_both) if first > both else 0, keeps_both]
 
 
 def on_a_grid(count):
@@ -388,9 +417,6 @@ ACCEPTANCE = [
       "transformers #28508, vllm-ascend #13730", ("1", REPLACE)),
     V("first-unchecked", "first guess not checked", "it is always accepted", "lattice #243",
       verify=changed(lambda p, q, i, t: ratio(p, q, i, t) if i else 1)),
-    V("first-row-for-all", "all guesses checked with the first row",
-      "p[0] and q[0], also for the second guess",
-      verify=changed(lambda p, q, i, t: ratio(p, q, 0, t))),
     V("u-at-most", "u <= ratio", "where u may be 0, a token with q = 0 is accepted",
       "sglang #35771", own=on_a_grid(math.ceil), decode=on_a_grid(lambda a: math.floor(a) + 1)),
     V("favourites", "favourites in place of draws", "greedy decoding, at any temperature",
@@ -402,9 +428,15 @@ ACCEPTANCE = [
       verify=withdraws_an_unsure_guess),
     V("block-w", "block verification with w",
       "in place of h: but w[i] is the probability of keeping i guesses *or more*",
-      verify=block(lambda w, h: w)),
+      verify=block(lambda w, h: w),
+      family="block verification with other numbers"),
     V("block-left", "block verification from the left", "stops at the first refused h",
-      "asked for in vllm-ascend #11985", verify=block_from_the_left),
+      "asked for in vllm-ascend #11985", verify=block_from_the_left,
+      family="block verification with other numbers"),
+    V("block-product", "block verification with a product of random numbers",
+      "guess i is tested with the product of i of them, in place of one",
+      "vllm-ascend #3794, with another replacement", verify=block(numbers_for_a_product),
+      family="block verification with other numbers"),
 ]  # fmt: skip
 
 # ---- The replacement ----
@@ -428,6 +460,26 @@ def changes_a_row_in_place(rng, setting):
     return decode(rng, setting, rule, rows=rows)
 
 
+def softmax_of_what_q_lacks(p, q, i, t):
+    row = np.exp(np.maximum(q[i] - p[i], 0).astype(float))
+    return row / row.sum()
+
+
+def shared_part_of_what_q_lacks(p, q, i, t):
+    """The residual without the last token, which the draft does not have."""
+    last = len(q[i]) - 1
+    row = residual(p[i], q[i])
+    return without(row if row[:last].any() else q[i], last)
+
+
+def lacks_the_last_token(x, draft_model, k, rng, stop=None):
+    def small_draft(ids, n_rows=1):
+        rows = draft_model(ids, n_rows)
+        return np.array([without(row, len(row) - 1) for row in rows])
+
+    return propose(x, small_draft, k, rng)
+
+
 REPLACEMENT = [
     V("from-target", "draws the replacement from the target", "from q in place of the residual",
       "ccs96307/fast-llm-inference", (ACCEPT, "q")),
@@ -435,13 +487,21 @@ REPLACEMENT = [
       formula=(ACCEPT, "p")),
     V("from-row-after", "draws the replacement from the row after",
       "from q[i + 1], a row for the next position", "openvino.genai #4190",
-      verify=changed(replacement=lambda p, q, i, t: q[i + 1])),
+      verify=changed(replacement=lambda p, q, i, t: q[i + 1]),
+      family="replacement from another row"),
     V("without-it", "removes the rejected token from q", "right for a greedy draft alone",
       "until EAGLE #20", verify=changed(replacement=from_q_without_it)),
     V("absolute", "absolute residual", "abs(q - p), normalised",
       formula=(ACCEPT, "abs(q - p)")),
+    V("softmax", "softmax of the residual", "in place of normalising it",
+      "unreleased, until transformers #28508",
+      verify=changed(replacement=softmax_of_what_q_lacks)),
+    V("shared-residual", "replaces by shared tokens alone",
+      "the draft lacks a token of the target, and the residual leaves it out as well",
+      propose=lacks_the_last_token, verify=changed(replacement=shared_part_of_what_q_lacks)),
     V("first-residual", "residual of the first row", "wherever the rejection was",
-      verify=changed(replacement=lambda p, q, i, t: residual(p[0], q[0]))),
+      verify=changed(replacement=lambda p, q, i, t: residual(p[0], q[0])),
+      family="replacement from another row"),
     V("favourite-replaces", "the favourite as replacement",
       "the largest entry of the residual, in place of a draw", "vllm-ascend #4443",
       verify=changed(draw=favourite)),
@@ -455,9 +515,11 @@ REPLACEMENT = [
       verify=afterwards(keeps_the_rejected_guess)),
     V("block-residual", "block verification with the residual of q", "q - p in place of w q - p",
       "vllm-ascend #7807, which has other h",
-      verify=block(row=lambda p, q, w: residual(p, q))),
+      verify=block(row=lambda p, q, w: residual(p, q)),
+      family="block verification with another residual"),
     V("block-from-q", "block verification that replaces from q", "in place of the residual",
-      verify=block(row=lambda p, q, w: q)),
+      verify=block(row=lambda p, q, w: q),
+      family="block verification with another residual"),
 ]  # fmt: skip
 
 # ---- The bonus ----
@@ -465,12 +527,14 @@ REPLACEMENT = [
 BONUS = [
     V("bonus-row-before", "bonus from the row before",
       "from the row that the last guess was checked with", "AlphaGPU/leetgpu-challenges",
-      verify=changed(bonus=lambda p, q: q[-2])),
+      verify=changed(bonus=lambda p, q: q[-2]),
+      family="bonus from another row"),
     V("bonus-residual", "bonus from a residual",
       "max_fn(q - p) of the last rows, which belong to two positions",
       verify=changed(bonus=lambda p, q: residual(p[-1], q[-1]))),
     V("bonus-first-row", "bonus from the first row", "q[0], however many guesses there are",
-      verify=changed(bonus=lambda p, q: q[0])),
+      verify=changed(bonus=lambda p, q: q[0]),
+      family="bonus from another row"),
     V("favourite-bonus", "the favourite as bonus", "the largest entry of q, in place of a draw",
       "shreyansh26/Speculative-Decoding", verify=changed(draw_bonus=favourite)),
     V("bonus-after-rejection", "bonus after a rejection",
@@ -510,6 +574,36 @@ def forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
     return drafted, draft_model(np.append(x, drafted)[:-1], k) if k else row[:0]
 
 
+def marginals(x, draft_model, k):
+    """The distribution of each of the next k tokens, with those between summed out."""
+    rows, texts = [], {(): 1}
+    for _ in range(k):
+        row, longer = 0, {}
+        for tokens, mass in texts.items():
+            shares = mass * draft_model(np.append(x, tokens).astype(int))[-1]
+            row = row + shares
+            longer |= {(*tokens, token): share for token, share in enumerate(shares)}
+        rows.append(row)
+        texts = longer
+    return rows
+
+
+def from_marginals(draw=sample, reported=lambda row, token: row):
+    """Each guess comes from its marginal distribution, whatever the ones before it are."""
+
+    def variant(x, draft_model, k, rng, stop=None):
+        rows = marginals(x, draft_model, k)
+        drafted = np.array([draw(row, rng) for row in rows], dtype=int)
+        return drafted, np.array([reported(row, t) for row, t in zip(rows, drafted)])
+
+    return variant
+
+
+def from_marginals_with_an_autoregressive_p(x, draft_model, k, rng, stop=None):
+    drafted, p = from_marginals()(x, draft_model, k, rng)
+    return drafted, draft_model(np.append(x, drafted)[:-1], k) if k else p
+
+
 DRAFT = [
     V("greedy-draft", "greedy draft with its ordinary p",
       "it takes its favourite, as if it had drawn it", "until transformers #33534",
@@ -518,9 +612,11 @@ DRAFT = [
       "ml-recurrent-drafter #6", propose=best_of_two_beams),
     V("top-k-draft", "top-k draft with the p of all tokens",
       "it draws from two tokens, and reports p before the cut", "transformers #47932",
-      propose=changed_draft(lambda row, rng: sample(top_k(row), rng))),
+      propose=changed_draft(lambda row, rng: sample(top_k(row), rng)),
+      family="drawn with one setting, reported with another"),
     V("cold-p", "warm draft with a cold p", "it draws at temperature 1, and reports p at 0.5",
-      propose=changed_draft(reported=lambda row, t: colder(row))),
+      propose=changed_draft(reported=lambda row, t: colder(row)),
+      family="drawn with one setting, reported with another"),
     V("mapped", "the token mapped to the target's ids, its row not",
       "so p is that of another token", "rtp-llm #1311",
       propose=changed_draft(reported=lambda row, t: np.roll(row, 1))),
@@ -528,7 +624,10 @@ DRAFT = [
       "as where a batch has been put in another order", "feared in vLLM #41044",
       propose=rows_of_another_sequence),
     V("forgets", "draft that forgets its own tokens", "all guesses are drawn from its first row",
-      propose=forgets_its_own_tokens),
+      propose=forgets_its_own_tokens, family="guesses that ignore one another"),
+    V("marginals", "drawn from marginals, with the p of an autoregressive draft",
+      "it is right for the first guess alone", propose=from_marginals_with_an_autoregressive_p,
+      family="guesses that ignore one another"),
 ]  # fmt: skip
 
 # ---- Rows and their context ----
@@ -541,6 +640,14 @@ def own_continuation(setting, x, drafted, memory):
     return setting.target_model(x, len(drafted) + 1)
 
 
+def reads_accepted_guesses_twice(setting, x, drafted, memory):
+    """The rows that check guesses have the guesses before them twice."""
+    found = target_rows(setting, x, drafted, memory)
+    for i in range(len(drafted)):
+        found[i] = setting.target_model([*x, *drafted[:i], *drafted[:i]])[-1]
+    return found
+
+
 def fate(x, memory):
     """The guesses of the round before that were accepted, and those that were not."""
     n, drafted = memory.get("round", (len(x) - 1, []))
@@ -548,15 +655,13 @@ def fate(x, memory):
     return drafted[:n_accepted], drafted[n_accepted:]
 
 
-def recurrent_rows(rolls_back):
-    """Rows that depend on a state, the sum of all tokens that were read, modulo their number."""
-
-    def rows(setting, x, drafted, memory):
-        extra = 0 if rolls_back else memory.get("extra", 0) + sum(fate(x, memory)[1])
-        memory.update(extra=extra, round=(len(x), [*drafted]))
-        return setting.Q[(sum(x) + extra + np.cumsum([0, *drafted])) % len(setting.Q)]
-
-    return rows
+def never_rolled_back(setting, x, drafted, memory):
+    """The sum of the tokens is a recurrent state, which has read the rejected guesses, too."""
+    rejected = fate(x, memory)[1]
+    memory["extra"] = [*memory.get("extra", []), *rejected]
+    memory["round"] = len(x), [*drafted]
+    read = [*memory["extra"], *x, *drafted]
+    return setting.target_model(read, len(drafted) + 1)
 
 
 def masked_rows(sees_the_round):
@@ -575,13 +680,21 @@ def masked_rows(sees_the_round):
 
 
 ROWS = [
+    V("first-row-for-all", "all guesses checked with the first row",
+      "p[0] and q[0], also for the second guess",
+      verify=changed(lambda p, q, i, t: ratio(p, q, 0, t)),
+      family="guesses checked with another row"),
     V("row-after", "row off by one", "guess i is checked with q[i + 1]",
       verify=changed(lambda p, q, i, t: ratio(p, q[1:], i, t),
-                     lambda p, q, i, t: residual(p[i], q[i + 1]))),
+                     lambda p, q, i, t: residual(p[i], q[i + 1])),
+      family="guesses checked with another row"),
     V("own-continuation", "rows of the target's own continuation",
       "after its favourites, in place of the guesses", rows=own_continuation),
+    V("context-twice", "accepted guesses twice in the context",
+      "the check of a guess reads the ones before it twice",
+      "levvius/adaptive-speculative-decoding", rows=reads_accepted_guesses_twice),
     V("recurrent", "recurrent state not rolled back", "it has read the rejected guesses",
-      "mlx-lm #846", rows=recurrent_rows(False), own=partial(plain, rows=recurrent_rows(True))),
+      "mlx-lm #846", rows=never_rolled_back),
     V("late-grammar", "grammar that waits for the next round",
       "its mask misses the rows behind the token that turns it on", "vLLM #36138",
       rows=masked_rows(False), own=partial(plain, rows=masked_rows(True))),
@@ -629,17 +742,27 @@ def remembers(which):
     return seen
 
 
+def penalty_before_the_first_token(x, drafted, i, memory):
+    is_first = i == 0 and "round" not in memory
+    return x if is_first else None
+
+
 right_penalty = penalised_rows(lambda x, drafted, i, memory: [*x, *drafted[:i]])
 
 
-def penalty(id, name, looks, seen, tokens):
-    own = partial(plain, rows=right_penalty)
-    return V(id, name, looks, seen, rows=penalised_rows(tokens), own=own, about="penalty")
+SOME_ROWS = "penalty on some rows only"
+OTHER_TOKENS = "penalty for other tokens"
+CUT_ON_SOME_ROWS = "temperature or cut on some rows only"
+
+
+def penalty(family, id, name, looks, seen, tokens):
+    rows, own = penalised_rows(tokens), partial(plain, rows=right_penalty)
+    return V(id, name, looks, seen, rows=rows, own=own, about="penalty", family=family)
 
 
 def cut_for_the_bonus_alone(id, name, looks, seen, cut):
-    own = partial(plain, rows=changed_rows(cut))
-    return V(id, name, looks, seen, rows=changed_rows(same, cut), own=own)
+    rows, own = changed_rows(same, cut), partial(plain, rows=changed_rows(cut))
+    return V(id, name, looks, seen, rows=rows, own=own, family=CUT_ON_SOME_ROWS)
 
 
 def no_cut_in_rounds(id, name, looks, seen, cut):
@@ -649,27 +772,38 @@ def no_cut_in_rounds(id, name, looks, seen, cut):
         change = same if len(drafted) else cut
         return changed_rows(change)(setting, x, drafted, memory)
 
-    return V(id, name, looks, seen, rows=rows, own=partial(plain, rows=changed_rows(cut)))
+    own = partial(plain, rows=changed_rows(cut))
+    return V(id, name, looks, seen, rows=rows, own=own, family=CUT_ON_SOME_ROWS)
 
 
 PENALTIES = [
-    penalty("penalty-bonus", "penalty on the bonus only",
+    penalty(SOME_ROWS, "penalty-bonus", "penalty on the bonus only",
             "the rows that check guesses have none", "defended in sglang #28242",
             lambda x, drafted, i, memory: [*x, *drafted] if i == len(drafted) else None),
-    penalty("no-penalty-in-rounds", "no penalty in rounds with guesses",
+    penalty(SOME_ROWS, "no-penalty-in-rounds", "no penalty in rounds with guesses",
             "it is ignored without a word", "vLLM #18902",
             lambda x, drafted, i, memory: None if drafted else x),
-    penalty("penalty-before", "penalty of the round before",
+    penalty(SOME_ROWS, "penalty-first-row", "penalty on the first row of each round only",
+            "the other rows have none", "",
+            lambda x, drafted, i, memory: x if i == 0 else None),
+    penalty(SOME_ROWS, "penalty-first-token", "penalty before the first token only",
+            "it is forgotten where speculation begins", "found in mlx-node #11",
+            penalty_before_the_first_token),
+    penalty(OTHER_TOKENS, "penalty-before", "penalty of the round before",
             "all rows count the text without the guesses", "sglang #22049",
             lambda x, drafted, i, memory: x),
-    penalty("penalty-all", "penalty of all guesses",
+    penalty(OTHER_TOKENS, "penalty-all", "penalty of all guesses",
             "all rows count all guesses, those that come later as well",
             "warned of in transformers #48281",
             lambda x, drafted, i, memory: [*x, *drafted]),
-    penalty("penalty-rejected", "penalty that keeps rejected guesses", "they stay counted",
-            "vmlx-swift #357", remembers(1)),
-    penalty("penalty-twice", "penalty that counts accepted guesses twice",
+    penalty(OTHER_TOKENS, "penalty-rejected", "penalty that keeps rejected guesses",
+            "they stay counted", "vmlx-swift #357", remembers(1)),
+    penalty(OTHER_TOKENS, "penalty-twice", "penalty that counts accepted guesses twice",
             "as a guess, and as a part of the text", "vmlx-swift #357", remembers(0)),
+    penalty(OTHER_TOKENS, "penalty-last-token",
+            "penalty for the last token in place of the guesses",
+            "each row counts it again, and no guess", "in the MTP branch, mlx-lm #1175",
+            lambda x, drafted, i, memory: [*x, *[x[-1]] * i]),
     no_cut_in_rounds("no-temperature-in-rounds", "temperature forgotten in rounds with guesses",
                      "their rows are warm, plain ones are at 0.5", "lattice #974", colder),
     cut_for_the_bonus_alone("temperature-bonus", "temperature for the bonus alone",
@@ -745,6 +879,48 @@ def noise_once_per_text(rng, setting):
     return decode(rng, setting, propose=draft)
 
 
+def one_seed(rng, setting):
+    """Draft and verifier have one seed, and the draft begins with it again in each round."""
+    numbers = []
+    checks = Stream(numbers, rng)
+
+    def draft(x, draft_model, k, _, stop=None):
+        return draft_by_numbers(x, draft_model, k, Stream(numbers, rng))
+
+    def rule(drafted, p, q, _):
+        return verify(drafted, p, q, checks)
+
+    return decode(rng, setting, rule, draft)
+
+
+def keeps_u(rule, from_the_right=False):
+    """The number u of a place in the text is drawn once, and used again in later rounds."""
+
+    def text(rng, setting):
+        numbers, start = {}, 0
+
+        def again(drafted, p, q, _):
+            nonlocal start
+            places = [start + i for i in range(len(drafted))]
+            if from_the_right:
+                places.reverse()
+            unread = iter(places)
+
+            def u():
+                place = next(unread)
+                if place not in numbers:
+                    numbers[place] = rng.random()
+                return numbers[place]
+
+            emitted = rule(drafted, p, q, SimpleNamespace(random=u, choice=rng.choice))
+            start += len(emitted)
+            return emitted
+
+        return decode(rng, setting, again)
+
+    return text
+
+
 def one_random_number_for_all(drafted, p, q, rng):
     u = rng.random()
     return verify(drafted, p, q, SimpleNamespace(random=lambda: u, choice=rng.choice))
@@ -760,19 +936,31 @@ def u_draws_the_replacement(drafted, p, q, rng):
 
 NUMBERS = [
     V("one-u-for-all", "one random number for all", "one u decides about all guesses of a round",
-      "feifeibear/LLMSpeculativeSampling", verify=one_random_number_for_all),
+      "feifeibear/LLMSpeculativeSampling", verify=one_random_number_for_all,
+      family="one random number for two decisions"),
     V("u-tests", "the u that drew a guess also tests it",
       "so a guess is accepted more often, or less", "vLLM #47386",
-      propose=NOISE.propose, verify=NOISE.tests_its_guess),
+      propose=NOISE.propose, verify=NOISE.tests_its_guess,
+      family="one random number for two decisions"),
     V("u-replaces", "the u that rejected also draws the replacement",
       "but it is known to lie above the ratio", "vllm-ascend #16370",
-      verify=u_draws_the_replacement),
+      verify=u_draws_the_replacement,
+      family="one random number for two decisions"),
     V("one-noise", "one noise for two draws", "the u that drew a guess also draws its replacement",
       "as an option, until vLLM #54282", propose=NOISE.propose,
-      verify=changed(replacement=lambda p, q, i, t: NOISE.picked(residual(p[i], q[i]), i))),
+      verify=changed(replacement=lambda p, q, i, t: NOISE.picked(residual(p[i], q[i]), i)),
+      family="one random number for two decisions"),
     V("noise-per-text", "noise drawn once per text",
-      "the same number draws guess i in each round", "Infini-AI-Lab/Sequoia",
-      decode=noise_once_per_text),
+      "the same number draws guess i in each round",
+      "Infini-AI-Lab/Sequoia, and in review in llama.cpp #27694", decode=noise_once_per_text,
+      family="random numbers of an earlier round"),
+    V("one-seed", "one seed for draft and verifier, the draft's again in each round",
+      "the numbers that drew guesses come back as tests", "in review in llama.cpp #27694",
+      decode=one_seed, family="random numbers of an earlier round"),
+    V("u-kept-block", "u of a place kept, with block verification",
+      "that a guess was kept says something about the u behind it", "avoided in vLLM #46781",
+      decode=keeps_u(verify_block, from_the_right=True),
+      family="random numbers of an earlier round"),
 ]  # fmt: skip
 
 # ---- The end of the text ----
@@ -784,14 +972,36 @@ def overlooks_an_eos(rng, setting, verify=verify):
 
 
 def verification_of_the_note(drafted, p, q, rng):
-    accepted = [rng.random() < ratio(p, q, i, token) for i, token in enumerate(drafted)]
-    i = accepted.index(False) if False in accepted else len(drafted)
+    i = first_refused(drafted, p, q, rng)
     if i < len(drafted) and EOS in drafted[:i]:
         i = drafted.tolist().index(EOS)
     return np.append(drafted[:i], sample(q[i], rng))
 
 
-def ends_at_stop(counts=lambda length, new, emitted: True):
+def withdraws_an_eos(x, draft_model, k, rng, stop=None):
+    drafted, p = propose(x, draft_model, k, rng, lambda row, t: t == EOS)
+    n = len(drafted)
+    if EOS in drafted:
+        n -= 1
+    return drafted[:n], p[:n]
+
+
+def drops_its_own_eos(emitted, drafted, q, rng):
+    """If nothing is left, it draws once more."""
+    if emitted[-1] != EOS:
+        return emitted
+    return emitted[:-1] if len(emitted) > 1 else np.array([sample(q[0], rng)])
+
+
+def end_at_eos(new, emitted):
+    return new.tolist().index(EOS) + 1 if EOS in new else None
+
+
+def anywhere(length, new, emitted):
+    return True
+
+
+def ends_at_stop(counts=anywhere):
     """A decode whose texts end behind the tokens STOP, where counts(length, new, emitted)."""
 
     def end_of(new, emitted):
@@ -811,14 +1021,16 @@ def within_a_round(length, new, emitted):
     return length - len(STOP) >= len(new) - len(emitted)
 
 
-def about_the_eos(id, name, looks, seen, decode):
-    return V(id, name, looks, seen, decode=decode, own=partial(plain, eos=EOS), about="eos")
+def about_the_eos(id, name, looks, seen, decode, family=""):
+    own = partial(plain, eos=EOS)
+    return V(id, name, looks, seen, decode=decode, own=own, about="eos", family=family)
 
 
-def about_a_stop(id, name, looks, seen="", exact=False, **counts):
-    stop = ends_at_stop(**counts)
+def about_a_stop(id, name, looks, seen="", counts=anywhere, **parts):
     own = partial(plain, **ends_at_stop())
-    return V(id, name, looks, seen, decode=partial(decode, **stop), own=own, exact=exact)
+    return V(
+        id, name, looks, seen, decode=partial(decode, **ends_at_stop(counts)), own=own, **parts
+    )
 
 
 ENDS = [
@@ -829,10 +1041,19 @@ ENDS = [
                   "if a guess behind it is rejected, and replaces from q",
                   "ccs96307/fast-llm-inference",
                   partial(overlooks_an_eos, verify=verification_of_the_note)),
+    about_the_eos("eos-withdrawn", "a drawn eos guess withdrawn",
+                  "the target shall decide about the end", "Mathews-Tom/no-magic",
+                  partial(decode, propose=withdraws_an_eos, eos=EOS), "an eos dropped"),
+    about_the_eos("eos-dropped", "an eos dropped as replacement or bonus",
+                  "it is drawn, and the text goes on without it", "Mathews-Tom/no-magic",
+                  partial(decode, verify=afterwards(drops_its_own_eos), end_of=end_at_eos),
+                  "an eos dropped"),
     about_a_stop("stop-at-end", "stop sequence sought at a round's end",
-                 "it is overlooked inside a round", "sglang #23802", counts=at_the_end),
+                 "it is overlooked inside a round", "sglang #23802", at_the_end,
+                 family="stop sequence sought in a part of the text"),
     about_a_stop("stop-within", "stop sequence sought within a round",
-                 "it is overlooked if two rounds have written it", counts=within_a_round),
+                 "it is overlooked if two rounds have written it", counts=within_a_round,
+                 family="stop sequence sought in a part of the text"),
 ]  # fmt: skip
 
 # ---- What looks wrong, and is exact ----
@@ -859,6 +1080,20 @@ def what_the_noise_picks(p, q, i, t):
     return NOISE.picked(q[i], i)
 
 
+def drops_the_bonus(emitted, drafted, q, rng):
+    return emitted[: len(drafted)] if len(drafted) else emitted
+
+
+def tests_all_before_it_looks(drafted, p, q, rng):
+    i = first_refused(drafted, p, q, rng)
+    row = residual(p[i], q[i]) if i < len(drafted) else q[i]
+    return np.append(drafted[:i], sample(row, rng))
+
+
+def stops_behind_an_unsure_guess(x, draft_model, k, rng, stop=None):
+    return propose(x, draft_model, k, rng, lambda row, token: row[token] < LEAST)
+
+
 EXACT = [
     V("q-or-another", "accept with probability q, replace by another token",
       "from q without the guess; p is not used", exact=True,
@@ -878,15 +1113,32 @@ EXACT = [
       exact=True, rows=masked_rows(True), own=partial(plain, rows=masked_rows(True))),
     about_a_stop("stop-in-text", "stop sequence sought in all of the text", "and cut behind it",
                  exact=True),
+    V("no-bonus", "no bonus at all", "where all guesses are accepted, the round ends behind them",
+      "until vLLM #5765", exact=True, verify=afterwards(drops_the_bonus)),
+    V("own-marginals", "guesses from marginals, with their own p",
+      "each ignores what the others are", "z-lab/dflash", exact=True, propose=from_marginals()),
+    V("stops-behind", "stops behind an unsure guess", "the guess itself is judged",
+      "llama.cpp #22673, llama.cpp #25908", exact=True, propose=stops_behind_an_unsure_guess),
+    V("u-kept", "u of a place kept", "and all guesses are tested, those behind a refused one, too",
+      "vLLM, which tests fewer", exact=True, decode=keeps_u(tests_all_before_it_looks)),
     V("verify", "`verify`", "one by one", "Chen et al. 2023, Leviathan et al. 2023",
       (ACCEPT, REPLACE), exact=True, verify=verify),
     V("verify-block", "`verify_block`", "block verification", "Sun et al. 2024", exact=True,
       verify=verify_block),
 ]  # fmt: skip
 
-VARIANTS = [
-    *ACCEPTANCE, *REPLACEMENT, *BONUS, *DRAFT, *ROWS, *PENALTIES, *NUMBERS, *ENDS, *EXACT
-]  # fmt: skip
+GROUPS = {
+    "The acceptance": ACCEPTANCE,
+    "The replacement": REPLACEMENT,
+    "The bonus": BONUS,
+    "The draft's p": DRAFT,
+    "Rows and their context": ROWS,
+    "Penalties and cuts": PENALTIES,
+    "Noise and seeds": NUMBERS,
+    "The end of the text": ENDS,
+}
+WRONG = [variant for group in GROUPS.values() for variant in group]
+VARIANTS = [*WRONG, *EXACT]
 
 # ---- Trees, in texts of two tokens: one round and a part of the next ----
 
@@ -905,16 +1157,17 @@ def walks(
     against=lambda child, node, r: r,
     left=lambda child, node, r: residual(child.p, r),
     last=lambda node, r, rng: sample(r, rng),
+    order=lambda node, rng: node.children,
 ):
     """`top_down` with changes.
 
     row_of and against are the p and the q of a child's test, left is what is left after
-    it, and last the last draw.
+    it, last the last draw, and order lists the children as they are tried.
     """
 
     def rule(node, rng):
         r = node.q
-        for child in node.children:
+        for child in order(node, rng):
             p, q = row_of(child, node, r), against(child, node, r)
             if rng.random() < acceptance(p[child.token], q[child.token]):
                 return [child.token, *rule(child, rng)]
@@ -922,6 +1175,19 @@ def walks(
         return [last(node, r, rng)]
 
     return rule
+
+
+def shuffled(node, rng):
+    untried, order = [*node.children], []
+    while untried:
+        n = len(untried)
+        i = sample(np.full(n, Fraction(1, n)), rng)
+        order.append(untried.pop(i))
+    return order
+
+
+def by_their_q(node, rng):
+    return sorted(node.children, key=lambda child: -node.q[child.token])
 
 
 def from_q_without_the_refused(node, r, rng):
@@ -998,6 +1264,10 @@ TREES = [
     T("best-sibling", "the best of the siblings judged",
       "the guess with the largest q / p, as if it were the only one",
       judges_the_best_of_its_siblings),
+    T("shuffled", "siblings in random order", "but the second was drawn without the first",
+      walks(order=shuffled)),
+    T("by-their-q", "siblings in the order of their q", "the larger one is tried first",
+      walks(order=by_their_q)),
     T("q-stays", "q left as it is between siblings", "each child has its turn against q",
       walks(against=lambda child, node, r: node.q,
             left=lambda child, node, r: residual(child.p, node.q))),

@@ -14,24 +14,32 @@ from enumeration import output_distribution, total_variation
 from lab import gallery
 from lab.block import verify_block
 from lab.gallery import (
+    EXACT,
     GALLERY,
-    VARIANTS,
+    GROUPS,
+    TREES,
+    WRONG,
     V,
+    Variant,
     changed,
     changed_draft,
     favourite,
     favourites,
+    from_marginals,
     mean_length,
     one_hot,
     ratio,
     round_distribution,
     tenths,
+    tests_of_all_guesses,
     typed,
 )
 from runs import overlap
 from sampling import sample
-from speculative import verify
+from speculative import acceptance, residual, verify
 
+HEADER = ["variant", "what it looks like", "seen in", "distance"]
+N_WORST = 5
 PAIRS = [  # p and q, where p's favourite is accepted less often, and more often, than a draw
     (tenths(2, 5, 3), tenths(3, 2, 5)),
     (tenths(5, 3, 2), tenths(8, 1, 1)),
@@ -40,11 +48,13 @@ REPOSITORIES = {
     "1bit-MONSTER": "1bit-MONSTER/1bit-MONSTER",
     "EAGLE": "SafeAILab/EAGLE",
     "fms-extras": "foundation-model-stack/fms-extras",
+    "dflash": "z-lab/dflash",
     "keras-hub": "keras-team/keras-hub",
     "lattice": "ohdearquant/lattice",
     "llama.cpp": "ggml-org/llama.cpp",
     "ml-recurrent-drafter": "apple/ml-recurrent-drafter",
     "mlx-lm": "ml-explore/mlx-lm",
+    "mlx-node": "mlx-node/mlx-node",
     "mlxcel": "lablup/mlxcel",
     "openvino.genai": "openvinotoolkit/openvino.genai",
     "picolm": "RightNow-AI/picolm",
@@ -92,21 +102,52 @@ def linked(seen):
     return re.sub(r"([\w.-]+) #(\d+)|[\w.-]+/[\w.-]+", link, seen)
 
 
-def of_gallery(variants):
+def of_trees():
     """The wrong variants, the worst first, and then the exact ones."""
     rows = []
-    for v in sorted(variants, key=lambda v: (v.exact, -v.distance())):
+    for v in sorted(TREES, key=lambda v: (v.exact, -v.distance())):
         name = f"{v.name} (exact)" if v.exact else v.name
         rows.append([name, v.looks, linked(v.seen), shown(v.distance())])
-    return table(["variant", "what it looks like", "seen in", "distance"], rows, n_left=3)
+    return table(HEADER, rows, n_left=3)
+
+
+def families(variants):
+    """The variants as lists, of which each is a line of the table, the worst first."""
+    found = {}
+    for v in sorted(variants, key=lambda v: -v.distance()):
+        found.setdefault(v.family or v.id, []).append(v)
+    return [*found.values()]
+
+
+def family_line(members):
+    """One variant, or the same mistake in several places, with the range of their distances."""
+    worst, least = members[0], members[-1]
+    if worst is least:
+        return [worst.name, worst.looks, linked(worst.seen), shown(worst.distance())]
+    looks = "; ".join(v.name for v in members)
+    seen = dict.fromkeys(v.seen for v in members if v.seen)
+    distances = f"{four(least.distance())} to {four(worst.distance())}"
+    return [worst.family, looks, linked("; ".join(seen)), distances]
+
+
+def of_gallery():
+    """The worst lines, and then the others by what is wrong."""
+    worst = families(WRONG)[:N_WORST]
+    parts = [("The worst", worst)]
+    for group, variants in GROUPS.items():
+        parts.append((group, [line for line in families(variants) if line not in worst]))
+    texts = []
+    for title, lines in parts:
+        texts.append(f"### {title}\n\n{table(HEADER, map(family_line, lines), n_left=3)}")
+    return "\n\n".join(texts)
 
 
 def of_exact_rules():
     """The exact rules, with the tokens that a round adds."""
-    rates = {v.name: v.tokens_per_round() for v in VARIANTS if v.exact and v.own is gallery.plain}
-    ranked = [name for name in sorted(rates, key=rates.get) if rates[name] > 1]
-    rows = [[name, four(rates[name])] for name in ranked]
-    return table(["exact rule", "tokens per round"], rows)
+    rows = []
+    for v in sorted(EXACT, key=Variant.tokens_per_round):
+        rows.append([v.name, v.looks, linked(v.seen), four(v.tokens_per_round())])
+    return table(["exact rule", "what it looks like", "seen in", "tokens per round"], rows, 3)
 
 
 def of_famous():
@@ -152,6 +193,10 @@ def of_disputes():
     )
     q = {(t,): mass for t, mass in enumerate(gallery.Q[0])}
     eagle = total_variation(output_distribution(ordered_children), q)
+    p_q = [gallery.P[0][t] * mass for (t,), mass in q.items()]
+    of_the_favourite = q[(favourite(gallery.P[0]),)]
+    by_marginals = GALLERY["own-marginals"].tokens_per_round()
+    marginal_favourites = round_distribution(verify, from_marginals(favourite, one_hot))
     less, more = ((float(q[p.argmax()]), float(overlap(p, q))) for p, q in PAIRS)
 
     def rate(id):
@@ -175,6 +220,10 @@ def of_disputes():
         ["a drawn guess must come with its p", "no", distance("one-hot-p")],
         ["greedy guesses are accepted more often than drawn ones", "it depends",
          "{:.1f} against {:.1f}, and {:.1f} against {:.1f}".format(*less, *more)],
+        ["argmax maximizes exact-match acceptance", "no",
+         f"{float(of_the_favourite):.2f} against {float(sum(p_q)):.2f}"],
+        ["favourites of marginals are accepted more often than draws", "not on every pair",
+         f"{four(mean_length(marginal_favourites))} tokens per round against {four(by_marginals)}"],
         ["a penalty on the bonus alone is self-consistent", "no", distance("penalty-bonus")],
     ]  # fmt: skip
     return table(["claim", "verdict", "computed"], rows, n_left=3)
@@ -213,9 +262,49 @@ def cascade(alpha):
     return changed(accept)
 
 
-def synthetic(rate):
-    """vLLM's rule for benchmarks: accept at a fixed rate."""
-    return changed(lambda p, q, i, t: rate)
+def synthetic(*rates):
+    """vLLM's rule for benchmarks: rates[i] is how often guess i is kept, with all before it."""
+
+    def accept(p, q, i, t):
+        before = rates[i - 1] if i else 1
+        return rates[i] / before
+
+    return changed(accept)
+
+
+def entropy(row):
+    row = row[row > 0].astype(float)
+    return -(row * np.log(row)).sum()
+
+
+def entropy_verify(alpha, most=0.95):
+    """vllm-ascend #9772: leniency, whose λ falls as the entropy of q rises."""
+
+    def accept(p, q, i, t):
+        λ = min(np.exp(-alpha * entropy(q[i])), most)
+        return acceptance(λ * p[i][t], q[i][t])
+
+    return changed(accept)
+
+
+def fly(least, window=1, n=3):
+    """FLy (arXiv 2511.22972), as in vLLM's fly.py.
+
+    A guess that was refused is accepted all the same, if the entropy of the n most probable
+    tokens is at least so high, and the window of guesses behind it passes its tests.
+    """
+
+    def rule(drafted, p, q, rng):
+        passed = tests_of_all_guesses(drafted, p, q, rng)
+        for i, token in enumerate(drafted):
+            behind = passed[i + 1 : i + 1 + window]
+            is_followed = len(behind) == window and all(behind)
+            is_open = entropy(np.sort(q[i])[-n:]) >= least and q[i][token] > 0
+            if not passed[i] and not (is_followed and is_open):
+                return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
+        return np.append(drafted, sample(q[-1], rng))
+
+    return rule
 
 
 def prices():
@@ -226,8 +315,13 @@ def prices():
         rules[f"leniency, λ = 0.{l}"] = lenient(l * tenth)
     for a in (3, 5):
         rules[f"cascade, α = 0.{a}"] = cascade(a * tenth)
-    for r in (7, 9):
-        rules[f"accepted at a rate of 0.{r}"] = synthetic(r * tenth)
+    for alpha in (0.4, 1):
+        rules[f"Entropy Verify, α = {alpha:g}"] = entropy_verify(alpha)
+    rules["FLy, θ = 0.3, W = 1"] = fly(0.3)
+    for first, both in ((7, 5), (8, 6), (9, 5), (9, 8)):
+        rules[f"accepted at rates of 0.{first} and 0.{both}"] = synthetic(
+            first * tenth, both * tenth
+        )
     for epsilon, delta in ((0.09, 0.3), (0.3, 0.55), (0.6, 1)):
         rules[f"typical, ε = {epsilon:g}, δ = {delta:g}"] = typical(epsilon, delta)
     for n, delta in ((1, 0), (2, 1), (2, 3)):

@@ -270,29 +270,30 @@ def overlap(results):
 
 
 def prices(found):
-    """Dots: what a rule adds per round, and how far it is from the target, as in docs/exactness.md."""
+    """Dots: what a rule adds per round, and how far it is from the target."""
     parts = [text(10, 18, "distance", "soft"), text(300, 370, "tokens per round", "soft")]
     for x, y, share, tokens in (40, 330, 0, 1), (230, 180, 0.5, 2), (420, 30, 1, 3):
         parts += [text(10, y + 5, f"{share:g}", "soft"), text(x - 4, 350, tokens, "soft")]
         parts += [line(40, y, 420, y), line(x, 30, x, 330)]
     kinds = {
-        "`v": ("keep", "exact", 36, 395),
-        "le": ("T0", "leniency", 150, 395),
-        "ca": ("short", "cascade", 290, 395),
-    }
-    kinds |= {
-        "ty": ("T1", "typical", 36, 419),
-        "re": ("T2", "relaxed", 150, 419),
-        "ac": ("bar", "fixed rate", 290, 419),
+        "`verify": ("keep", "exact"),
+        "leniency": ("T0", "leniency"),
+        "cascade": ("short", "cascade"),
+        "typical": ("T1", "typical"),
+        "relaxed": ("T2", "relaxed"),
+        "accepted": ("bar", "fixed rates"),
+        "FLy": ("tick", "FLy"),
+        "Entropy": ("bonus", "Entropy Verify"),
     }
     for name, far, tokens in found:
+        kind, _ = kinds[re.match("`?[A-Za-z]+", name)[0]]
         place = f'cx="{40 + 190 * float(tokens - 1):.1f}" cy="{330 - 300 * float(far):.1f}"'
-        parts.append(
-            f'<circle class="{kinds[name[:2]][0]}" {place} r="6"><title>{name}</title></circle>'
-        )
-    for kind, meaning, x, y in kinds.values():
+        parts.append(f'<circle class="{kind}" {place} r="6"><title>{name}</title></circle>')
+    for i, (kind, meaning) in enumerate(kinds.values()):
+        x = (36, 150, 290)[i % 3]
+        y = 395 + 24 * (i // 3)
         parts += [f'<circle class="{kind}" cx="{x}" cy="{y}" r="6"/>', text(x + 12, y + 5, meaning)]
-    return svg(440, 438, parts)
+    return svg(440, 462, parts)
 
 
 def terminal(lines, columns=100):

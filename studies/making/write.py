@@ -90,8 +90,8 @@ def rules_of_play():
 
 BLOCKS = {
     "famous": tables.of_famous,
-    "gallery": lambda: tables.of_gallery(gallery.VARIANTS),
-    "trees": lambda: tables.of_gallery(gallery.TREES),
+    "gallery": tables.of_gallery,
+    "trees": tables.of_trees,
     "exact": tables.of_exact_rules,
     "disputes": tables.of_disputes,
     "prices": tables.of_prices,
