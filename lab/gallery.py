@@ -386,8 +386,10 @@ def numbers_for_a_product(w, h):
     if both == 0:
         return [0, first, 0]
     keeps_both = both * (1 - math.log(both))
+    if first <= both:
+        return [0, 0, keeps_both]
     keeps_one = first - both - both * math.log(first / both)
-    return [0, keeps_one / (1 - keeps_both) if first > both else 0, keeps_both]
+    return [0, keeps_one / (1 - keeps_both), keeps_both]
 
 
 def on_a_grid(count):
@@ -576,15 +578,19 @@ def forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
 
 def marginals(x, draft_model, k):
     """The distribution of each of the next k tokens, with those between summed out."""
-    rows, texts = [], {(): 1}
+    rows = []
+    masses = {(): 1}
     for _ in range(k):
-        row, longer = 0, {}
-        for tokens, mass in texts.items():
-            shares = mass * draft_model(np.append(x, tokens).astype(int))[-1]
-            row = row + shares
-            longer |= {(*tokens, token): share for token, share in enumerate(shares)}
-        rows.append(row)
-        texts = longer
+        longer = {}
+        for tokens, mass in masses.items():
+            row = draft_model([*x, *tokens])[-1]
+            for token, share in enumerate(row):
+                longer[(*tokens, token)] = mass * share
+        masses = longer
+        marginal = np.zeros_like(row)
+        for tokens, mass in masses.items():
+            marginal[tokens[-1]] += mass
+        rows.append(marginal)
     return rows
 
 
@@ -756,13 +762,13 @@ CUT_ON_SOME_ROWS = "temperature or cut on some rows only"
 
 
 def penalty(family, id, name, looks, seen, tokens):
-    rows, own = penalised_rows(tokens), partial(plain, rows=right_penalty)
-    return V(id, name, looks, seen, rows=rows, own=own, about="penalty", family=family)
+    parts = {"rows": penalised_rows(tokens), "own": partial(plain, rows=right_penalty)}
+    return V(id, name, looks, seen, about="penalty", family=family, **parts)
 
 
 def cut_for_the_bonus_alone(id, name, looks, seen, cut):
-    rows, own = changed_rows(same, cut), partial(plain, rows=changed_rows(cut))
-    return V(id, name, looks, seen, rows=rows, own=own, family=CUT_ON_SOME_ROWS)
+    parts = {"rows": changed_rows(same, cut), "own": partial(plain, rows=changed_rows(cut))}
+    return V(id, name, looks, seen, family=CUT_ON_SOME_ROWS, **parts)
 
 
 def no_cut_in_rounds(id, name, looks, seen, cut):
@@ -897,7 +903,8 @@ def keeps_u(rule, from_the_right=False):
     """The number u of a place in the text is drawn once, and used again in later rounds."""
 
     def text(rng, setting):
-        numbers, start = {}, 0
+        numbers = {}
+        start = 0
 
         def again(drafted, p, q, _):
             nonlocal start
@@ -1178,7 +1185,8 @@ def walks(
 
 
 def shuffled(node, rng):
-    untried, order = [*node.children], []
+    untried = [*node.children]
+    order = []
     while untried:
         n = len(untried)
         i = sample(np.full(n, Fraction(1, n)), rng)
