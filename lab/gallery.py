@@ -959,7 +959,7 @@ NUMBERS = [
       family="one random number for two decisions"),
     V("noise-per-text", "noise drawn once per text",
       "the same number draws guess i in each round",
-      "Infini-AI-Lab/Sequoia, and in review in llama.cpp #27694", decode=noise_once_per_text,
+      "Infini-AI-Lab/Sequoia", decode=noise_once_per_text,
       family="random numbers of an earlier round"),
     V("one-seed", "one seed for draft and verifier, the draft's again in each round",
       "the numbers that drew guesses come back as tests", "in review in llama.cpp #27694",
