@@ -2,7 +2,7 @@
 
 from enumeration import output_distribution
 from exercise.steps import LOOPS, README, SIZES, SPARSE_TREE, first_token, grown, spelt, with_loop
-from lab.gallery import Variant
+from lab.gallery import mean_length, round_distribution
 from lab.trees import top_down
 from speculative import speculative_sampling, verify
 
@@ -27,7 +27,7 @@ def praise(step, function):
 
 
 def of_rounds(rule):
-    rate = Variant("", "", verify=rule).tokens_per_round(README)
+    rate = mean_length(round_distribution(rule, setting=README))
     return rate, ONE_TOKEN if rate < 1 + ROUNDING else ""
 
 

@@ -56,13 +56,6 @@ def spelt(ids):
 # ---- Tables: a mistake may hide in any of them ----
 
 
-class OfWholeText(Setting):
-    """Rows depend on all of the text."""
-
-    def index(self, ids):
-        return np.cumsum(ids) % len(self.P)
-
-
 TABLES = {  # P and Q, whose rows have equal sums
     "README": (  # after A
         ((2, 5, 3), (1, 2, 7), (2, 3, 5)),
@@ -84,12 +77,12 @@ TABLES = {  # P and Q, whose rows have equal sums
 }
 
 
-def setting_of(name, kind=OfWholeText, **sizes):
+def setting_of(name, **sizes):
     P, Q = (np.array(table) / sum(table[0]) for table in TABLES[name])
-    return kind(P, Q, **sizes)
+    return Setting(P, Q, **sizes)
 
 
-README = setting_of("README", Setting)
+README = setting_of("README")
 ZEROS = setting_of("zeros")
 LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")

@@ -122,13 +122,14 @@ def blocks():
 )
 def test_the_code_of_a_page_runs(page):
     """In order, with the names of its text: the gallery's pair, its rows, a guess, an rng."""
+    setting = gallery.Setting(gallery.P.astype(float), gallery.Q.astype(float))
     names = {
         "np": np,
         "x": np.array([0]),
         "N": 3,
         "q": gallery.Q[0].astype(float),
-        "draft_model": lambda ids, n_rows=1: gallery.P[ids[-n_rows:]].astype(float),
-        "target_model": lambda ids, n_rows=1: gallery.Q[ids[-n_rows:]].astype(float),
+        "draft_model": setting.draft_model,
+        "target_model": setting.target_model,
         "children": [1, 0],
         "guess": 1,
         "rng": np.random.default_rng(0),

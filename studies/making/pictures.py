@@ -207,11 +207,13 @@ RULES = {  # how the name of a rule begins: its colour, and its place in the leg
     "cascade": ("short", "cascade", 290, 395),
     "typical": ("T1", "typical", 36, 419),
     "relaxed": ("T2", "relaxed", 150, 419),
-    "accepted": ("bar", "fixed rate", 290, 419),
+    "accepted": ("bar", "fixed rates", 290, 419),
+    "FLy": ("tick", "FLy", 36, 443),
+    "Entropy": ("bonus", "Entropy Verify", 150, 443),
 }
 
 
-@picture(440, 438)
+@picture(440, 462)
 def prices(found):
     """Dots: what a rule adds per round, and how far it is from the target. See exactness.md."""
     yield text(10, 18, "distance", "soft")
@@ -222,7 +224,7 @@ def prices(found):
         yield line(40, y, 420, y)
         yield line(x, 30, x, 330)
     for name, far, tokens in found:
-        kind, *_ = RULES[re.match("`?[a-z]+", name)[0]]
+        kind, *_ = RULES[re.match("`?[A-Za-z]+", name)[0]]
         yield dot(kind, 40 + 190 * float(tokens - 1), 330 - 300 * float(far), name)
     for kind, meaning, x, y in RULES.values():
         yield f'<circle class="{kind}" cx="{x}" cy="{y}" r="6"/>'

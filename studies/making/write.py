@@ -1,5 +1,7 @@
 """Write every block of the pages that is computed, and every picture.
 
+Run it after a change of the gallery:
+
     python -m studies.making.write         # all but the two pictures of a timed run
     python -m studies.making.write --race  # these as well: race.svg and terminal.svg
 
@@ -9,7 +11,6 @@ docs/acceptance.json.
 
 import json
 import re
-from functools import partial
 from pathlib import Path
 
 from lab import gallery, tables
@@ -66,14 +67,17 @@ def of_trees():
     return tables.table(["draft", *shapes, "its nodes at depth 1, 2, ..."], rows)
 
 
-def who_shipped_what():
-    """Where the rules of play.html were seen, by their names in the gallery."""
-    play = read("docs/play.html")
-    seen = {}
-    for variant in gallery.VARIANTS:
-        if variant.seen and f'"{variant.name}": {{' in play:
-            seen[variant.name] = variant.seen
-    return f"const SEEN = {json.dumps(seen, indent=2, ensure_ascii=False)};"
+def rules_of_play():
+    """What docs/play.html takes from the gallery, for the rules of its menu."""
+    menu = re.search(r"const MENU = \{(.*?)\n\};", read("docs/play.html"), re.DOTALL)[1]
+    lines = ["const GALLERY = {"]
+    for id in re.findall(r'^  "([^"]+)":', menu, re.MULTILINE):
+        if id != "yours":
+            variant = gallery.GALLERY[id]
+            formula = dict(zip(("accept", "replace"), variant.formula))
+            rule = {"name": variant.name, "seen": variant.seen, **formula}
+            lines.append(f'  "{id}": {json.dumps(rule, ensure_ascii=False)},')
+    return "\n".join([*lines, "};"])
 
 
 def of_audit():
@@ -82,8 +86,8 @@ def of_audit():
 
 BLOCKS = {
     "famous": tables.of_famous,
-    "gallery": partial(tables.of_gallery, gallery.VARIANTS),
-    "trees": partial(tables.of_gallery, gallery.TREES),
+    "gallery": tables.of_gallery,
+    "trees": tables.of_trees,
     "exact": tables.of_exact_rules,
     "disputes": tables.of_disputes,
     "prices": tables.of_prices,
@@ -91,7 +95,7 @@ BLOCKS = {
     "siblings": of_siblings,
     "trees measured": of_trees,
     "audit": of_audit,
-    "seen": who_shipped_what,
+    "rules": rules_of_play,
 }
 PICTURES = {
     "tree": pictures.tree,
