@@ -26,7 +26,9 @@ ASK = """<pre id="found"></pre><script>
 const ids = Object.keys(RULES).filter((id) => id !== "yours");
 const outcomes = asked.pairs.map(([p, q]) => ids.map((id) => ({ id, ...outcome(id, p, q, 0.8) })));
 const values = asked.expressions.map((text) => parsed(text)({ p: 0.2, q: 0.3, P: 0.5, Q: 0.2 }));
-const refused = asked.wrong.map((text) => { try { return parsed(text); } catch (error) { return error.message; } });
+const refused = asked.wrong.map((text) => {
+  try { return parsed(text); } catch (error) { return error.message; }
+});
 const speedups = asked.loops.map((loop) => speedup(...loop));
 const checks = Object.entries(MACHINES).map(([name, row]) => [name, passes(row, 1.25)]);
 for (const x of [1, 0.5]) move("p", 1, x);
@@ -94,8 +96,10 @@ needs_a_browser = pytest.mark.skipif(
     not BROWSER, reason="needs a browser: apt-get install chromium, or Google Chrome"
 )
 RNG = random.Random(0)
-WRONG = ["", "p +", "(p", "p)", "p q", "2p", "q / r", "min(1)", "abs(p, q)", "p < q < 1", "1 = 1", "p.q", "x => x",
-         "constructor", "toString()", "p[0]", "`p`", "alert(1)", "((" * 101]  # fmt: skip
+WRONG = [
+    "", "p +", "(p", "p)", "p q", "2p", "q / r", "min(1)", "abs(p, q)", "p < q < 1", "1 = 1",
+    "p.q", "x => x", "constructor", "toString()", "p[0]", "`p`", "alert(1)", "((" * 101,
+]  # fmt: skip
 
 
 @needs_a_browser
@@ -209,11 +213,14 @@ def test_nothing_of_an_address_runs(tmp_path):
     assert "<title>Speculative sampling, to play with</title>" in page and "<img" not in page
 
 
-NARROW = """<pre id="found"></pre><iframe width="360" height="740" srcdoc="{page}" onload="look(this.contentDocument)">
-</iframe><script>function look(page) {{
+NARROW = """<pre id="found"></pre>
+<iframe width="360" height="740" srcdoc="{page}" onload="look(this.contentDocument)"></iframe>
+<script>function look(page) {{
   for (let i = 0; i < 2; i++) page.getElementById("more")?.click();
-  const wide = [page.documentElement, ...page.querySelectorAll("input")].filter((e) => e.scrollWidth > e.clientWidth);
-  document.getElementById("found").textContent = "too wide: " + wide.map((e) => e.outerHTML.slice(0, 99));
+  const boxes = [page.documentElement, ...page.querySelectorAll("input")];
+  const wide = boxes.filter((box) => box.scrollWidth > box.clientWidth);
+  const found = wide.map((box) => box.outerHTML.slice(0, 99));
+  document.getElementById("found").textContent = "too wide: " + found;
 }}</script>"""
 
 
