@@ -310,7 +310,10 @@ LISTED = {"added_tokens_decoder": {"271": FLAGS | {"content": EOT}}}
 WORDS = {token: id for token, id in VOCABULARY.items() if token != EOT}
 NAMED = {"eos_token": "</s>", "unk_token": "<s>", "bos_token": "<s>"}
 FIRST = {"<s>": 0, "</s>": 1} | {token: id + 2 for token, id in WORDS.items()}
+A = {"Sequence": {"id": "A", "type_id": 0}}
+TEXT_ALONE = {"type": "TemplateProcessing", "single": [A], "pair": [A, A], "special_tokens": {}}
 IDS = [  # changes, a text, and its ids
+    ({"tokenizer.json": {"post_processor": TEXT_ALONE}}, "The cat", [265, 263]),
     ({"tokenizer.json": {"added_tokens": [PAD]}}, "The cat[PAD]b", [265, 263, 272, 65]),
     ({"added_tokens.json": {"[PAD]": 272}}, "The cat[PAD]b", [265, 263, 272, 65]),
     ({"vocab.json": WORDS}, "The cat<|endoftext|>", [265, 263, 271]),
@@ -348,7 +351,6 @@ def test_ids(tmp_path, changes, text, ids, monkeypatch):
     assert get_encoder(write(tmp_path, changes), "").encode(text) == ids
 
 
-A = {"Sequence": {"id": "A", "type_id": 0}}
 START = {
     "type": "TemplateProcessing",
     "single": [{"SpecialToken": {"id": EOT, "type_id": 0}}, A],
