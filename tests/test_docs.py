@@ -18,6 +18,7 @@ PAGES = [
 HTML = sorted((ROOT / "docs").glob("*.html"))
 
 
+@pytest.mark.slow
 def test_the_pages_and_the_pictures_are_what_the_code_computes():
     assert [
         path for path, content in write.files().items() if read(path) != content

@@ -167,6 +167,7 @@ LOOPED = "tokens per pass of the target"
 ONE_TOKEN = "exact, but each round adds one token, as if nothing had been guessed: 1.00 tokens .*"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "function", "message"),
     [
@@ -266,9 +267,8 @@ def fits(name, variant):
     return name != "propose" or variant.id == "greedy-draft"
 
 
-MARKS = {"siblings": pytest.mark.slow}
 BUGS = [
-    pytest.param(step, check, v, id=f"{step.function}-{v.id}", marks=MARKS.get(step.function, ()))
+    pytest.param(step, check, v, id=f"{step.function}-{v.id}")
     for step in STEPS[2:]
     for check in step.checks
     for v in check.rivals
@@ -276,6 +276,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "check", "variant"), BUGS)
 def test_a_bug_of_the_gallery_is_named(step, check, variant):
     lines = grade(check, handed_in(step.function, variant))
@@ -342,6 +343,7 @@ def cut(row, least):
     return kept / kept.sum() if kept.any() else row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [0.02, 0.05, 0.15, 0.25, 0.3])
 def test_a_mistake_with_small_numbers(least):
     """p above q where p is small, and a residual with a small entry."""
@@ -435,6 +437,7 @@ BELOW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", BELOW.values(), ids=BELOW)
 def test_a_mistake_below_an_accepted_guess(below):
     lines = found_in("siblings", judged(lambda child, node, rng: below(child, rng)))
@@ -463,6 +466,7 @@ def below_the_first_of_both(child, node, rng):
 WAYS_DOWN = [last_first, bonus_from_the_row_before, with_its_parents_q, below_the_first_of_both]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", WAYS_DOWN)
 def test_a_wrong_way_down(below):
     assert found_in("siblings", judged(below))[0].startswith("wrong by 0.")
@@ -486,6 +490,7 @@ def verify_with(drafted, p, q, rng):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "step", "message"),
     [
@@ -568,6 +573,7 @@ def test_an_interrupt_ends_the_grader(tmp_path):
     assert graded_in_a_process(tmp_path, "raise KeyboardInterrupt", "accept").returncode == 130
 
 
+@pytest.mark.slow
 def test_a_wrong_part_of_the_same_file_is_named(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import numpy as np\nfrom speculative import propose\n"

@@ -306,6 +306,7 @@ HARD = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HARD)
 def test_the_seed_of_the_search_does_not_matter(name):
     function, expected = RIGHT[name]
@@ -490,7 +491,8 @@ RULES = [*gallery.VARIANTS, *gallery.TREES]
 SETTING = gallery.Setting(P, Q, N=2)
 
 
-@pytest.mark.parametrize("variant", RULES, ids=lambda variant: variant.name)
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", RULES, ids=lambda variant: variant.id)
 def test_both_halves_agree_on_each_rule_of_the_gallery(variant, monkeypatch):
     """Two tokens of a vocabulary of three, and looks at 8 points: with all, it takes minutes."""
     monkeypatch.setattr(values, "N_POINTS", 8)
@@ -682,6 +684,7 @@ def test_a_program_can_run_races():
     assert total_variation(found, expected) < 1e-15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
