@@ -14,7 +14,6 @@ if __name__ == "__main__":  # before PyTorch and tqdm look; threads slow down sm
     os.environ |= {"OMP_NUM_THREADS": "1", "TQDM_DISABLE": "1"}
 
 # isort: split
-import argparse
 import importlib.metadata
 import json
 import subprocess
@@ -27,7 +26,7 @@ from tqdm import tqdm
 from checkpoint import UserError
 from lab import tables
 from studies.audit import ascend, kernels, projects, teaching
-from terminal import report
+from terminal import Parser, report
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")
@@ -170,8 +169,7 @@ def main():
 
 
 def options():
-    as_it_is = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_it_is)
+    parser = Parser(description=__doc__)
     add = parser.add_argument
     add("--only", choices=names(), metavar="NAME", help=f"one of {', '.join(names())}")
     add("--setting", default="", metavar="TEXT", help="those of its settings with this in the name")

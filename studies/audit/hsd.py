@@ -8,7 +8,6 @@ With --clone, which needs PyTorch, the function `HSD` of their simulation.py als
 the pairs with K = 2, and must add the very tokens of `published`. Both take minutes.
 """
 
-import argparse
 import itertools
 from functools import cache, partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from lab.tables import table
 from sampling import sample
 from speculative import propose, residual, verify
 from studies.audit.harness import drawn, in_torch, mean_length, model
+from terminal import Parser, report
 
 HEADER = ["rule", "ahead", "behind", "mean difference", "least", "most", "off the target by up to"]
 
@@ -155,8 +155,7 @@ def check(clone):
 
 
 def main():
-    as_it_is = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_it_is)
+    parser = Parser(description=__doc__)
     parser.add_argument("--clone", type=Path, metavar="FOLDER", help="with HSD's code, at e342adf")
     args = parser.parse_args()
     found = [[*measured(*pair)] for pair in tqdm([*pairs()])]
@@ -166,4 +165,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    report(main, "python -m studies.audit.hsd")

@@ -3,17 +3,17 @@
 python -m studies.times.random_checkpoint 1558M  # writes models/random-1558M
 """
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
+from checkpoint import UserError
 from checkpoint.find import MODELS_DIR, RELEASED
 from checkpoint.openai import DATA
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
-from terminal import report
+from terminal import Parser, report
 
 
 def random_tensors(hparams):
@@ -28,14 +28,13 @@ def random_tensors(hparams):
 
 
 def main():
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = Parser(description=__doc__)
     parser.add_argument("size", choices=RELEASED, help="the size of the model")
     size = parser.parse_args().size
     folder = Path(MODELS_DIR, f"random-{size}")
     hparams = RELEASED[size]
     if (folder / DATA).exists():
-        parser.error(f"{folder} has a checkpoint already; remove it first")
+        raise UserError(f"{folder} has a checkpoint already; remove it first")
     write_checkpoint(folder, hparams, random_tensors(hparams))
     write_vocabulary(folder, hparams["n_vocab"])
 
