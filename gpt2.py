@@ -83,10 +83,10 @@ class GPT2:
     It is a network: it returns logits, and `sampling.as_model` makes a model of it.
 
     The logits of a position have the same bits whether it is computed alone or beside
-    others, so both loops write the same text. On a CPU without AVX-512 this holds for a few
-    positions at a time, and not for a long prompt. There a call computes a long part before
-    its last n_rows in a pass of its own, from the start of the text. In both loops that is
-    the prompt without its last token, so it has the same bits in both.
+    others, so both loops write the same text. Without AVX-512 that holds only for a few
+    positions at a time, and a long prompt would break it. So on such a CPU, many positions
+    before the last n_rows get a pass of their own, which begins at the start of the text. In
+    both loops these positions are the prompt without its last token, so the bits agree.
 
     Parameters
     ----------
@@ -157,7 +157,9 @@ class GPT2:
             n_past = min(common_prefix(ids, self.ids), n_before)
             self.reset()  # in case this call is interrupted
             logits = []
-            for begin, end in parts(n_past, n_before, len(ids)):  # mostly one, several if long
+            for begin, end in parts(
+                n_past, n_before, len(ids)
+            ):  # usually one part, several if it is long
                 n_wanted = max(0, end - max(begin, n_before))  # the rows of this part
                 logits.append(self.compute(ids[:end], begin, n_wanted))
             self.ids = ids.copy()

@@ -35,6 +35,7 @@ def main(argv=None):
     pair = Pair(draft, target, encoder, args.temperature, noise, top_k=args.top_k, top_p=args.top_p)
     x = prompt_ids(args.prompt, N, encoder, [pair])
 
+    # `Pair.timed` calls a loop with both models. The plain one leaves the draft alone.
     def plain(draft, target, N, on_round):
         return autoregressive_sampling(x, target, N, args.seed, on_round=on_round)
 

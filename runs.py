@@ -24,7 +24,8 @@ def overlap(p, q):
 def chances(r):
     """The `Chances` of `speculative.verify`.
 
-    It looks at a guess after it has kept all before it, so these are kept with probability 1.
+    It looks at a guess only after it has kept all earlier ones, so `reached` is 1 for each.
+    Block verification looks at all guesses, and there it is less.
     """
     n = min(len(r.drafted), len(r.emitted))
     return Chances(np.ones(n), overlap(r.p[:n], r.q[:n]))
@@ -145,7 +146,10 @@ class Run:
         return ratio(kept, reached)
 
     def predicted(self, tokens=None):
-        """Tokens per round, by `tokens` per round with 0, 1, ... guesses, or else by alpha."""
+        """How many tokens per round are to be expected.
+
+        tokens[k] is their number for a round with k guesses. By default, alpha tells it.
+        """
         if tokens is None:
             tokens = expected_tokens(self.alpha, max(self.n_drafted))
         return float(np.mean(tokens[self.n_drafted]))

@@ -63,8 +63,8 @@ def cut_to_top_k(row, k):
 
 def cut_to_top_p(row, p):
     """The largest entries of a row, as many as it takes to reach the sum p, normalised."""
-    # A full sort takes milliseconds for 50,257 entries. No token below (1 - p) / n_vocab is
-    # needed, because all of these together have less than 1 - p. So they are left out.
+    # To sort all 50,257 entries takes milliseconds. So leave out the tokens below
+    # (1 - p) / n_vocab first. Together they have less than 1 - p, so the others suffice.
     tokens = largest_first(row, least=(1 - p) / len(row))
     mass = np.cumsum(row[tokens])
     return only(row, tokens[: np.searchsorted(mass, p) + 1])

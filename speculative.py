@@ -71,8 +71,8 @@ def residual(p, q):
 def propose(x, draft_model, k_max, rng, stop=None):
     """Draft k_max tokens after x, fewer if stop(row of p, token) says that a token is the last.
 
-    You may stop guessing, but not un-guess: the token that ends the drafting is
-    proposed as well. lab/schedules.py says why.
+    You may stop after a guess, but you can't take it back: the token that ends the
+    drafting is proposed as well. lab/schedules.py says why.
 
     Returns
     -------

@@ -61,17 +61,18 @@ def stop_if(is_wrong, why):
 
 
 class Branches:
-    """A fake random generator, which takes one path.
+    """A fake random generator, which takes one path through the code.
 
-    At its first forks it takes the branches that `choices` says, and at each later one the first
-    branch. The branches that it leaves out there are `others`: choices for other paths.
+    Each random draw is a fork. `choices` says which branches to take at the first forks. After
+    them it takes the first branch of each fork, and notes the other branches in `others`: each
+    note is the `choices` of a path that is still to be taken.
     """
 
     def __init__(self, choices):
         self.choices = choices
         self.made = []
         self.others = []
-        self.mass = 1
+        self.mass = 1  # the probability of the path so far
         self.is_new = False  # whether a random number waits to be compared
 
     def fork(self, branches):  # [(probability, outcome), ...] -> an outcome
@@ -191,7 +192,7 @@ def read_tensors(file, shapes):
     """OpenAI's checkpoint. TensorFlow sorted the tensors by name, so no index is needed."""
     kinds = {2: np.float16, 4: np.float32}
     n_numbers = sum(map(math.prod, shapes.values()))
-    n_bytes = file.stat().st_size / n_numbers  # of one: the file holds nothing else
+    n_bytes = file.stat().st_size / n_numbers  # per number, for it holds nothing else
     stop_if(n_bytes not in kinds, f"{file} has another size than hparams.json says")
     numbers = np.fromfile(file, kinds[n_bytes]).astype(np.float32)
     tensors = {}
@@ -326,7 +327,7 @@ def print_cost(target, x, n):
     one, _ = fastest(lambda: target(x, 1), 9)
     several, _ = fastest(lambda: target(x, n), 9)
     print(f"{n} positions take {several / one:.1f} times as long as one.")
-    if 1.5 * one < several < n * one:  # if it were slower than n passes, that would not be why
+    if 1.5 * one < several < n * one:  # copying cannot explain more than n passes
         print("BLAS first copies all weights. The folder fast/ does without: run main.py.")
 
 

@@ -1,15 +1,15 @@
 """The exact output distribution of a sampler, computed by running it down every path.
 
-Comparing histograms misses small bugs and fails on good code. But a sampler that draws
+Comparing histograms misses small bugs, and fails on good code by chance. But a sampler that draws
 a few tokens from a small vocabulary can take only finitely many paths, and
 `output_distribution` takes each of them once. The probability of a path is the product
 of the probabilities of its outcomes. Add up the paths that end in the same output, and
 you have its probability: exact but for rounding, and exact if the rows are Fractions.
 
-The sampler doesn't change. It just gets an `EveryBranch` for its generator. In the
-first run, each draw has its first possible outcome. In each later run, the last draw
-that has an outcome left takes the next one, the draws before it are repeated, and those
-after it begin again, like the digits of a counter.
+The sampler doesn't change. It just gets an `EveryBranch` for its generator. From run to
+run, its draws move on like the digits of a counter. In the first run, each draw has its
+first possible outcome. Then the last draw that has an outcome left takes the next one. The
+draws before it are repeated, and those after it begin again.
 
 A number from `rng.random()` never has a value, only an interval in which it lies, at
 first [0, 1). `u < 0.3` is a choice, True with probability 0.3, and then u lies in
@@ -39,7 +39,7 @@ wrong: after a rejection, the token should come from the residual. To check your
 Use 2 to 4 tokens, because n draws among V tokens make V^n paths. Let the rows depend on
 the text, or a row from the wrong position goes unnoticed, and put zeros into them. A
 loop that may run for ever can't be enumerated, and all randomness has to come from
-`rng`: what decides beside it is an error.
+`rng`: any other source of it is an error.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, numpys.py imitates
@@ -94,8 +94,9 @@ def output_distribution(function, max_paths=1_000_000, real_runs=0):
 def all_paths(function, rng, max_paths):
     """Run the function once for each path -> {output: probability}, and some of the paths.
 
-    Those are kept to be run again: (script, output) each, where a script is the choices on a
-    path. They are spread evenly over all paths.
+    rng.script is the list of choices on a path, and rng.next_path() moves on to the next one.
+    Some paths, from all over the tree, are kept as (script, output), to be run again later.
+    When there are too many, every second one goes.
     """
     outputs = {}
     kept = []

@@ -5,7 +5,7 @@ tokens, distributions, even how long a round took. A stop ends the drafting afte
 token that it has seen. Both are exact for the same reason: every token that was drawn
 from p is judged, and those that were never drawn cannot be favoured.
 
-So you may stop guessing, but not un-guess. Toss the guesses you dislike, and the
+So you may stop after a guess, but not take it back. Toss the guesses you dislike, and the
 survivors are no longer samples from p. It is survivorship bias, and here is its size:
 with the README's p = (.2, .5, .3) and q = (.3, .2, .5), withdraw each guess whose p is
 below .4, and draw from q instead. B is drafted in half of the cases, and `verify` makes it

@@ -1,4 +1,4 @@
-"""The proof that speculative sampling is exact, in seven steps, with a test for each.
+"""The proof that speculative sampling is exact, in seven steps, with tests of each.
 
 It follows Chen et al. 2023, Theorem 1, and Leviathan et al. 2023, A.1. The draft's
 distribution of the next token is p, the target's is q. For the README's p = (.2, .5, .3)
@@ -28,24 +28,25 @@ Step 5. Token t is emitted in one of these two ways. Their probabilities sum to 
 
 From one token to a whole text. Now q is the target's row after the text so far.
 
-Step 6. A round emits 1 to K + 1 tokens. Let plain sampling fill it up to K + 1. Then each of
-these K + 1 tokens is a draw from q, whatever came before it. To see this, take one position,
-and suppose that the tokens before it are known. There are three cases:
+Step 6. A round emits 1 to K + 1 tokens. If there are fewer than K + 1, let plain sampling add
+the others. Then each of these K + 1 tokens is a draw from q, whatever came before it. To see
+this, take one position, and suppose that the tokens before it are known. There are three cases:
 
-- The round has guessed and accepted all of them, and has a guess for this position, too. It
-  is judged with fresh random numbers. By steps 1 to 5 the token is a draw from q.
-- The round has guessed and accepted all of them, and has no further guess. Then the token is
-  the bonus, a draw from q. Why is there no further guess? Either K is reached, or a rule such
-  as "stop after an unsure guess" said so. Such a rule has seen the known tokens alone, so it
-  cannot favour a token here.
-- The round has ended before. Then plain sampling fills this position.
+- The tokens before it are accepted guesses, and there is a guess here, too. It is judged with
+  fresh random numbers. By steps 1 to 5 the token is a draw from q.
+- The tokens before it are accepted guesses, and there is no guess here. Then the token is the
+  bonus, a draw from q. Why is there no guess? Either K is reached, or a rule such as "stop
+  after an unsure guess" said so. Such a rule has seen the known tokens alone, so it cannot
+  favour a token here.
+- The round has ended earlier. Then the token is a plain sample, a draw from q.
 
 Step 7. Begin with a text of N plain samples. Replace the first K + 1 of them by a round that
-is filled up by plain samples. By step 6 the distribution of the text stays the same. What
-follows the round's own tokens is plain again, so the next round can begin right there. With
-K = 2, and rounds that happen to emit two tokens, one, and two, where P is a token of plain
-sampling, R a token of a round, and where bars show the end of a round and the end of its
-filling, K + 1 = 3 tokens after its beginning:
+is filled up as in step 6. The distribution of the text stays the same. What follows the
+round's own tokens is plain again, so the next round can begin right there.
+
+An example with N = 5 and K = 2, where the rounds emit two tokens, one, and two. P is a plain
+sample, and R a token of a round. The first bar shows where the round's own tokens end. The
+second bar shows where its filling ends, three tokens after the round began:
 
     P P P P P       five plain samples
     R R|P|P P       a round emitted two tokens, R R, and one P fills it up
@@ -59,8 +60,8 @@ Schedules are covered, too. Whatever happened in a round, rejected tokens includ
 samples after it are draws from q. And what happened is all that a schedule can know when it
 chooses the next K.
 
-Each test computes exact probabilities, see enumeration/, for rows that the library Hypothesis
-makes up from small whole numbers, zeros among them. The rows are Fractions, so == means equal.
+The tests compute exact probabilities, see enumeration/. The library Hypothesis makes up the
+rows from small whole numbers, zeros among them. They are Fractions, so == means equal.
 """
 
 from fractions import Fraction
@@ -100,8 +101,8 @@ def by_sum(table):
 @st.composite
 def models(draw, sizes=(1, 2, 3)):  # a draft, a target, and a prompt
     n_vocab = draw(st.sampled_from(sizes))
-    rows_of_both = draw(st.lists(pairs(n_vocab), min_size=2, max_size=4))
-    p, q = zip(*rows_of_both)  # the table of the draft, and that of the target
+    drawn = draw(st.lists(pairs(n_vocab), min_size=2, max_size=4))
+    p, q = zip(*drawn)  # the rows of the draft, and those of the target
     prompt = draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=3))
     return by_sum(np.array(p)), by_sum(np.array(q)), np.array(prompt)
 
@@ -121,11 +122,15 @@ def product_of_conditionals(x, target, N, eos=None):
 
 
 def one_draft(p, q):
-    """mass[d, n, e]: how likely a round of one guess drafts d, accepts n of 0 or 1, and emits e."""
+    """mass[d, n, e] of a round of one guess: it is d, n are accepted, and e is emitted first.
+
+    n is 0 or 1.
+    """
 
     def one_round(rng):
         drafted, p_rows = propose(np.array([0]), by_sum(np.array([p])), 1, rng)
-        emitted = verify(drafted, p_rows, np.array([q, q]), rng)
+        q_rows = np.array([q, q])  # the second one is for the bonus, which nobody looks at
+        emitted = verify(drafted, p_rows, q_rows, rng)
         return drafted[0], len(emitted) - 1, emitted[0]
 
     mass = np.zeros((len(p), 2, len(p)), dtype=object)
