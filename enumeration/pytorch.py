@@ -270,6 +270,9 @@ class Draws(TorchDispatchMode):
             generator = torch.default_generator
             self.check_moved()
         state = state_of(generator)
+        for key in reads:  # before `call`, which may write into the same tensor
+            if isinstance(given.get(key), torch.Tensor):
+                given[key] = given[key].clone()
         out = call()
         self.seen.add(state_of(torch.default_generator))
         if not out.numel():  # nothing was drawn, so another draw may have this state
@@ -361,7 +364,7 @@ class Draws(TorchDispatchMode):
             if not self.has_codes(tensor):
                 return method(tensor, *args, **options)
             if name == "item" and tensor.numel() == 1:
-                return tensor.reshape(())  # which can be compared like a number
+                return tensor.reshape(()).clone().as_subclass(Item)
             return self.refuse(f"Tensor.{name} of a random number")
 
         return leave
@@ -405,6 +408,15 @@ class Draws(TorchDispatchMode):
         return self.write(out, places)
 
 
+class Item(torch.Tensor):
+    """What Tensor.item() leaves. As with a float, u -= a makes a new number."""
+
+    __iadd__ = torch.Tensor.__add__
+    __isub__ = torch.Tensor.__sub__
+    __imul__ = torch.Tensor.__mul__
+    __itruediv__ = torch.Tensor.__truediv__
+
+
 def bound(function, args, kwargs):
     """The arguments of an operation by their names, with its defaults."""
     arguments = function._schema.arguments
@@ -429,7 +441,8 @@ def numbers_in(tensor):
 
 
 def state_of(generator):
-    return NUMPY_OF(generator.get_state()).tobytes()
+    state = NUMPY_OF(generator.get_state())
+    return state[8:].tobytes()  # without the seed, of which PyTorch uses half the bits
 
 
 def layout(tensor):
@@ -464,9 +477,10 @@ class RealNumbers(TorchDispatchMode):
         if generator is None:
             generator = torch.default_generator
         seed = hashlib.blake2b(state_of(generator) + b"%d" % self.run, digest_size=8).digest()
-        function(*args, **kwargs)
-        after = generator.get_state()
+        before = generator.get_state()
         generator.manual_seed(int.from_bytes(seed, "little"))
         out = function(*args, **kwargs)
-        generator.set_state(after)
-        return out
+        drawn = out.clone()
+        generator.set_state(before)
+        function(*args, **kwargs)  # moves the generator on, and may draw into out once more
+        return out.copy_(drawn)

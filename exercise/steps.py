@@ -70,6 +70,10 @@ TABLES = {  # P and Q, whose rows have equal sums
         ((2, 194, 2, 2), (2, 2, 193, 3), (2, 2, 2, 194), (193, 3, 2, 2)),
         ((1, 100, 3, 96), (95, 1, 100, 4), (3, 96, 1, 100), (100, 4, 95, 1)),
     ),
+    "twins": (  # equal rows of P beside other rows of Q, and the reverse, and ties
+        ((8, 6, 2), (8, 8, 0), (8, 8, 0)),
+        ((10, 2, 4), (10, 2, 4), (4, 8, 4)),
+    ),
     "sparse": (
         ((1, 2, 1, 0), (0, 4, 0, 0), (1, 0, 1, 2), (1, 1, 1, 1)),
         ((2, 1, 0, 1), (1, 1, 2, 0), (0, 2, 1, 1), (3, 0, 1, 0)),
@@ -86,15 +90,17 @@ README = setting_of("README")
 ZEROS = setting_of("zeros")
 LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")
+TWINS = setting_of("twins")
 SPARSE_TREE = setting_of("sparse", shape=balanced(2, 2))
-CHAINS = (README, ZEROS, LONG)
+CHAINS = (README, ZEROS, LONG, TWINS)
 ROUNDS = [replace(RARE, N=K + 1, K=K) for K in (1, 2, 3)]
-SIZES = [replace(LONG, N=N, K=K) for N, K in ((2, 3), (1, 2), (0, 2))]
+SIZES = [replace(LONG, N=N, K=K) for N, K in ((2, 3), (2, 2), (1, 2), (0, 2))]
 SHAPES = (
     SPARSE_TREE,
     replace(RARE, shape=(((),),)),
     replace(RARE, shape=(((), ()), ())),
     replace(RARE, shape=((), ((), ())), prompt=(1,)),
+    replace(TWINS, shape=balanced(2, 2)),
 )
 
 

@@ -315,13 +315,58 @@ def replacement_for_two_guesses(p, q, i, t):
     return row if i < 2 else one_hot(row)
 
 
+def accept_but_for_a_tie(p, q, token, rng):
+    return q[token] != p[token] and accept(p, q, token, rng)
+
+
+def residual_without_equals(p, q):
+    row = residual(p, q)
+    return one_hot(row) if np.sum(row == row.max()) > 1 else row
+
+
+def residual_remembered_by(key):
+    """key(p, q) is the row that a cache goes by."""
+    cache = {}
+    return lambda p, q: cache.setdefault(key(p, q).tobytes(), residual(p, q))
+
+
+def siblings_remembered_by(key):
+    cache = {}
+    return walks(left=lambda child, node, r: cache.setdefault(key(child, r), residual(child.p, r)))
+
+
+def certain_of_the_second(node, rng):
+    """A second guess that was certain is always accepted."""
+    r = node.q
+    for child in node.children:
+        p = child.p[child.token]
+        is_second = child is not node.children[0]
+        if (is_second and p == 1) or rng.random() < acceptance(p, r[child.token]):
+            return [child.token, *certain_of_the_second(child, rng)]
+        r = residual(child.p, r)
+    return [sample(r, rng)]
+
+
+def loop_for_other_sizes(x, draft_model, target_model, n, k, rng, eos=None):
+    rule = verify if k != n else changed(replacement=lambda p, q, i, t: q[i])
+    return speculative_sampling(x, draft_model, target_model, n, k, rng, eos=eos, verify=rule)
+
+
 @pytest.mark.parametrize(
     ("step", "function"),
     [
+        ("accept", accept_but_for_a_tie),
         ("residual", right_in_one_pair),
+        ("residual", residual_without_equals),
+        ("residual", residual_remembered_by(lambda p, q: p)),
+        ("residual", residual_remembered_by(lambda p, q: q)),
         ("verify", right_for_two_guesses),
         ("verify", bonus_for_two_guesses),
         ("verify", changed(replacement=replacement_for_two_guesses)),
+        ("speculative_sampling", loop_for_other_sizes),
+        ("siblings", certain_of_the_second),
+        ("siblings", siblings_remembered_by(lambda child, r: child.p.tobytes())),
+        ("siblings", siblings_remembered_by(lambda child, r: (child.token, r.tobytes()))),
     ],
 )
 def test_a_mistake_that_only_one_table_shows(step, function):

@@ -21,6 +21,7 @@ FROM_Q = {(0,): 0.2, (1,): 0.3, (2,): 0.5}
 THIRD = {(1,): 0.3, (0,): 0.7}
 BOTH_HALVES = {(1, 1): 0.5, (0, 0): 0.5}
 BOTH_THIRD = {(1, 1): 0.3, (0, 0): 0.7}
+EACH_ALONE = {(1, 1): 0.1, (1, 0): 0.4, (0, 1): 0.1, (0, 0): 0.4}
 TWICE = {(0, 0): 0.5, (1, 1): 0.2, (2, 2): 0.3}
 
 
@@ -35,6 +36,20 @@ def out(function, *args, like):
 
 def item():
     return int(torch.rand(1).item() < 0.3)
+
+
+def item_in_place():
+    """For a float, -= makes a new number."""
+    u = torch.rand(1)
+    v = w = u.item()
+    v -= 0.7
+    return [v < -0.4, w < 0.3, u < 0.3]
+
+
+def items_of_one_buffer():
+    buffer = torch.empty(1)
+    items = [buffer.uniform_().item() for _ in range(2)]
+    return [item < a for item, a in zip(items, P)]
 
 
 def in_place(tensor, method, *args, **options):
@@ -52,6 +67,12 @@ def with_one_seed(first, second):
         return [one, second(torch.Generator().manual_seed(seed))]
 
     return draw
+
+
+def with_seeds_alike():
+    """PyTorch takes 32 bits of a seed."""
+    generators = [torch.Generator().manual_seed(7 + high) for high in (0, 2**32)]
+    return [torch.rand(1, generator=generator) < 0.3 for generator in generators]
 
 
 def from_p(generator):
@@ -100,9 +121,11 @@ DISTRIBUTIONS = {
     "two races, one noise": (lambda: (torch.stack([P, P]) / e()).argmax(-1), TWICE),
     "rand": (lambda: torch.rand(1) < 0.3, THIRD),
     "rand, size": (lambda: torch.rand(size=(2,)) < P[:2],
-                   {(1, 1): 0.1, (1, 0): 0.4, (0, 1): 0.1, (0, 0): 0.4}),
+                   EACH_ALONE),
     "uniform_ to 2": (lambda: torch.empty(1).uniform_(0, to=2) < 0.6, THIRD),
     "item": (item, THIRD),
+    "item in place": (item_in_place, {(1, 1, 1): 0.3, (0, 0, 0): 0.7}),
+    "items of one buffer": (items_of_one_buffer, EACH_ALONE),
     "no number, and a token": (lambda: [*torch.rand(0), torch.multinomial(P, 1)], FROM_P),
     "item in inference mode": (torch.inference_mode(item), THIRD),
     "item looked up": (lambda: torch.searchsorted(P.cumsum(0), torch.rand(1).item()), FROM_P),
@@ -115,11 +138,14 @@ DISTRIBUTIONS = {
     "bucketize": (lambda: torch.bucketize(torch.rand(1), P.cumsum(0)), FROM_P),
     "bernoulli": (lambda: torch.bernoulli(P[2:]), THIRD),
     "bernoulli_": (lambda: in_place(torch.zeros(1), "bernoulli_", 0.3), THIRD),
+    "bernoulli, out": (lambda: out(torch.bernoulli, p := P[2:].clone(), like=p), THIRD),
+    "bernoulli_ of itself": (lambda: in_place(p := P[2:].clone(), "bernoulli_", p), THIRD),
     "randint": (lambda: torch.randint(1, 3, (1,)), {(1,): 0.5, (2,): 0.5}),
     "random_": (lambda: torch.zeros(1).random_(1, 3), {(1,): 0.5, (2,): 0.5}),
     "Python's": (lambda: int(random.random() < 0.3), THIRD),
     "NumPy's": (lambda: int(np.random.choice(3, p=[0.5, 0.2, 0.3])), FROM_P),
     "one seed": (with_one_seed(from_p, from_p), TWICE),
+    "seeds alike": (with_seeds_alike, BOTH_THIRD),
     "fork_rng": (after_a_fork, TWICE),
     "set_rng_state": (with_the_same_state, BOTH_THIRD),
     "manual_seed": (lambda: seeded_again(torch.manual_seed), BOTH_HALVES),
