@@ -28,18 +28,16 @@ def e(*size, **options):
     return torch.empty(*size or (3,)).exponential_(**options)
 
 
-def out(function, *args, like):
-    function(*args, out=like)
-    return like
+def written_to_out():
+    out = torch.zeros(1) > 0
+    torch.lt(torch.rand(1), 0.3, out=out)
+    return out
 
 
-def item():
-    return int(torch.rand(1).item() < 0.3)
-
-
-def in_place(tensor, method, *args, **options):
-    getattr(tensor, method)(*args, **options)
-    return tensor
+def drawn_again_in_place():
+    row = e()
+    row.exponential_()
+    return (P / row).argmax()
 
 
 def with_one_seed(first, second):
@@ -58,12 +56,6 @@ def from_p(generator):
     return torch.multinomial(P, 1, generator=generator)
 
 
-def after_a_fork():
-    with torch.random.fork_rng(devices=[]):
-        first = torch.multinomial(P, 1)
-    return [first, torch.multinomial(P, 1)]
-
-
 def with_the_same_state():
     state = torch.get_rng_state()
     first = torch.rand(1) < 0.3
@@ -71,10 +63,10 @@ def with_the_same_state():
     return [first, torch.rand(1) < 0.3]
 
 
-def seeded_again(seed):
-    seed(7)
+def seeded_again():
+    torch.manual_seed(7)
     first = torch.bernoulli(P[:1])
-    seed(7)
+    torch.manual_seed(7)
     return [first, torch.bernoulli(P[:1])]
 
 
@@ -82,19 +74,14 @@ DISTRIBUTIONS = {
     "multinomial": (lambda: torch.multinomial(P, 1), FROM_P),
     "without replacement": (lambda: torch.multinomial(P, 3).sort().values, {(0, 1, 2): 1}),
     "with replacement": (lambda: torch.multinomial(P, 2, replacement=True)[1], FROM_P),
-    "multinomial, out": (
-        lambda: out(torch.multinomial, P, 1, like=torch.zeros(1, dtype=torch.long)), FROM_P),
-    "Categorical": (lambda: torch.distributions.Categorical(P).sample(), FROM_P),
     "argmax p / e": (lambda: (P / e()).argmax(-1), FROM_P),
-    "e in place": (lambda: (P / in_place(torch.ones(3), "exponential_")).argmax(), FROM_P),
-    "a row of e drawn again": (lambda: (P / in_place(e(), "exponential_")).argmax(), FROM_P),
+    "e drawn again in place": (drawn_again_in_place, FROM_P),
     "lambd": (lambda: (P / e(lambd=2.0)).argmax(), FROM_P),
     "reciprocal": (lambda: (P * e().reciprocal()).argmax(), FROM_P),
     "argmin e / p": (lambda: (e() / P).argmin(), FROM_P),
     "Gumbel": (lambda: (P.log() - e().log()).argmax(), FROM_P),
     "a token masked": (lambda: (P / e()).index_fill(0, torch.tensor([1]), -np.inf).argmax() // 2,
                        {(0,): 0.625, (1,): 0.375}),
-    "a weight that is NaN": (lambda: (torch.tensor([0, np.nan, 1]) / e()).argmax(), {(1,): 1}),
     "weights below 0": (lambda: ((Q - P).roll(1) / e()).argmax(), {(0,): 2 / 3, (2,): 1 / 3}),
     "weights of 0": (lambda: ((P - P) / e()).argmax(), {(0,): 1}),
     "two races, one noise": (lambda: (torch.stack([P, P]) / e()).argmax(-1), TWICE),
@@ -102,27 +89,25 @@ DISTRIBUTIONS = {
     "rand, size": (lambda: torch.rand(size=(2,)) < P[:2],
                    {(1, 1): 0.1, (1, 0): 0.4, (0, 1): 0.1, (0, 0): 0.4}),
     "uniform_ to 2": (lambda: torch.empty(1).uniform_(0, to=2) < 0.6, THIRD),
-    "item": (item, THIRD),
     "no number, and a token": (lambda: [*torch.rand(0), torch.multinomial(P, 1)], FROM_P),
-    "item in inference mode": (torch.inference_mode(item), THIRD),
+    "item in inference mode": (
+        torch.inference_mode(lambda: int(torch.rand(1).item() < 0.3)), THIRD),
     "item looked up": (lambda: torch.searchsorted(P.cumsum(0), torch.rand(1).item()), FROM_P),
     "log": (lambda: torch.log(torch.rand(1)) < np.log(0.3), THIRD),
     "shifted": (lambda: 1 - torch.rand(1, dtype=torch.float64) > 0.7, THIRD),
-    "lt, out": (lambda: out(torch.lt, torch.rand(1), 0.3, like=torch.zeros(1) > 0), THIRD),
+    "lt, out": (written_to_out, THIRD),
     "asked twice": (lambda: [(u := torch.rand(1)) < 0.3, u >= 0.3],
                     {(1, 0): 0.3, (0, 1): 0.7}),
-    "searchsorted": (lambda: torch.searchsorted(P.cumsum(0), torch.rand(1)), FROM_P),
     "bucketize": (lambda: torch.bucketize(torch.rand(1), P.cumsum(0)), FROM_P),
     "bernoulli": (lambda: torch.bernoulli(P[2:]), THIRD),
-    "bernoulli_": (lambda: in_place(torch.zeros(1), "bernoulli_", 0.3), THIRD),
+    "bernoulli_": (lambda: torch.zeros(1).bernoulli_(0.3), THIRD),
     "randint": (lambda: torch.randint(1, 3, (1,)), {(1,): 0.5, (2,): 0.5}),
     "random_": (lambda: torch.zeros(1).random_(1, 3), {(1,): 0.5, (2,): 0.5}),
     "Python's": (lambda: int(random.random() < 0.3), THIRD),
     "NumPy's": (lambda: int(np.random.choice(3, p=[0.5, 0.2, 0.3])), FROM_P),
     "one seed": (with_one_seed(from_p, from_p), TWICE),
-    "fork_rng": (after_a_fork, TWICE),
     "set_rng_state": (with_the_same_state, BOTH_THIRD),
-    "manual_seed": (lambda: seeded_again(torch.manual_seed), BOTH_HALVES),
+    "manual_seed": (seeded_again, BOTH_HALVES),
     "generators without a seed": (
         lambda: [torch.rand(1, generator=torch.Generator()) < 0.3 for _ in range(2)],
         BOTH_THIRD),
@@ -182,11 +167,8 @@ def caught():
 
 REFUSED = {
     "torch.randn": lambda: torch.randn(1),
-    "torch.randperm": lambda: torch.randperm(3),
     "torch.exp of a random number": caught,
     "torch.add of a random number": lambda: torch.rand(1).add(P, alpha=2),
-    "torch.topk of a random number": lambda: torch.topk(P / e(), 1).indices,
-    "torch.clamp of a random number": lambda: torch.rand(1).clamp(min=1e-9) < 0.3,
     "torch.bernoulli of a random number": lambda: torch.bernoulli(torch.rand(1)),
     "used as a value": lambda: float(torch.rand(1)),
     "Tensor.tolist of a random number": lambda: torch.rand(1),
@@ -195,7 +177,6 @@ REFUSED = {
     "Tensor.__repr__ of a random number": lambda: len(str(torch.rand(1))),
     "in memory that NumPy shares": shared_with_numpy,
     "numbers in torch.bfloat16": lambda: torch.rand(1, dtype=torch.bfloat16) < 0.002,
-    "numbers in torch.float16": lambda: torch.rand(1).half() < 0.002,
     "torch.multinomial in torch.bfloat16": lambda: torch.multinomial(P.bfloat16(), 1),
     "torch.multinomial of more tokens": lambda: torch.multinomial(torch.eye(3)[0], 2),
     "outside of a race": lambda: (P / (e() + 1e-10)).argmax(),
@@ -249,7 +230,6 @@ def test_real_runs_contradict_a_wrong_distribution(monkeypatch):
     monkeypatch.setitem(door.KINDS, "rand", (lower_half, ()))
     with pytest.raises(RuntimeError, match="real runs gave"):
         output_distribution(lambda: torch.rand(1) < 0.4)
-    assert output_distribution(lambda: torch.rand(1) < 0.4, real_runs=0)[(True,)] == 0.8
 
 
 def test_generators_are_left_as_they_were():
