@@ -16,7 +16,14 @@ from exercise.steps import STEPS
 from lab.gallery import changed, changed_draft, favourite, one_hot, walks
 from lab.trees import top_down
 from sampling import sample
-from speculative import acceptance, autoregressive_sampling, propose, residual, verify
+from speculative import (
+    acceptance,
+    autoregressive_sampling,
+    propose,
+    residual,
+    speculative_sampling,
+    verify,
+)
 
 STEP = {step.function: step for step in STEPS}
 
