@@ -131,12 +131,11 @@ def draws_from(rng, n_codes):
     """Within the `with` statement, PyTorch draws from rng, an `EveryBranch`."""
     draws = Draws(rng, n_codes)
     exits = {name: draws.exit(name) for name in EXITS}
-    with (
-        mock.patch.multiple(torch.Tensor, **exits),
-        mock.patch.multiple(random, choice=rng.choice, random=rng.random),
-        mock.patch.multiple(np.random, choice=rng.choice, random=rng.random, uniform=rng.uniform),
-        draws,
-    ):
+    shared = dict(choice=rng.choice, random=rng.random)
+    of_torch = mock.patch.multiple(torch.Tensor, **exits)
+    of_python = mock.patch.multiple(random, **shared)
+    of_numpy = mock.patch.multiple(np.random, uniform=rng.uniform, **shared)
+    with of_torch, of_python, of_numpy, draws:
         yield
         draws.check_moved()
 

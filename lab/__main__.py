@@ -197,7 +197,7 @@ HELP = {  # of the options that main.py does not have
     "2024) (default: %(default)s)",
     "repetition_penalty": "above 1, tokens of the text become less likely (default: %(default)s)",
     "eos": "stop after the token that ends a text",
-    "trace": "write a page that shows every round of the speculative run",
+    "trace": "write a page that shows every round of the speculative run, with --verify token",
 }
 
 

@@ -53,8 +53,9 @@ class NGram:
     def save(self, path):
         """Write a .npz with the differences between neighbouring n-grams, which are small."""
         arrays = {}
-        for n, (grams, counts) in enumerate(self.tables, start=1):
+        for n, (grams, _) in enumerate(self.tables, start=1):
             arrays[f"steps_{n}"] = as_small(np.diff(grams, prepend=0))
+        for n, (_, counts) in enumerate(self.tables, start=1):
             arrays[f"counts_{n}"] = as_small(counts)
         np.savez_compressed(path, n_vocab=self.n_vocab, **arrays)
 

@@ -1,4 +1,4 @@
-"""What studies/audit/ and benchmarks/ do without extra packages."""
+"""What studies/audit/ and studies/times/ do without extra packages."""
 
 import importlib
 import json

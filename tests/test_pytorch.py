@@ -1,6 +1,7 @@
 """enumeration/pytorch.py: distributions known by hand, and what is refused."""
 
 import itertools
+import operator
 import random
 import re
 import threading
@@ -39,11 +40,13 @@ def item():
 
 
 def item_in_place():
-    """For a float, -= makes a new number."""
+    """For a float, -= makes a new number, and so do the others."""
     u = torch.rand(1)
-    v = w = u.item()
-    v -= 0.7
-    return [v < -0.4, w < 0.3, u < 0.3]
+    v = u.item()
+    lower = operator.isub(v, 0.7)
+    for change in operator.iadd, operator.imul, operator.itruediv:
+        change(v, 2)
+    return [lower < -0.4, v < 0.3, u < 0.3]
 
 
 def items_of_one_buffer():
