@@ -48,8 +48,7 @@ def grade(check, function):
         distance = total_variation(found, wanted)
         if distance > ROUNDING:
             n = len(setting.prompt)
-            rows = [next_tokens(each, n)[setting.prompt] for each in (found, wanted)]
-            first = total_variation(*rows)
+            first = total_variation(first_tokens(found, n), first_tokens(wanted, n))
             where = f"{shown(first)} in the first token, " if first > ROUNDING else ""
             headline = f"wrong by {where}{shown(distance)} in the text{name_of(check, function)}"
             return [headline, first_difference(found, wanted, ROUNDING, NAMES.__getitem__)]
@@ -88,18 +87,13 @@ def distribution_of(check, sampler, setting):
         return None
 
 
-def next_tokens(distribution, n):
-    """{beginning of n tokens: {next token, or None for the end: probability}}"""
-    found = {}
+def first_tokens(distribution, n):
+    """{the token after a prompt of n tokens, or None for the end: probability}"""
+    row = {}
     for ids, mass in distribution.items():
-        if len(ids) >= n:
-            row = found.setdefault(ids[:n], {})
-            token = ids[n] if len(ids) > n else None
-            row[token] = row.get(token, 0) + mass
-    for row in found.values():
-        total = sum(row.values())
-        row.update({token: mass / total for token, mass in row.items()})
-    return found
+        token = ids[n] if len(ids) > n else None
+        row[token] = row.get(token, 0) + mass
+    return row
 
 
 def readme_table(rule):
