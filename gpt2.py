@@ -1,10 +1,11 @@
-"""GPT-2 in NumPy: the forward pass, then a class with a cache.
+"""GPT-2 in NumPy: the forward pass, and a class that remembers what it has read.
 
-After picoGPT (https://github.com/jaymody/picoGPT).
+After picoGPT (https://github.com/jaymody/picoGPT). fast/ has the same class, faster.
 
 The parameters have OpenAI's names: wte and wpe are the embeddings of tokens and
 positions, c_attn makes queries, keys and values, c_fc is the first matrix of `ffn`, and
-each c_proj leads back to n_embd numbers.
+each c_proj leads back to n_embd numbers. n_past positions were computed by earlier
+calls, and n_seq are new.
 """
 
 import math
@@ -13,7 +14,6 @@ from functools import partial
 import numpy as np
 
 from checkpoint import UserError
-from fast import KVCache, lock, parts, tile_params
 
 
 def gelu(x):
@@ -40,11 +40,11 @@ def ffn(x, c_fc, c_proj):  # [n_seq, n_embd] -> [n_seq, n_embd]
     return linear(hidden, **c_proj)  # [n_seq, 4*n_embd] -> [n_seq, n_embd]
 
 
-def attention(q, k, v):  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
-    _, n_seq, d = q.shape
-    later = 1 - np.tri(n_seq, dtype=q.dtype)  # [n_seq, n_seq]
-    scores = q @ k.swapaxes(1, 2) / math.sqrt(d)
-    return softmax(scores + later * -1e10) @ v  # no position sees a later one
+def attention(q, k, v):  # [n_head, n_seq, d], 2 times [n_head, n_past+n_seq, d] -> as q
+    n_seq, n_all = q.shape[1], k.shape[1]
+    scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[2])  # [n_head, n_seq, n_past+n_seq]
+    is_seen = np.tri(n_seq, n_all, n_all - n_seq, dtype=bool)  # no position sees a later one
+    return softmax(np.where(is_seen, scores, -np.inf)) @ v
 
 
 def mha(x, c_attn, c_proj, n_head, attend):  # [n_seq, n_embd] -> [n_seq, n_embd]
@@ -60,57 +60,49 @@ def transformer_block(x, ln_1, attn, ln_2, mlp, n_head, attend):  # [n_seq, n_em
     return x + ffn(layer_norm(x, **ln_2), **mlp)
 
 
-def layers(ids, wte, wpe, blocks, n_head, n_past=0, attends=None):  # [n_seq] -> [n_seq, n_embd]
-    positions = wpe[n_past : n_past + len(ids)]
-    x = np.add(wte[ids], positions, dtype=np.float32)  # [n_seq] -> [n_seq, n_embd]
-    for block, attend in zip(blocks, attends or [attention] * len(blocks)):
-        x = transformer_block(x, **block, n_head=n_head, attend=attend)
-    return x
+class KVCache:
+    """The keys and values of one layer, for all positions so far: [n_head, n_past, d]."""
 
+    def __init__(self):
+        self.k = self.v = None
 
-def gpt2(ids, wte, wpe, blocks, ln_f, n_head):  # [n_seq] -> [n_seq, n_vocab]
-    x = layers(ids, wte, wpe, blocks, n_head)
-    return layer_norm(x, **ln_f) @ wte.T  # [n_seq, n_embd] -> [n_seq, n_vocab]
+    def attend(self, n_past, q, k, v):  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
+        """Attention of new positions. What is kept after n_past, such as a rejected guess, goes."""
+        if n_past > 0:
+            k = np.append(self.k[:, :n_past], k, axis=1)
+            v = np.append(self.v[:, :n_past], v, axis=1)
+        self.k, self.v = k, v
+        return attention(q, k, v)
 
 
 class GPT2:
-    """The same, but fast: it keeps the keys and values of the ids that it was called with last.
+    """A network: ids in, logits out. `sampling.as_model` makes a model of it.
 
-    A call computes only the ids that differ from those of the call before. Going back, as
-    after a rejected guess, is just a call with other ids. Each w is cut into tiles, for
-    which `x @ w` is faster than NumPy's, see fast/.
-
-    It is a network: it returns logits, and `sampling.as_model` makes a model of it.
-
-    The logits of a position have the same bits whether it is computed alone or beside
-    others, so both loops write the same text. Without AVX-512 that holds only for a few
-    positions at a time, and a long prompt would break it. So on such a CPU, many positions
-    before the last n_rows get a pass of their own, which begins at the start of the text. In
-    both loops these positions are the prompt without its last token, so the bits agree.
+    It keeps the keys and values of the ids that it was called with last, and a call computes
+    only the ids that differ from these. Going back, as after a rejected guess, is just a call
+    with other ids.
 
     Parameters
     ----------
     params, hparams : dict
-        From `checkpoint.read.read`. Weights are copied as float32, except wte and wpe.
+        From `checkpoint.read.read`. Weights are copied as float32.
     """
 
     def __init__(self, params, hparams):
+        params = as_float32(params)
+        self.wte = params["wte"]
+        self.wpe = params["wpe"]
+        self.blocks = params["blocks"]
+        self.ln_f = params["ln_f"]
+        self.head = self.wte.T
         self.n_head = hparams["n_head"]
         self.n_ctx = hparams["n_ctx"]
         self.n_vocab = hparams["n_vocab"]
-        self.wte = params["wte"]
-        self.wpe = params["wpe"]
-        head = {"w": params["wte"].T}
-        tiled = tile_params({"blocks": params["blocks"], "ln_f": params["ln_f"], "head": head})
-        self.blocks = tiled["blocks"]
-        self.ln_f = tiled["ln_f"]
-        self.head = tiled["head"]["w"]
         self.allocate()
 
     def allocate(self):
-        """Forget the text, and allocate a new cache."""
-        d = self.wpe.shape[1] // self.n_head
-        self.kv_cache = [KVCache(self.n_ctx, self.n_head, d) for _ in self.blocks]
+        """Forget the text, and begin a new cache."""
+        self.kv_cache = [KVCache() for _ in self.blocks]
         self.reset()
 
     def reset(self):
@@ -118,18 +110,10 @@ class GPT2:
         self.ids = np.zeros(0, dtype=np.int64)
 
     def __copy__(self):  # it shares the weights, and has a text of its own
-        return self.first_layers(len(self.blocks))
-
-    def first_layers(self, n_layer):
-        """A GPT2 of the first n_layer layers, and the same norm and head. It shares weights."""
-        if not 1 <= n_layer <= len(self.blocks):
-            problem = f"early exit after {n_layer} layers was asked for"
-            raise UserError(f"{problem}; choose 1 to {len(self.blocks)}")
-        first = GPT2.__new__(GPT2)
-        first.__dict__.update(self.__dict__)
-        first.blocks = self.blocks[:n_layer]
-        first.allocate()
-        return first
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.allocate()
+        return other
 
     def __call__(self, ids, n_rows=1):
         """The logits after each of the last n_rows prefixes of ids.
@@ -150,22 +134,13 @@ class GPT2:
         UserError
             If a logit is NaN or infinite.
         """
-        ids = np.asarray(ids)
+        ids = np.array(ids)
         self.check(ids, n_rows)
-        n_before = len(ids) - n_rows  # the last n_rows are always computed
-        with lock:
-            n_past = min(common_prefix(ids, self.ids), n_before)
-            self.reset()  # in case this call is interrupted
-            logits = []
-            for begin, end in parts(
-                n_past, n_before, len(ids)
-            ):  # usually one part, several if it is long
-                n_wanted = max(0, end - max(begin, n_before))  # the rows of this part
-                logits.append(self.compute(ids[:end], begin, n_wanted))
-            self.ids = ids.copy()
-        if len(logits[-1]) == n_rows:  # no need to copy them
-            return logits[-1]
-        return np.concatenate(logits)
+        n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)
+        self.reset()  # in case this call is interrupted
+        logits = self.forward(ids, n_past, n_rows)
+        self.ids = ids
+        return logits
 
     def check(self, ids, n_rows):
         if not 1 <= n_rows <= len(ids) <= self.n_ctx:
@@ -175,18 +150,29 @@ class GPT2:
             needed = f"they must be from 0 to {self.n_vocab - 1}"
             raise ValueError(f"found ids from {ids.min()} to {ids.max()}; {needed}")
 
-    def compute(self, ids, n_past, n_rows):  # -> [n_rows, n_vocab]
-        """The logits after each of the last n_rows prefixes of ids; n_past positions are cached."""
-        attends = [partial(layer.attend, n_past) for layer in self.kv_cache]
-        with np.errstate(all="ignore"):
-            x = layers(ids[n_past:], self.wte, self.wpe, self.blocks, self.n_head, n_past, attends)
-            x = layer_norm(x[len(x) - n_rows :], **self.ln_f)
-            logits = x @ self.head if n_rows else np.zeros((0, self.n_vocab), np.float32)
+    @np.errstate(all="ignore")  # the logits are checked
+    def forward(self, ids, n_past, n_rows):  # [n_past+n_seq] -> [n_rows, n_vocab]
+        """What `__call__` returns. The first n_past positions are in the cache."""
+        x = self.wte[ids[n_past:]] + self.wpe[n_past : len(ids)]  # [n_seq] -> [n_seq, n_embd]
+        for block, kv_cache in zip(self.blocks, self.kv_cache):
+            attend = partial(kv_cache.attend, n_past)
+            x = transformer_block(x, **block, n_head=self.n_head, attend=attend)
+        x = layer_norm(x[len(x) - n_rows :], **self.ln_f)  # -> [n_rows, n_embd]
+        logits = x @ self.head  # -> [n_rows, n_vocab]
         if not np.isfinite(logits).all():
-            self.allocate()  # a stored NaN would reach later calls even if masked: 0 * NaN is NaN
+            self.allocate()  # a NaN among the keys or values would reach later calls
             problem = "a weight of this model is NaN, infinite or far too large"
             raise UserError(f"the logits are not finite: {problem}")
         return logits
+
+
+def as_float32(tree):
+    """A copy of nested parameters in float32."""
+    if isinstance(tree, dict):
+        return {name: as_float32(branch) for name, branch in tree.items()}
+    if isinstance(tree, list):
+        return [as_float32(branch) for branch in tree]
+    return np.array(tree, dtype=np.float32)
 
 
 def common_prefix(a, b):

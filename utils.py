@@ -2,12 +2,12 @@
 
 import numpy as np
 
+import fast
 from checkpoint import UserError
 from checkpoint.find import MODELS_DIR, check_exists, locate
 from checkpoint.names import BUNDLED, DRAFTS, MODELS, RELEASED, TARGETS
 from checkpoint.read import open_model
 from encoder import Encoder
-from gpt2 import GPT2
 
 
 def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
@@ -68,12 +68,15 @@ def target_for(draft_size):
     raise UserError(f"{draft_size} has no larger partner, so give --target_model_size too")
 
 
-def load_models(draft_size, target_size, models_dir=MODELS_DIR):
-    """Load a draft and a target with the same vocabulary -> encoder, gpt2.GPT2, gpt2.GPT2"""
+def load_models(draft_size, target_size, models_dir=MODELS_DIR, network=fast.GPT2):
+    """Load a draft and a target with the same vocabulary -> encoder, and two networks.
+
+    network is fast.GPT2 or gpt2.GPT2.
+    """
     draft_encoder, hparams, params = load_encoder_hparams_and_params(draft_size, models_dir)
-    draft = GPT2(params, hparams)
+    draft = network(params, hparams)
     encoder, hparams, params = load_encoder_hparams_and_params(target_size, models_dir)
-    target = GPT2(params, hparams)
+    target = network(params, hparams)
     if draft_encoder.ids != encoder.ids or draft.n_vocab != target.n_vocab:
         what = "different vocabularies; a pair must have the same"
         raise UserError(f"{draft_size} and {target_size} have {what}")

@@ -1,4 +1,4 @@
-"""Why x @ w is slow for a few rows, and what to do about it. Read product.py.
+"""A GPT2 whose passes over a few positions are fast. Read product.py.
 
 Import it before NumPy, and all threads are those of threads.py.
 """
@@ -6,6 +6,5 @@ Import it before NumPy, and all threads are those of threads.py.
 from fast import threads  # first, because it loads NumPy
 
 # isort: split
-from fast.attention import KVCache
-from fast.product import Tiles, matrix_kernel, parts, tile_params
-from fast.threads import lock
+from fast.gpt2 import GPT2
+from fast.product import matrix_kernel

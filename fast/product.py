@@ -32,7 +32,7 @@ a row of the result has the same bits, whatever rows are computed beside it. gem
 computes each row alone. In the small-matrix kernel, each number of the result is a sum
 of products, which are added up in the same order, whatever the size of the group:
 `matrix_kernel` checks this before the first product, and compares the times of both
-kernels. The bits of joined rows depend on their number, see `gpt2.GPT2`.
+kernels. The bits of joined rows depend on their number, see `fast.gpt2.GPT2`.
 """
 
 import math
@@ -79,6 +79,8 @@ class Tiles:
 
     def __rmatmul__(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
         w, n_seq = self.tiles, len(x)
+        if n_seq == 0:
+            return np.zeros((0, self.n_out), dtype=np.float32)
         if self.kernel == SINGLE:
             if n_seq == 1 or n_seq >= MANY:
                 return self.one_gemm(x)
@@ -161,7 +163,7 @@ def arranged(x):  # [..., group, depth] -> the same
     return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-@np.errstate(all="ignore")  # a weight may be too large for float32; GPT2 checks the logits
+@np.errstate(all="ignore")  # a weight may be too large for float32; gpt2.py checks the logits
 def tile_params(params):
     """A copy of nested parameters in float32, in which each matrix "w" is cut into `Tiles`.
 

@@ -99,7 +99,7 @@ def helpers():
 def help_with(work):
     import numpy as np
 
-    np.seterr(all="ignore")  # np.errstate does not reach this thread; GPT2 checks the logits
+    np.seterr(all="ignore")  # np.errstate does not reach this thread; gpt2.py checks the logits
     while True:
         do(*work.get())  # with a name for them, a model's weights would stay until the next job
 

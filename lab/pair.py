@@ -16,7 +16,7 @@ from collections import defaultdict, deque
 from functools import partial
 
 from checkpoint.find import MODELS_DIR
-from gpt2 import GPT2
+from fast import GPT2
 from lab import block, measure
 from lab.drafts import make_draft
 from lab.schedules import draft_confidence, make_schedule

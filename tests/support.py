@@ -24,7 +24,7 @@ from checkpoint.read import expected_shapes, nest
 from checkpoint.read import read as read_model
 from checkpoint.write import write_vocabulary
 from enumeration import assert_same_distribution, output_distribution, total_variation
-from gpt2 import GPT2
+from fast import GPT2
 from lab.block import verify_block
 from speculative import speculative_sampling, verify
 

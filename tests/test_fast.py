@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from support import ROOT, random_gpt2, run
 
 import gpt2
-from fast import KVCache, attention, product, threads, tile_params
-from fast.product import GROUPED, SINGLE
+from fast import attention, product, threads
+from fast.attention import KVCache
+from fast.product import GROUPED, SINGLE, tile_params
 from sampling import as_model
 from speculative import autoregressive_sampling
 

@@ -17,9 +17,10 @@ from itertools import product
 
 import numpy as np
 
+import fast
+import gpt2
 from checkpoint.read import open_model, read
 from encoder import get_encoder
-from gpt2 import GPT2
 from lab.pair import LabPair
 from lab.tables import table
 from studies.times.turns import Engine, compare, timed
@@ -116,14 +117,14 @@ def loop(target, draft, layout="tiles"):
 
 
 def laid_out(folder, layout="tiles"):
-    """A network by fast/'s tiles, or with plain matrices that are "as they are" or "transposed"."""
+    """fast.GPT2, or gpt2.GPT2 with its matrices "as they are" or "transposed"."""
     hparams, params = read(folder)
-    network = GPT2(params, hparams)
-    if layout != "tiles":
-        order = "F" if layout == "transposed" else "C"
-        for layer, plain in zip(layers(network.blocks), layers(params["blocks"])):
-            layer["w"] = plain["w"].astype(np.float32, order)
-        network.head = params["wte"].T.astype(np.float32, order)
+    if layout == "tiles":
+        return fast.GPT2(params, hparams)
+    network = gpt2.GPT2(params, hparams)
+    if layout == "transposed":
+        for layer in layers(network.blocks):
+            layer["w"] = np.asfortranarray(layer["w"])
     return network
 
 
