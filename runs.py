@@ -2,18 +2,10 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from sampling import as_model, seeded
-
-
-class Chances(NamedTuple):
-    """Two probabilities for each guess that a rule looked at in a round."""
-
-    reached: np.ndarray  # float [m], the probability that all guesses before this one are kept
-    kept: np.ndarray  # float [m], the probability that they are kept, and this one, too
 
 
 def overlap(p, q):
@@ -21,14 +13,10 @@ def overlap(p, q):
     return np.minimum(p, q).sum(axis=-1)
 
 
-def chances(r):
-    """The `Chances` of `speculative.verify`.
-
-    It looks at a guess only after it has kept all earlier ones, so `reached` is 1 for each.
-    Block verification looks at all guesses, and there it is less.
-    """
-    n = min(len(r.drafted), len(r.emitted))
-    return Chances(np.ones(n), overlap(r.p[:n], r.q[:n]))
+def acceptance_probabilities(r):
+    """How likely each guess that `verify` looked at in a round was to be accepted. float [m]"""
+    m = min(len(r.drafted), len(r.emitted))
+    return overlap(r.p[:m], r.q[:m])
 
 
 class Pair:
@@ -50,44 +38,49 @@ class Pair:
         self.n_ctx = min(draft.n_ctx, target.n_ctx)
         self.n_vocab = target.n_vocab
 
-    def timed(self, loop, x, N, on_round=None, chances=chances, times=None):
+    def timed(self, loop, x, N, on_round=None, run=None):
         """Run loop(draft, target, N, on_round) -> ids after the prompt x, with a clock -> `Run`.
 
         The networks read x before the clock starts, and it stands still during on_round.
-        chances(r) is what the rule says of a round, see `Chances`, or None if nobody knows.
-        times[k] gets the seconds of each round with k guesses.
+        run is a `Run` to be filled.
         """
         for network in self.networks:
             network.reset()
             network(np.array(x))
-        run = Run()
+        run = Run() if run is None else run
         draft = watched(self.draft_model, run.draft_seconds)
         target = watched(self.target_model, run.target_seconds)
-        begun = time.perf_counter()
+        clock = Clock()
 
         def note(r):
-            nonlocal begun
-            seconds = time.perf_counter() - begun
-            run.add(r, seconds)
-            if chances is not None:
-                run.chances.append(chances(r))
-            if times is not None:
-                times[len(r.drafted)].append(seconds)
+            run.add(r, clock.seconds())
             if on_round is not None:
                 on_round(r)
-            begun = time.perf_counter()
+            clock.start()
 
         run.ids = loop(draft, target, N, note)
         return run
+
+
+class Clock:
+    def __init__(self):
+        self.start()
+
+    def start(self):
+        self.begun = time.perf_counter()
+
+    def seconds(self):
+        """Since it was started."""
+        return time.perf_counter() - self.begun
 
 
 def watched(model, seconds):
     """The model, and `seconds` gets the time of each call."""
 
     def call(*args):
-        begun = time.perf_counter()
+        clock = Clock()
         rows = model(*args)
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(clock.seconds())
         return rows
 
     return call
@@ -101,7 +94,7 @@ class Run:
     n_drafted: list = field(default_factory=list)  # in each round
     n_accepted: list = field(default_factory=list)
     n_emitted: list = field(default_factory=list)
-    chances: list = field(default_factory=list)
+    p_accepted: list = field(default_factory=list)  # see `acceptance_probabilities`
     round_seconds: list = field(default_factory=list)
     draft_seconds: list = field(default_factory=list)  # of each call of the draft
     target_seconds: list = field(default_factory=list)
@@ -110,7 +103,11 @@ class Run:
         self.n_drafted.append(len(r.drafted))
         self.n_accepted.append(r.n_accepted)
         self.n_emitted.append(len(r.emitted))
+        self.p_accepted += [*self.judged(r)]
         self.round_seconds.append(seconds)
+
+    def judged(self, r):
+        return acceptance_probabilities(r)
 
     @property
     def seconds(self):
@@ -119,11 +116,6 @@ class Run:
     @property
     def n_new(self):
         return sum(self.n_emitted)
-
-    @property
-    def n_looked_at(self):
-        """How many guesses the rule looked at."""
-        return sum(len(found.kept) for found in self.chances)
 
     @property
     def tokens_per_second(self):
@@ -141,27 +133,23 @@ class Run:
     @property
     def alpha(self):
         """The mean probability that a guess is accepted if all before it are."""
-        kept = sum(found.kept.sum() for found in self.chances)
-        reached = sum(found.reached.sum() for found in self.chances)
-        return ratio(kept, reached)
+        return ratio(sum(self.p_accepted), len(self.p_accepted))
 
-    def predicted(self, tokens=None):
-        """How many tokens per round are to be expected.
-
-        tokens[k] is their number for a round with k guesses. By default, alpha tells it.
-        """
-        if tokens is None:
-            tokens = expected_tokens(self.alpha, max(self.n_drafted))
-        return float(np.mean(tokens[self.n_drafted]))
+    def predicted(self, expected):
+        """How many tokens per round are to be expected, if a round of k guesses has expected[k]."""
+        return float(np.mean(expected[self.n_drafted]))
 
     def cost(self, plain):
-        """What a round costs, in plain steps -> K c, v, r: for the guesses, the check, the rest."""
+        """What a round costs, in plain steps -> K c, v, r: for the guesses, the check, the rest.
+
+        A plain step is what a token of the plain run took.
+        """
         plain_step = plain.seconds / plain.n_new
-        n_steps = self.seconds / plain_step
-        guesses = sum(self.draft_seconds) / plain_step
-        check = sum(self.target_seconds) / plain_step
-        n_rounds = len(self.round_seconds)
-        return guesses / n_rounds, check / n_rounds, (n_steps - guesses - check) / n_rounds
+        unit = plain_step * len(self.round_seconds)
+        guesses = sum(self.draft_seconds) / unit
+        check = sum(self.target_seconds) / unit
+        rest = self.seconds / unit - guesses - check
+        return guesses, check, rest
 
 
 def ratio(a, b):

@@ -1,4 +1,4 @@
-"""From logits to the distribution that is sampled from: temperature, top-k, top-p and a penalty.
+"""From logits to the distribution that is sampled from: temperature, top-k and top-p.
 
 A network returns logits, a model returns probabilities, and `as_model` makes a model of
 a network. Draft and target may have different settings, and the output still has the
@@ -82,56 +82,23 @@ def only(row, tokens):
     return kept
 
 
-def penalised(logits, ids, penalty):
-    """Make tokens that are already in the text less likely: the repetition penalty of CTRL.
-
-    Keskar et al. 2019 (arXiv 1909.05858, section 4.1) divide logits by the penalty.
-    Negative ones are multiplied here, as in Hugging Face's Transformers, because
-    dividing would make them larger. Each row looks at its own prefix of ids: a guess
-    that may yet be rejected must not change the rows before it.
-
-    Parameters
-    ----------
-    logits : float [n_rows, n_vocab]
-    ids : int [n]
-    penalty : float > 0
-    """
-    if not penalty > 0:
-        raise ValueError(f"found {penalty=}, but penalty > 0 is needed")
-    n_before = len(ids) - len(logits)
-    seen = np.zeros(np.shape(logits), dtype=bool)
-    for i, row in enumerate(seen):
-        row[ids[: n_before + 1 + i]] = True
-    less_likely = np.where(logits > 0, logits / penalty, logits * penalty)
-    return np.where(seen, less_likely, logits)
-
-
 class as_model:
-    """A model made of a network: `penalised` and `logits_to_probs` of its logits.
+    """A model made of a network: `logits_to_probs` of its logits.
 
     It keeps the logits of its last call, for `confidence`.
     """
 
-    def __init__(self, network, temperature=1.0, top_k=0, top_p=1.0, repetition_penalty=1.0):
+    def __init__(self, network, temperature=1.0, top_k=0, top_p=1.0):
         self.network = network
         self.settings = temperature, top_k, top_p
-        self.penalty = repetition_penalty
 
     def __call__(self, ids, n_rows=1):
         self.logits = self.network(ids, n_rows)  # [n] -> [n_rows, n_vocab]
-        logits = self.logits
-        if self.penalty != 1:
-            logits = penalised(logits, ids, self.penalty)
-        return logits_to_probs(logits, *self.settings)
+        return logits_to_probs(self.logits, *self.settings)
 
     def confidence(self, token, row=-1):
         """How probable a token was in a row of the last call, at temperature 1 and uncut."""
         return logits_to_probs(self.logits[row][None])[0, token]
-
-
-def last_rows(model):
-    """Let a model that returns all rows, [n, n_vocab], as in J. Mody's blog post, take n_rows."""
-    return lambda ids, n_rows=1: np.asarray(model(ids))[-n_rows:]
 
 
 def seeded(model, seed):

@@ -1,4 +1,4 @@
-"""Speculative sampling: a small draft model guesses K tokens, the target checks them in one pass.
+"""Speculative sampling: a small draft model guesses K tokens, the target verifies them in one pass.
 
 Chen et al. 2023 (arXiv 2302.01318) and Leviathan et al. 2023 (arXiv 2211.17192) found
 it independently. As in Chen et al., the draft has distribution p and the target q.
@@ -6,15 +6,15 @@ Leviathan et al. swap p and q, and write gamma for K.
 
 A model is any callable `model(ids, n_rows=1) -> probs`: the next-token distributions
 after each of the last n_rows prefixes of ids, float64 [n_rows, n_vocab]. Temperature,
-top-k and top-p belong to the model, see sampling.py, where `last_rows` wraps a model
-that returns all rows.
+top-k and top-p belong to the model, see sampling.py.
 """
 
+import inspect
+import operator
 from typing import NamedTuple
 
 import numpy as np
 
-import checks
 from sampling import sample
 
 
@@ -33,8 +33,8 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
 
     Parameters and result are those of `speculative_sampling`.
     """
-    x, rng, ends = checks.checked_call(x, rng, eos, N=N)
-    model = checks.checked_model(model, [0])  # it takes ids
+    x, rng, eos_ids = prepared(x, rng, eos, N)
+    model = checked(model, must_accept=["ids"])
 
     for _ in range(N):
         q = model(x)[-1:]  # [n] -> [1, n_vocab]
@@ -42,7 +42,7 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
         x = np.append(x, token)  # [n] -> [n+1]
         if on_round is not None:
             on_round(Round(drafted=x[:0], p=q[:0], q=q, emitted=np.array([token]), n_accepted=0))
-        if token in ends:
+        if token in eos_ids:
             break
     return x
 
@@ -68,15 +68,12 @@ def residual(p, q):
     return max_fn(q - p) if (q > p).any() else q
 
 
-def propose(x, draft_model, k_max, rng, stop=None):
-    """Draft k_max tokens after x, fewer if stop(row of p, token) says that a token is the last.
-
-    You may stop after a guess, but you can't take it back: the token that ends the
-    drafting is proposed as well. lab/schedules.py says why.
+def propose(x, draft_model, k_max, rng):
+    """Guess k_max tokens after x, one after the other.
 
     Returns
     -------
-    drafted : int [k]
+    drafted : int [k], where k <= k_max
     p : float64 [k, n_vocab], the distributions that they were drawn from; [0] if k is 0
     """
     n = len(x)
@@ -86,8 +83,6 @@ def propose(x, draft_model, k_max, rng, stop=None):
         token = sample(p, rng)
         x = np.append(x, token)
         rows.append(p)
-        if stop is not None and stop(p, token):
-            break
     return x[n:], np.array(rows)
 
 
@@ -107,40 +102,33 @@ def verify(drafted, p, q, rng):
         # Accept it with probability min(1, q / p) and look at the next one.
         if rng.random() < acceptance(p[i, token], q[i, token]):
             continue
-        # Otherwise replace it by a draw from the residual. The rest followed a wrong
-        # token, so drop it.
+        # Otherwise resample it from the residual. The rest followed a wrong token, so drop it.
         return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
     # All accepted: the last row of q gives one more token for free.
     return np.append(drafted, sample(q[-1], rng))
 
 
-def one_round(
-    x, draft_model, target_model, k_max, rng, verify=verify, propose=propose, stop=None, ends=()
-):
-    """What happens in a round after the text x -> Round. ends are the tokens that end a text."""
-    # Step 1: the draft proposes k tokens, one after the other.
-    drafted, p = propose(x, draft_model, k_max, rng, stop)  # [k], [k, n_vocab]
+def one_round(x, draft_model, target_model, k_max, rng, *, propose=propose, verify=verify):
+    """What happens in a round after the text x -> `Round`."""
+    # Step 1: the draft guesses k tokens, one after the other.
+    drafted, p = propose(x, draft_model, k_max, rng)  # [k], [k, n_vocab]
     k = len(drafted)
     # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
     q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
     if k == 0:
         p = q[:0]  # no rows, but n_vocab columns
-    checks.check_shapes(p, q, k)
-    # Step 3: accept drafted tokens from the left. Step 4: add one more token.
-    emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
-    emitted = checks.checked_tokens(emitted, k + 1, q.shape[1])
-    n_accepted = len(emitted) - 1
-    # An accepted eos, an end-of-text token, ends the text. What follows it is cut off.
-    emitted = up_to_eos(emitted, ends)
-    return Round(drafted, p, q, emitted, min(n_accepted, len(emitted)))
+    check_rows(p, q, k, k_max)
+    # Step 3: accept drafted tokens from the left, and add one token.
+    emitted = checked_tokens(verify(drafted, p, q, rng), k + 1)  # [n_accepted+1]
+    return Round(drafted, p, q, emitted, len(emitted) - 1)
 
 
-def up_to_eos(emitted, ends):
-    """The tokens up to the first one that is in ends: all of them if none is."""
-    for i, token in enumerate(emitted.tolist()):
-        if token in ends:
-            return emitted[: i + 1]
-    return emitted
+def up_to_eos(r, eos_ids):
+    """A round without what follows a token that ends the text, if it has one."""
+    for n, token in enumerate(r.emitted.tolist(), start=1):
+        if token in eos_ids:
+            return r._replace(emitted=r.emitted[:n], n_accepted=min(r.n_accepted, n))
+    return r
 
 
 def speculative_sampling(
@@ -153,9 +141,8 @@ def speculative_sampling(
     *,
     eos=None,
     on_round=None,
+    propose=propose,
     verify=verify,
-    schedule=None,
-    stop=None,
 ):
     """Decode N tokens with exactly the target's distribution, in fewer passes of the target.
 
@@ -174,32 +161,111 @@ def speculative_sampling(
         The tokens that end a text. Decoding stops after one.
     on_round : callable, optional
         Called with each `Round`.
-    verify : callable
-        This module's `verify`, lab.block.verify_block, or a rule of your own.
-    schedule : callable, optional
-        For the lab: `schedule(last_round or None) -> k_max`, how many tokens the next round
-        drafts at most.
-    stop : callable, optional
-        For the lab, see `propose`.
+    propose, verify : callable
+        How a round guesses, and which guesses it accepts: the functions above, those of
+        lab/schedules.py and lab/block.py, or your own.
 
     Returns
     -------
     int [n + N], fewer only if eos ends the text
     """
-    x, rng, ends = checks.checked_call(x, rng, eos, N=N, K=K)
-    draft_model = checks.checked_model(draft_model, [0])  # it takes ids
-    target_model = checks.checked_model(target_model, [0], 2)  # it takes ids and n_rows
+    x, rng, eos_ids = prepared(x, rng, eos, N, K)
+    draft_model = checked(draft_model, must_accept=["ids"])
+    target_model = checked(target_model, must_accept=["ids", "n_rows"])
 
     end = len(x) + N
-    last = None
     while len(x) < end:
-        k_max = min(K, end - len(x) - 1)  # -1, as the round adds one token itself
-        if schedule is not None:
-            k_max = min(k_max, schedule(last))
-        last = one_round(x, draft_model, target_model, k_max, rng, verify, stop=stop, ends=ends)
-        x = np.append(x, last.emitted)
+        k_max = min(K, end - len(x) - 1)  # leaves room for the resampled token or the bonus
+        r = one_round(x, draft_model, target_model, k_max, rng, propose=propose, verify=verify)
+        r = up_to_eos(r, eos_ids)
+        x = np.append(x, r.emitted)
         if on_round is not None:
-            on_round(last)
-        if x[-1] in ends:
+            on_round(r)
+        if x[-1] in eos_ids:
             break
     return x
+
+
+# ---- What callers may get wrong ----
+
+
+def prepared(x, rng, eos, *counts):
+    """What both loops are called with -> int64 [n], a generator, the tokens that end a text."""
+    prompt = np.array(x)
+    is_list = prompt.ndim == 1 and prompt.dtype.kind in "iu" and len(prompt) > 0
+    if not is_list or prompt.astype(np.int64).min() < 0:  # ids from 2^63 on become negative
+        raise ValueError(f"the prompt must be token ids [n], at least one; found {x!r:.80}")
+    for n in counts:
+        if not isinstance(n, int | np.integer) or n < 0:
+            raise ValueError(f"N and K must be whole numbers from 0 up; found {n!r}")
+    if not hasattr(rng, "choice"):
+        rng = np.random.default_rng(rng)
+    return prompt.astype(np.int64), rng, ids_of(eos)
+
+
+def ids_of(eos):
+    """None, an id or several as a set. TypeError if it is something else."""
+    if eos is None:
+        return set()
+    if np.ndim(eos) == 0 and not isinstance(eos, set):
+        eos = [eos]
+    return {*map(operator.index, eos)}
+
+
+def checked(model, must_accept):
+    """The model, whose rows are checked and normalised in each call.
+
+    TypeError unless it accepts these arguments. It gets a copy of ids, and its rows are
+    copied, so it may reuse its array.
+    """
+    if type(model).__module__.startswith("transformers."):
+        advice = "docs/your_models.md has the class that does it"
+        raise TypeError(f"a model of transformers has to be wrapped; {advice}")
+    try:
+        inspect.signature(model).bind(*must_accept)
+    except TypeError:
+        problem = f"{model} does not accept {' and '.join(must_accept)}"
+        raise TypeError(f"{problem}; a model is model(ids, n_rows=1)") from None
+    except ValueError:
+        pass  # it was not written in Python, so nobody knows
+
+    def call(ids, *n_rows):
+        return checked_rows(np.array(model(ids.copy(), *n_rows)))  # [n] -> [n_rows, n_vocab]
+
+    return call
+
+
+def checked_rows(rows):
+    """A model's rows, normalised. ValueError unless they are distributions, up to rounding."""
+    if rows.ndim != 2 or rows.dtype.kind not in "fiuO" or not len(rows):
+        problem = f"found {list(rows.shape)}"
+        raise ValueError(f"a model must return probabilities [n_rows, n_vocab]; {problem}")
+    if rows.dtype != object:  # Fractions stay what they are
+        rows = rows.astype(np.float64, copy=False)
+    total = rows.sum(axis=-1, keepdims=True)  # [n_rows, 1]
+    error = abs(total - 1).max()
+    if not (rows.min() >= 0 and error <= 1e-3):  # so a NaN is refused, too
+        problem = f"found entries from {float(rows.min()):.3g} and sums off by {float(error):.3g}"
+        advice = "sampling.as_model takes logits"
+        raise ValueError(f"a model's rows must be >= 0 and sum to 1; {problem}. {advice}")
+    if error < 1e-9:
+        return rows
+    return rows / total  # rng.choice refuses sums like 1 + 1e-7
+
+
+def check_rows(p, q, k, k_max):
+    """ValueError unless the rows of a round fit each other: [k, n_vocab] and [k+1, n_vocab]."""
+    if k > k_max:
+        raise ValueError(f"propose must return at most {k_max} tokens; found {k}")
+    if len(q) != k + 1 or p.shape != q[:-1].shape:
+        needed = f"[{k}, n_vocab] and [{k + 1}, n_vocab] are needed"
+        raise ValueError(f"found p {p.shape} and q {q.shape}, but {needed}")
+
+
+def checked_tokens(emitted, most):
+    """What a rule returned, as an array. ValueError unless it is a list of 1 to `most` tokens."""
+    tokens = np.array(emitted)
+    is_list = tokens.ndim == 1 and tokens.dtype.kind in "iu"
+    if not is_list or not 1 <= len(tokens) <= most:
+        raise ValueError(f"verify must return 1 to {most} tokens; found {emitted!r:.80}")
+    return tokens

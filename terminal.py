@@ -11,7 +11,7 @@ import numpy as np
 from checkpoint import UserError
 from checkpoint.find import MODELS_DIR
 from checkpoint.names import CHOICES
-from runs import origins
+from runs import expected_tokens, origins
 
 LEGEND = {"accepted": "guessed and accepted", "resampled": "resampled", "bonus": "bonus"}
 COLOURS = {
@@ -133,11 +133,11 @@ def show(prompt, encoder, title, decode):
 NOTHING = "none: nothing was drafted"
 
 
-def figures(plain, fast, setting, is_sample=False, tokens=None):
+def figures(plain, fast, setting, is_sample=False):
     """A plain run and one with guesses, compared -> {name: text}.
 
     setting is what the second one was run with, such as "K = 4". is_sample tells whether
-    two texts may differ because both were drawn. tokens is for `Run.predicted`.
+    two texts may differ because both were drawn.
     """
     if not plain.n_new:
         return {"tokens per second": "none: nothing was decoded, so there is nothing to compare"}
@@ -150,11 +150,11 @@ def figures(plain, fast, setting, is_sample=False, tokens=None):
     rows["tokens per second"] = f"{slow:.1f} target alone, {quick:.1f} speculative"
     rows["speedup"] = f"{quick / slow:.2f}"
     rows["acceptance rate"] = acceptance_rate(fast)
-    rows["alpha"] = alpha(fast, tokens)
+    rows["alpha"] = alpha(fast)
     rows["tokens per round"] = f"{fast.tokens_per_round:.2f}, with {setting}"
     rows["cost of a round"] = f"{cost:.2f} plain steps: {parts}"
     rows["same text"] = same_text(plain.ids, fast.ids, is_sample)
-    if quick < slow and fast.n_looked_at:
+    if quick < slow and fast.p_accepted:
         rows["slower"] = why_slower(guesses, check, rest)
     return rows
 
@@ -165,13 +165,12 @@ def acceptance_rate(run):
     return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} drafted tokens"
 
 
-def alpha(run, tokens):
+def alpha(run):
     if run.alpha is None:
         return NOTHING
-    of_which = f"of the {run.n_looked_at} looked at, which"
-    if tokens is not None:
-        of_which = "behind accepted guesses, which by place"
-    return f"{run.alpha:.2f} {of_which} predicts {run.predicted(tokens):.2f} tokens per round"
+    expected = expected_tokens(run.alpha, max(run.n_drafted))
+    of_which = f"of the {len(run.p_accepted)} looked at, which"
+    return f"{run.alpha:.2f} {of_which} predicts {run.predicted(expected):.2f} tokens per round"
 
 
 def why_slower(guesses, check, rest):

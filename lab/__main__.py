@@ -1,7 +1,6 @@
 """Decode as main.py does, with every draft, schedule and rule of the lab, and look inside.
 
 examples:
-  python -m lab --K auto
   python -m lab --draft ngram
   python -m lab --K 8 --schedule adaptive
   python -m lab --draft ngram --temperature 1 --tree 3,1,1
@@ -23,19 +22,17 @@ from checkpoint import UserError
 from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
-from lab.measure import best_K, best_K_found
 from lab.page import page
-from lab.pair import load_pair
+from lab.pair import LabRun, load_pair
 from lab.rounds import Recorder
 from lab.schedules import SCHEDULES
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from sampling import as_model
 from speculative import verify
-from terminal import checked_type, figures, options, printed, report, same_text, show
+from terminal import COUNT, checked_type, figures, options, printed, report, same_text, show
 from utils import pair_of, prompt_ids
 
 COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess
-PILOT = 96  # tokens of the pilot run of --K auto
 RULES = {"token": verify, "block": verify_block}  # of --verify
 TREE_RULES = {"token": top_down, "block": bottom_up}
 
@@ -51,9 +48,6 @@ def main(argv=None):
     eos = eos_of(encoder) if args.eos else None
     rule = RULES[args.verify]
     decode = partial(pair.decode, x, rng=args.seed, eos=eos)
-    estimates = {}
-    if args.K == "auto":
-        args.K, estimates = pilot_run(pair, x, N, rng=args.seed, eos=eos, verify=rule)
     options = {"K": args.K, "schedule": args.schedule, "verify": rule}
     for each in {}, options:  # the first use of the weights is slow
         decode(min(N, 8), **each)
@@ -69,7 +63,7 @@ def main(argv=None):
     slow = show_text("Autoregressive Decode", plain)
     fast = show_text("Speculative Decode", speculative)
     figures_of = figures_of_trees if args.tree else all_figures
-    rows = figures_of(args, slow, fast) | estimates
+    rows = figures_of(args, slow, fast)
     print(f"\n{printed(rows)}", flush=True)
     if args.trace:
         trace = Path(args.trace)
@@ -100,28 +94,16 @@ def load(args):
         models_dir=args.models_dir,
         temperature=args.temperature,
         seed=args.seed if args.same_text else None,
-        **cuts(args),
+        top_k=args.top_k,
+        top_p=args.top_p,
+        repetition_penalty=args.repetition_penalty,
     )
-
-
-def cuts(args):
-    """What `sampling.as_model` takes besides a temperature."""
-    names = "top_k", "top_p", "repetition_penalty"
-    return {name: vars(args)[name] for name in names}
 
 
 def eos_of(encoder):
     if encoder.eos is None:
         raise UserError("--eos: this vocabulary has no token that ends a text")
     return encoder.eos
-
-
-def pilot_run(pair, x, N, **options):
-    """The best K, and a row of figures about it."""
-    K, speedups = best_K(pair, x, min(N, PILOT), **options)
-    if not speedups[1:].any():
-        K = min(4, N)  # the pilot run was too short to tell
-    return K, {"best K": best_K_found(K, speedups)}
 
 
 def recorded(decode, recorder, on_round):
@@ -140,14 +122,17 @@ def is_sample(args):
 
 def all_figures(args, slow, fast):
     """Those of main.py, and the alphas of the places in a round where one alpha does not fit."""
-    tokens = theory.tokens_by_position(fast.chances, max(fast.n_drafted, default=0))
+    rows = figures(slow, fast, f"K = {args.K}, {args.schedule}", is_sample(args))
+    if not fast.p_accepted:
+        return rows
+    tokens = theory.tokens_by_position(fast.chances, max(fast.n_drafted))
+    predicted = f"{fast.predicted(tokens):.2f} tokens per round"
     alphas, differ = theory.alphas(fast.chances)
-    setting = f"K = {args.K}, {args.schedule}"
-    by_place = tokens if args.verify == "block" else None  # no single alpha fits it
-    rows = figures(slow, fast, setting, is_sample(args), by_place)
+    if args.verify == "block":  # no single alpha fits it
+        behind = f"{fast.alpha:.2f} behind accepted guesses"
+        rows["alpha"] = f"{behind}, which by place predicts {predicted}"
     if differ:
         alphas = " ".join(f"{alpha:.2f}" for alpha in alphas)
-        predicted = f"{fast.predicted(tokens):.2f} tokens per round"
         rows["alpha by place"] = f"{alphas}; these predict {predicted}, for no single alpha fits"
     return rows
 
@@ -157,12 +142,12 @@ def decode_trees(args, pair, x, eos, on_round):
     shape = balanced(*args.tree)
     rule = TREE_RULES[args.verify]
     if args.temperature == 0:
-        pair.draft_model = as_model(pair.networks[0], COLD, **cuts(args))
+        pair.draft_model = as_model(pair.networks[0], COLD, args.top_k, args.top_p)
 
     def loop(draft, target, N, note):
         return tree_sampling(x, draft, target, N, shape, args.seed, rule, eos=eos, on_round=note)
 
-    return pair.timed(loop, x, args.n_tokens_to_generate, on_round, chances=None)
+    return pair.timed(loop, x, args.n_tokens_to_generate, on_round, LabRun())
 
 
 def figures_of_trees(args, slow, fast):
@@ -177,9 +162,8 @@ def figures_of_trees(args, slow, fast):
     }
 
 
-HELP = {  # of the options that main.py does not have
-    "K": "how many tokens to draft per round, at most; auto: the best of 0 to 8 by a short pilot "
-    "run, whose times the seed does not fix (default: 4)",
+HELP = {  # of the options that main.py does not have, and K, which does not go with a tree
+    "K": "how many tokens to draft per round, at most (default: 4)",
     "draft": "what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts "
     "of 1, 2 and 3 tokens in a row. online: such counts in the text so far. lookup: copies from "
     "the text so far. early-exit:L: the target's first L layers (default: %(default)s)",
@@ -215,7 +199,7 @@ def arguments(argv=None):
     tree = "a tree like 2,1,1, of at most 99 guesses"
     penalty = checked_type(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100")
     html = checked_type(str, lambda path: path.endswith(".html"), "the name of a .html file")
-    add("K", type=checked_type(str, is_K, "a whole number from 0 up, or auto"))
+    add("K", type=COUNT)
     add("draft", default="model", metavar="DRAFT", type=checked_type(str, is_draft, drafts))
     add("draft_corpus", metavar="FILE")
     add("schedule", choices=SCHEDULES, default="fixed")
@@ -227,8 +211,9 @@ def arguments(argv=None):
     args = parser.parse_args(argv)
     check_that_they_fit(args)
     args.command = shlex.join(["python", "-m", "lab", *argv])
-    if args.K != "auto":  # a larger K would make no difference
-        args.K = min(int(args.K or 4), args.n_tokens_to_generate)
+    if args.K is None:
+        args.K = 4
+    args.K = min(args.K, args.n_tokens_to_generate)  # a larger one would make no difference
     return args
 
 
@@ -241,17 +226,13 @@ def check_that_they_fit(args):
     if args.draft == "lookup" and args.schedule == "draft-confidence":
         what = "--draft lookup stops by itself where it finds no copy"
         raise UserError(f"{what}; choose another --schedule")
-    if args.tree and (args.trace or args.K or args.schedule != "fixed"):
+    if args.tree and (args.trace or args.K is not None or args.schedule != "fixed"):
         raise UserError("--tree does not go together with --trace, --schedule or --K")
     if args.trace and args.verify == "block":
         raise UserError("--trace shows rounds of --verify token; leave one of the two out")
     if args.trace and args.n_tokens_to_generate == 0:
         what = "--trace needs a round to show"
         raise UserError(f"{what}, so --n_tokens_to_generate must be above 0")
-
-
-def is_K(text):
-    return re.fullmatch("auto|[0-9]{1,99}", text)
 
 
 def is_draft(name):

@@ -17,7 +17,8 @@ Over all drafts, `verify` accepts 1.19 tokens here, and block verification 1.25.
 
 import numpy as np
 
-from runs import Chances, overlap
+from lab.theory import Chances
+from runs import overlap
 from sampling import sample
 from speculative import acceptance, residual
 
@@ -64,7 +65,7 @@ def block_probabilities(drafted, p, q):
 
 
 def chances(r):
-    """What block verification says of its guesses, for `runs.Run`: it looks at all of them.
+    """The `Chances` of block verification, which looks at all guesses.
 
     All guesses before one are kept with probability w, and this guess too with probability
     sum min(p, w q), which is what its own w is on average. See `block_probabilities`.

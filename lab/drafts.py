@@ -53,30 +53,6 @@ class AsNetwork:
         """These drafts keep nothing from call to call."""
 
 
-def shared_vocabulary(draft, ids, unknown=0):
-    """A draft over another vocabulary as a model over the target's.
-
-    Timor et al. 2025 (arXiv 2502.05202) call it token-level intersection: its rows are cut
-    to the shared tokens and renormalised, and the check stays as it is. ids[t] is the
-    draft's id of the target's token t, or -1 if it has none: such tokens are never guessed,
-    and the draft reads them as `unknown`.
-    """
-    ids = np.asarray(ids)
-    shared = np.flatnonzero(ids >= 0)
-    if not len(shared):
-        raise ValueError("draft and target share no token")
-
-    def model(x, n_rows=1):
-        theirs = np.where(ids[x] < 0, unknown, ids[x])
-        rows = np.asarray(draft(theirs, n_rows))  # [n_rows, n_vocab of the draft]
-        p = np.zeros((n_rows, len(ids)))
-        p[:, shared] = rows[:, ids[shared]]
-        p[p.sum(axis=-1) == 0, shared[0]] = 1  # nothing is shared
-        return p / p.sum(axis=-1, keepdims=True)
-
-    return model
-
-
 def make_draft(name, target, encoder, corpus=None):
     """Make a draft for a target, a gpt2.GPT2 -> a network.
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from enumeration import output_distribution, total_variation
 from lab.block import block_probabilities, verify_block
+from lab.schedules import drafting
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from sampling import sample
 from speculative import acceptance, max_fn, one_round, propose, residual, verify
@@ -92,7 +93,9 @@ def decode(rng, setting, verify=verify, propose=propose, rows=target_rows, eos=N
     target = with_rows(rows, {}, setting)
     while len(x) < n + setting.N:
         k = min(setting.K, n + setting.N - len(x) - 1)
-        emitted = one_round(x, setting.draft_model, target, k, rng, verify, propose).emitted
+        emitted = one_round(
+            x, setting.draft_model, target, k, rng, propose=propose, verify=verify
+        ).emitted
         x = np.append(x, emitted)
         kept = None if end_of is None else end_of(x[n:], emitted)
         if kept is not None:
@@ -113,7 +116,9 @@ def round_distribution(verify=verify, propose=propose, rows=target_rows, setting
 
     def emitted(rng):
         target = with_rows(rows, {}, setting)
-        return one_round(x, setting.draft_model, target, setting.K, rng, verify, propose).emitted
+        return one_round(
+            x, setting.draft_model, target, setting.K, rng, propose=propose, verify=verify
+        ).emitted
 
     return output_distribution(emitted)
 
@@ -274,7 +279,7 @@ def changed_draft(draw=sample, reported=lambda row, token: row):
     draw(row, rng) is the token, and reported(row, token) the row that it returns.
     """
 
-    def variant(x, draft_model, k, rng, stop=None):
+    def variant(x, draft_model, k, rng):
         n, rows = len(x), []
         for _ in range(k):
             row = draft_model(x)[-1]
@@ -474,7 +479,7 @@ def shared_part_of_what_q_lacks(p, q, i, t):
     return without(row if row[:last].any() else q[i], last)
 
 
-def lacks_the_last_token(x, draft_model, k, rng, stop=None):
+def lacks_the_last_token(x, draft_model, k, rng):
     def small_draft(ids, n_rows=1):
         rows = draft_model(ids, n_rows)
         return np.array([without(row, len(row) - 1) for row in rows])
@@ -547,7 +552,7 @@ BONUS = [
 # ---- The draft: it reports another p than the one that it drew from ----
 
 
-def best_of_two_beams(x, draft_model, k, rng, stop=None):
+def best_of_two_beams(x, draft_model, k, rng):
     """Beam search is not greedy: a worse first token may lead to the better text."""
     beams = [(1, x, [])]
     for _ in range(k):
@@ -562,7 +567,7 @@ def best_of_two_beams(x, draft_model, k, rng, stop=None):
     return ids[len(x) :], np.array(rows)
 
 
-def rows_of_another_sequence(x, draft_model, k, rng, stop=None):
+def rows_of_another_sequence(x, draft_model, k, rng):
     drafted, p = propose(x, draft_model, k, rng)
     if k == 0:
         return drafted, p
@@ -570,7 +575,7 @@ def rows_of_another_sequence(x, draft_model, k, rng, stop=None):
     return drafted, draft_model(other[:-1], k)
 
 
-def forgets_its_own_tokens(x, draft_model, k, rng, stop=None):
+def forgets_its_own_tokens(x, draft_model, k, rng):
     row = draft_model(x)[-1]
     drafted = np.array([sample(row, rng) for _ in range(k)], dtype=int)
     return drafted, draft_model(np.append(x, drafted)[:-1], k) if k else row[:0]
@@ -597,7 +602,7 @@ def marginals(x, draft_model, k):
 def from_marginals(draw=sample, reported=lambda row, token: row):
     """Each guess comes from its marginal distribution, whatever the ones before it are."""
 
-    def variant(x, draft_model, k, rng, stop=None):
+    def variant(x, draft_model, k, rng):
         rows = marginals(x, draft_model, k)
         drafted = np.array([draw(row, rng) for row in rows], dtype=int)
         return drafted, np.array([reported(row, t) for row, t in zip(rows, drafted)])
@@ -605,7 +610,7 @@ def from_marginals(draw=sample, reported=lambda row, token: row):
     return variant
 
 
-def from_marginals_with_an_autoregressive_p(x, draft_model, k, rng, stop=None):
+def from_marginals_with_an_autoregressive_p(x, draft_model, k, rng):
     drafted, p = from_marginals()(x, draft_model, k, rng)
     return drafted, draft_model(np.append(x, drafted)[:-1], k) if k else p
 
@@ -861,7 +866,7 @@ class Noise:
     def __init__(self):
         self.numbers = []
 
-    def propose(self, x, draft_model, k, rng, stop=None):
+    def propose(self, x, draft_model, k, rng):
         self.numbers = []
         return draft_by_numbers(x, draft_model, k, Stream(self.numbers, rng))
 
@@ -879,7 +884,7 @@ NOISE = Noise()
 def noise_once_per_text(rng, setting):
     numbers = []
 
-    def draft(x, draft_model, k, _, stop=None):
+    def draft(x, draft_model, k, _):
         return draft_by_numbers(x, draft_model, k, Stream(numbers, rng))
 
     return decode(rng, setting, propose=draft)
@@ -890,7 +895,7 @@ def one_seed(rng, setting):
     numbers = []
     checks = Stream(numbers, rng)
 
-    def draft(x, draft_model, k, _, stop=None):
+    def draft(x, draft_model, k, _):
         return draft_by_numbers(x, draft_model, k, Stream(numbers, rng))
 
     def rule(drafted, p, q, _):
@@ -985,8 +990,11 @@ def verification_of_the_note(drafted, p, q, rng):
     return np.append(drafted[:i], sample(q[i], rng))
 
 
-def withdraws_an_eos(x, draft_model, k, rng, stop=None):
-    drafted, p = propose(x, draft_model, k, rng, lambda row, t: t == EOS)
+stops_behind_an_eos, _ = drafting(stop=lambda row, token: token == EOS)
+
+
+def withdraws_an_eos(x, draft_model, k, rng):
+    drafted, p = stops_behind_an_eos(x, draft_model, k, rng)
     n = len(drafted)
     if EOS in drafted:
         n -= 1
@@ -1074,7 +1082,7 @@ def accepts_what_the_target_draws(drafted, p, q, rng):
     return np.append(drafted, sample(q[-1], rng))
 
 
-def withdraws_an_unsure_favourite(x, draft_model, k, rng, stop=None):
+def withdraws_an_unsure_favourite(x, draft_model, k, rng):
     """A greedy draft: whether it stops depends on its row alone, and not on a draw."""
     drafted, rows = changed_draft(favourite, one_hot)(x, draft_model, k, rng)
     n = 0
@@ -1097,8 +1105,7 @@ def tests_all_before_it_looks(drafted, p, q, rng):
     return np.append(drafted[:i], sample(row, rng))
 
 
-def stops_behind_an_unsure_guess(x, draft_model, k, rng, stop=None):
-    return propose(x, draft_model, k, rng, lambda row, token: row[token] < LEAST)
+stops_behind_an_unsure_guess, _ = drafting(stop=lambda row, token: row[token] < LEAST)
 
 
 EXACT = [

@@ -21,7 +21,6 @@ MEANING = {
     "the target's pass over K + 1 positions, r is drawing and accepting.",
     "same text": "At temperature 0 both loops decode the same tokens. Above, they draw two samples "
     "from one distribution.",
-    "best K": "Each estimate comes from a few rounds, so the largest is usually too high.",
 }
 PLAY = ' <a href="play.html">Play with a single token.</a>'
 ADDED = {"resampled": "drawn from the residual", "bonus": "a bonus: nothing was rejected"}

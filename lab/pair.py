@@ -17,10 +17,12 @@ from functools import partial
 
 from checkpoint.find import MODELS_DIR
 from fast import GPT2
-from lab import block, measure
+from lab import block
 from lab.drafts import make_draft
-from lab.schedules import draft_confidence, make_schedule
-from runs import Pair, chances
+from lab.models import penalised
+from lab.schedules import costs_of, draft_confidence, drafting, make_schedule
+from lab.theory import Chances, chances
+from runs import Pair, Run, ratio
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import load_encoder_hparams_and_params, load_models
 
@@ -30,11 +32,34 @@ RULES = {  # what each says of its guesses, and whether each place in a round ha
 }
 
 
+class LabRun(Run):
+    """A `runs.Run` of any rule. chances(r) is what the rule says of its guesses, if it is known."""
+
+    def __init__(self, chances=None):
+        super().__init__()
+        self.chances_of = chances
+        self.chances = []  # of each round
+
+    def judged(self, r):
+        found = Chances([], []) if self.chances_of is None else self.chances_of(r)
+        self.chances.append(found)
+        return found.p_accepted
+
+    @property
+    def alpha(self):
+        reached = sum(sum(found.p_reached) for found in self.chances)
+        return ratio(sum(self.p_accepted), reached)
+
+
 class LabPair(Pair):
     """A `runs.Pair` whose draft ends the drafting with a token of confidence below stop_below."""
 
-    def __init__(self, *args, stop_below=0.0, **options):
-        super().__init__(*args, **options)
+    def __init__(
+        self, draft, target, encoder=None, *, repetition_penalty=1.0, stop_below=0.0, **options
+    ):
+        if repetition_penalty != 1:
+            draft, target = (penalised(network, repetition_penalty) for network in (draft, target))
+        super().__init__(draft, target, encoder, **options)
         self.stop_below = stop_below
         self.times = defaultdict(partial(deque, maxlen=99))  # seconds of rounds with k guesses
 
@@ -51,7 +76,7 @@ class LabPair(Pair):
         schedule="fixed",
         costs=None,
     ):
-        """Decode N tokens after the prompt x, with guesses unless K is None -> `runs.Run`.
+        """Decode N tokens after the prompt x, with guesses unless K is None -> `LabRun`.
 
         schedule and costs are those of `schedules.make_schedule`; costs are measured unless
         they are given. The rest is as in `speculative.speculative_sampling`.
@@ -61,21 +86,29 @@ class LabPair(Pair):
             return autoregressive_sampling(x, target, N, rng, eos=eos, on_round=note)
 
         if K is None:
-            return self.timed(plain, x, N, on_round)
-        costs = costs or partial(measure.costs, self.times)
+            return self.timed(plain, x, N, on_round, LabRun(chances))
         rule = RULES.get(verify, {"chances": None})
+        costs = costs or partial(costs_of, self.times)
         schedule, stop = make_schedule(schedule, K, costs, *self.sources, **rule)
         if self.stop_below:
             if stop is not None:
                 advice = "choose another schedule than draft-confidence"
                 raise ValueError(f"this draft has a stop of its own; {advice}")
             stop = draft_confidence(self.stop_below, self.sources[0].confidence)
-        options = {"eos": eos, "verify": verify, "schedule": schedule, "stop": stop}
+        propose, see = drafting(schedule, stop)
+        run = LabRun(rule["chances"])
 
         def speculative(draft, target, N, note):
-            return speculative_sampling(x, draft, target, N, K, rng, on_round=note, **options)
+            options = {"eos": eos, "on_round": note, "propose": propose, "verify": verify}
+            return speculative_sampling(x, draft, target, N, K, rng, **options)
 
-        return self.timed(speculative, x, N, on_round, rule["chances"], self.times)
+        def on_each(r):
+            self.times[len(r.drafted)].append(run.round_seconds[-1])
+            see(r)
+            if on_round is not None:
+                on_round(r)
+
+        return self.timed(speculative, x, N, on_each, run)
 
 
 def load_pair(draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, **more):

@@ -1,9 +1,9 @@
-"""How many tokens to draft in a round: the arguments schedule and stop of `speculative_sampling`.
+"""How many tokens to draft in a round: schedules and stops, for `speculative_sampling`'s propose.
 
 A schedule picks k_max before the round draws anything, from whatever happened before:
 tokens, distributions, even how long a round took. A stop ends the drafting after a
 token that it has seen. Both are exact for the same reason: every token that was drawn
-from p is judged, and those that were never drawn cannot be favoured.
+from p is verified, and those that were never drawn cannot be favoured.
 
 So you may stop after a guess, but not take it back. Toss the guesses you dislike, and the
 survivors are no longer samples from p. It is survivorship bias, and here is its size:
@@ -13,9 +13,13 @@ A (.1), B (.2) or C (.2). The other half is q: A (.15), B (.1) or C (.25). The s
 (.25, .3, .45).
 """
 
+import math
+from statistics import median_low
+
 import numpy as np
 
-from runs import chances
+from lab.theory import chances
+from speculative import propose
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
 # `adaptive` begins as if it had looked at 16 guesses with a mean probability of 0.7.
@@ -23,6 +27,39 @@ SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "ada
 # nothing would never correct that.
 PRIOR, N_PRIOR = 0.7, 16
 EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
+
+
+def drafting(schedule=None, stop=None):
+    """(propose, on_round) of one text, for `speculative_sampling`. Make them anew for each text.
+
+    Parameters
+    ----------
+    schedule : callable, optional
+        `schedule(last_round or None) -> k_max`, how many tokens a round drafts at most.
+    stop : callable, optional
+        `stop(row of p, token)` says that a token is the last one that its round drafts.
+    """
+    rounds = [None]  # the last one is at the end
+
+    def propose_some(x, draft_model, k_max, rng):
+        if schedule is not None:
+            k_max = min(k_max, schedule(rounds[-1]))
+        if stop is None:
+            return propose(x, draft_model, k_max, rng)
+        n = len(x)
+        rows = []
+        is_last = False
+        while len(rows) < k_max and not is_last:
+            [token], [p] = propose(x, draft_model, 1, rng)
+            x = np.append(x, token)
+            rows.append(p)
+            is_last = stop(p, token)
+        return x[n:], np.array(rows)
+
+    def on_round(r):
+        rounds[:] = [r]
+
+    return propose_some, on_round
 
 
 def make_schedule(name, K, costs, draft=None, target=None, **rule):
@@ -96,46 +133,74 @@ def heuristic(K):
     return schedule
 
 
-def adaptive(K, costs, memory=32, chances=chances, by_place=False):
+class adaptive:
     """A schedule: the number of tokens with the best tokens per round / cost, as measured.
 
     Leviathan et al. 2023 suggest it in section 3.5. alpha averages what the rule says of its
-    guesses, see `runs.Chances`, over about the last `memory` of them; it settles sooner than
+    guesses, see `theory.Chances`, over about the last `memory` of them; it settles sooner than
     the share of accepted tokens. `costs(K) -> float [K+1]` are the costs of rounds with
     0 ... K drafted tokens. by_place: an alpha for each place in a round, because
     block verification has no single one.
     """
-    if chances is None:
-        raise ValueError("adaptive needs a rule that says which guesses it looks at")
-    alphas = n_rounds = None  # set by schedule(None), the first call of each run
 
-    def schedule(last):
-        nonlocal alphas, n_rounds
-        if last is None:
-            alphas, n_rounds = [Alpha(PRIOR, memory)], 0
-        else:
-            for i, (reached, kept) in enumerate(zip(*chances(last))):
-                if by_place and i == len(alphas):
-                    alphas.append(Alpha(alphas[-1].mean, memory))  # it begins as the one before
-                alphas[min(i, len(alphas) - 1)].see(reached, kept)
-        n_rounds += 1
-        means = [alpha.mean for alpha in alphas]
-        means += means[-1:] * (K - len(means))
-        tokens = np.cumsum(np.cumprod([1, *means[:K]]))
-        ranking = np.argsort(-tokens / costs(K), kind="stable")
+    def __init__(self, K, costs, memory=32, chances=chances, by_place=False):
+        if chances is None:
+            raise ValueError("adaptive needs a rule that says which guesses it looks at")
+        self.K, self.costs, self.memory = K, costs, memory
+        self.chances, self.by_place = chances, by_place
+        self.alphas = [Alpha(PRIOR, memory)]
+        self.n_rounds = 0
+
+    def __call__(self, last):
+        if last is not None:
+            self.see(self.chances(last))
+        self.n_rounds += 1
+        means = [alpha.mean for alpha in self.alphas]
+        means += means[-1:] * (self.K - len(means))
+        tokens = np.cumsum(np.cumprod([1, *means[: self.K]]))
+        ranking = np.argsort(-tokens / self.costs(self.K), kind="stable")
         # The second best may really be the best, if its cost was measured in slow
         # rounds. Only more such rounds tell.
-        return int(ranking[1 if n_rounds % EVERY == 0 and K > 0 else 0])
+        tries_second = self.n_rounds % EVERY == 0 and self.K > 0
+        return int(ranking[1 if tries_second else 0])
 
-    return schedule
+    def see(self, found):
+        for i, (reached, accepted) in enumerate(zip(*found)):
+            if self.by_place and i == len(self.alphas):
+                self.alphas.append(Alpha(self.alphas[-1].mean, self.memory))  # as the one before
+            self.alphas[min(i, len(self.alphas) - 1)].see(reached, accepted)
 
 
 class Alpha:
-    """A mean of kept / reached over about the last `memory` guesses, which begins with a guess."""
+    """A mean of accepted / reached over about the last `memory` guesses; it begins with a guess."""
 
     def __init__(self, mean, memory):
         self.mean, self.n, self.memory = mean, N_PRIOR, memory
 
-    def see(self, reached, kept):
+    def see(self, reached, accepted):
         self.n += reached
-        self.mean += (kept - reached * self.mean) / min(self.n, self.memory)
+        self.mean += (accepted - reached * self.mean) / min(self.n, self.memory)
+
+
+def costs_of(times, K):
+    """What rounds with 0 ... K drafted tokens cost, from `LabPair.times`, for `adaptive`.
+
+    A k counts as timed after two rounds, because the first one with a new k is often
+    slow, and costs the median of its times. Until 0 and 1 are timed, they look best, so
+    that they are tried. A larger k that was not timed costs as much as one token more
+    than k - 1. That is more often too low than too high, so it is tried soon.
+
+    Returns
+    -------
+    float64 [K+1], in units of the first
+    """
+    timed = {k: median_low(seconds) for k, seconds in times.items() if len(seconds) > 1}
+    if 0 not in timed:
+        return np.array([1.0] + [math.inf] * K)
+    none = timed[0]
+    one = timed.get(1, none)
+    per_token = max(one - none, 0.0) if 1 in timed else math.inf
+    found = [none, one]
+    for k in range(2, K + 1):
+        found.append(timed.get(k, found[-1] + per_token))
+    return np.array(found[: K + 1]) / none

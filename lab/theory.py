@@ -12,9 +12,24 @@ nearly right for large models; and betas that are independent, which they are no
 `tokens_by_position` does without that.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from runs import expected_tokens
+from runs import acceptance_probabilities, expected_tokens
+
+
+class Chances(NamedTuple):
+    """Two probabilities for each guess that a rule looks at in a round."""
+
+    p_reached: np.ndarray  # float [m], that all guesses before this one are accepted
+    p_accepted: np.ndarray  # float [m], that they are, and this one, too
+
+
+def chances(r):
+    """The `Chances` of `speculative.verify`. It looks at no guess behind a rejected one."""
+    p_accepted = acceptance_probabilities(r)
+    return Chances(np.ones(len(p_accepted)), p_accepted)
 
 
 def improvement(alpha, K, c, v=1.0, r=0.0):
@@ -38,7 +53,7 @@ def tokens_by_position(chances, K):
 
     Parameters
     ----------
-    chances : list of `runs.Chances`, one for each round
+    chances : list of `Chances`, one for each round
     K : int
 
     Returns
@@ -56,7 +71,7 @@ def alphas(chances):
     sqrt(alpha (1 - alpha) / n) at most. So the squares, in these units, add up to the number
     of places or less. Three times as much is more than chance.
     """
-    n, means = by_place(chances, max((len(found.kept) for found in chances), default=0))
+    n, means = by_place(chances, max((len(found.p_accepted) for found in chances), default=0))
     if not n.sum():
         return [], False
     alpha = means @ n / n.sum()
@@ -66,14 +81,14 @@ def alphas(chances):
 
 
 def by_place(chances, K):
-    """How many rounds reached each of the first K places, and how likely a guess was kept there."""
+    """How many rounds reached each of the first K places, and how likely a guess was accepted."""
     reached = np.zeros(K)
-    kept = np.zeros(K)
+    accepted = np.zeros(K)
     for found in chances:
-        n = min(len(found.kept), K)
-        reached[:n] += found.reached[:n]
-        kept[:n] += found.kept[:n]
-    return reached, np.divide(kept, reached, out=np.zeros(K), where=reached > 0)
+        n = min(len(found.p_accepted), K)
+        reached[:n] += found.p_reached[:n]
+        accepted[:n] += found.p_accepted[:n]
+    return reached, np.divide(accepted, reached, out=np.zeros(K), where=reached > 0)
 
 
 def best_acceptance(p, q, n):

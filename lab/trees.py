@@ -16,9 +16,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-import checks
 from sampling import sample
-from speculative import acceptance, max_fn, residual, up_to_eos
+from speculative import (
+    acceptance,
+    check_rows,
+    checked,
+    checked_tokens,
+    max_fn,
+    prepared,
+    residual,
+    up_to_eos,
+)
 
 
 class Node:
@@ -91,7 +99,7 @@ def grade(x, target_model, root):
         ids = np.array([*x, *(node.token for node in guesses)])
         q = target_model(ids, len(path))
         p = np.array([node.p for node in guesses]) if guesses else q[:0]
-        checks.check_shapes(p, q, len(guesses))
+        check_rows(p, q, len(guesses), len(guesses))
         for node, row in zip(path, q):
             node.q = row
 
@@ -130,22 +138,20 @@ def tree_sampling(
 
     rule is `bottom_up` or `top_down`. on_round gets a `TreeRound`.
     """
-    x, rng, ends = checks.checked_call(x, rng, eos, N=N)
-    draft_model = checks.checked_model(draft_model, [0])
-    target_model = checks.checked_model(target_model, [0], 2)
+    x, rng, eos_ids = prepared(x, rng, eos, N)
+    draft_model = checked(draft_model, must_accept=["ids"])
+    target_model = checked(target_model, must_accept=["ids", "n_rows"])
 
     end = len(x) + N
     while len(x) < end:
         root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng))
         grade(x, target_model, root)
         most = max(map(len, paths(root)))
-        emitted = checks.checked_tokens(rule(root, rng), most, len(root.q))
-        n_accepted = len(emitted) - 1
-        emitted = up_to_eos(emitted, ends)
-        n_accepted = min(n_accepted, len(emitted))
-        x = np.append(x, emitted)
+        emitted = checked_tokens(rule(root, rng), most)
+        r = up_to_eos(TreeRound(root, emitted, len(emitted) - 1), eos_ids)
+        x = np.append(x, r.emitted)
         if on_round is not None:
-            on_round(TreeRound(root, emitted, n_accepted))
-        if x[-1] in ends:
+            on_round(r)
+        if x[-1] in eos_ids:
             break
     return x

@@ -144,15 +144,15 @@ def assert_same(found, expected):
     assert_same_distribution(found, expected, tolerance=0 if kind is Fraction else EXACT)
 
 
-def assert_lossless(drawn, N, K, eos=None, **options):
+def assert_lossless(drawn, N, K, eos=None, parts=dict, **options):
     """Assert that speculative sampling has the target's distribution.
 
-    drawn is a draft, a target and a prompt.
+    drawn is a draft, a target and a prompt. parts() are options made anew for each text.
     """
     draft, target, x = drawn
 
     def sampler(rng):
-        return speculative_sampling(x, draft, target, N, K, rng, eos=eos, **options)
+        return speculative_sampling(x, draft, target, N, K, rng, eos=eos, **options, **parts())
 
     decoded = output_distribution(sampler)
     expected = product_of_conditionals(x, target, N, eos)

@@ -1,7 +1,6 @@
 """What a run records, how it measures time, and what `Pair` makes of it."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +8,8 @@ from support import bundled, random_gpt2
 
 import runs
 from lab.block import verify_block
-from lab.measure import best_K, costs
 from lab.pair import LabPair, load_pair
+from lab.schedules import costs_of
 from speculative import verify
 
 PROMPT = [5, 6, 7]
@@ -28,7 +27,8 @@ def test_a_run_records_what_happened():
     assert run.n_drafted == [len(r.drafted) for r in rounds]
     assert run.n_accepted == [r.n_accepted for r in rounds]
     kept = [runs.overlap(p, q) for r in rounds for p, q in zip(r.p, r.q[: len(r.emitted)])]
-    assert np.concatenate([found.kept for found in run.chances]).tolist() == kept
+    assert run.p_accepted == kept
+    assert np.concatenate([found.p_accepted for found in run.chances]).tolist() == kept
     assert run.alpha == pytest.approx(np.mean(kept))
     assert run.acceptance_rate == sum(run.n_accepted) / sum(run.n_drafted)
     assert run.tokens_per_round == 30 / len(rounds)
@@ -59,9 +59,9 @@ def test_what_there_is_to_say_of_nothing():
 def test_block_verification_looks_at_all_guesses():
     both = pair(temperature=1)
     run = both.decode(PROMPT, 60, 4, 0, verify=verify)
-    assert run.n_looked_at < sum(run.n_drafted)
+    assert len(run.p_accepted) < sum(run.n_drafted)
     run = both.decode(PROMPT, 60, 4, 0, verify=verify_block)
-    assert run.n_looked_at == sum(run.n_drafted)
+    assert len(run.p_accepted) == sum(run.n_drafted)
 
 
 def test_a_rule_that_does_not_say_what_it_looks_at():
@@ -161,7 +161,7 @@ def test_a_lookup_that_finds_nothing_ends_the_round(settings):
 )
 def test_costs_are_medians(times, expected):
     """times[None] are the steps of the plain loop."""
-    assert costs(times, len(expected) - 1).tolist() == expected
+    assert costs_of(times, len(expected) - 1).tolist() == expected
 
 
 def test_costs_are_kept_from_run_to_run(monkeypatch):
@@ -173,28 +173,3 @@ def test_costs_are_kept_from_run_to_run(monkeypatch):
     second = both.decode(PROMPT, 30, K=4, schedule="adaptive")
     assert first.n_drafted[:5] == [0, 0, 1, 1, 1]
     assert second.n_drafted[0] == 1
-
-
-def test_best_K_tries_every_K():
-    both = pair(temperature=1)
-    K, speedups = best_K(both, PROMPT, 80, K_max=5, rng=0)
-    assert K == np.argmax(speedups)
-    assert speedups.all()
-    K, speedups = best_K(pair(), PROMPT, 1, K_max=5)
-    assert K == 0
-    assert not speedups.any()  # one token is too short to time anything
-
-
-def test_best_K_divides_tokens_by_costs(monkeypatch):
-    both = pair()
-    half = runs.Chances(np.ones(2), np.array([0.5, 0.5]))
-    both.times |= {None: [9.0] * 2, 0: [2.0, 9], 1: [5.0, 7], 2: [8.0, 6], 3: [0.1]}
-
-    def decode(x, N, K, schedule, eos):
-        assert (K, eos) == (3, 7)
-        return SimpleNamespace(chances=[half] * 13)
-
-    monkeypatch.setattr(both, "decode", decode)
-    K, speedups = best_K(both, [5], 9, K_max=3, eos=7)
-    assert K == 0
-    assert speedups == pytest.approx([1, 1.5 * 2 / 5, 1.75 * 2 / 6, 0])  # 3 was timed only once

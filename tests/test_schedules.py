@@ -78,7 +78,6 @@ def test_adaptive_takes_the_best_K_for_the_mean_of_beta(c):
     sure = round_of(16, 16)  # beta = 1, at 16 positions
     schedule = adaptive(6, linear(c), memory=38)
     assert decisions(schedule, half, sure) == best(c, 0.7, (11.2 + 3) / 22, (11.2 + 3 + 16) / 38)
-    assert decisions(schedule, sure) == best(c, 0.7, 27.2 / 32)  # None makes it forget
 
 
 def test_adaptive_forgets_old_rounds():

@@ -1,6 +1,5 @@
 """speculative.py beyond the proof: options, the loop, and probabilities at the edge of float64."""
 
-import random
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,9 +18,9 @@ from support import (
 
 from enumeration import output_distribution
 from lab import schedules
-from lab.drafts import shared_vocabulary
-from lab.schedules import SCHEDULES, make_schedule
-from sampling import as_model, last_rows
+from lab.models import last_rows, penalised, shared_vocabulary
+from lab.schedules import SCHEDULES, drafting, make_schedule
+from sampling import as_model
 from speculative import autoregressive_sampling, max_fn, speculative_sampling
 
 HALF = [0.5, 0.5]
@@ -65,7 +64,8 @@ def networks(draw):
     penalty = st.sampled_from([1, 1.5, 3])
 
     def model():
-        return as_model(Table(draw(table)), *map(draw, (temperature, top_k, top_p, penalty)))
+        network = penalised(Table(draw(table)), draw(penalty))
+        return as_model(network, *map(draw, (temperature, top_k, top_p)))
 
     return model(), model(), np.array([0, 2])
 
@@ -127,15 +127,16 @@ own_schedules = st.lists(st.integers(0, 5), min_size=1, max_size=4).map(hashed)
     own_stop=st.sampled_from([*STOPS.values()]),
 )
 def test_lossless(verifier, kind, data, N, K, eos, schedule, own_stop):
-    """With any models, rule, schedule, stop and eos.
+    """With any models, rule, schedule, stop and eos."""
 
-    One schedule serves many runs, so schedule(None) must reset it.
-    """
-    schedule, stop = make_schedule(schedule, K, lambda K: 1 + 0.3 * np.arange(K + 1))
+    def parts():
+        chosen, stop = make_schedule(schedule, K, lambda K: 1 + 0.3 * np.arange(K + 1))
+        propose, on_round = drafting(chosen, stop or own_stop)
+        return {"propose": propose, "on_round": on_round}
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedules, "EVERY", 3)  # `adaptive` tries the second best within a few tokens
-        options = dict(verify=verifier, schedule=schedule, stop=stop or own_stop)
-        assert_lossless(data.draw(KINDS[kind]), N, K, eos=eos, **options)
+        assert_lossless(data.draw(KINDS[kind]), N, K, eos, parts, verify=verifier)
 
 
 @given(
@@ -153,7 +154,15 @@ def test_a_schedule_gets_each_round_but_the_last_and_a_stop_ends_the_drafting(dr
         return hashed_schedule(last)
 
     stop = STOPS["after an unlikely token"]
-    _, rounds = decode(drawn, N, K, 0, schedule=schedule, stop=stop)
+    propose, see = drafting(schedule, stop)
+    draft, target, x = drawn
+    rounds = []
+
+    def on_round(r):
+        rounds.append(r)
+        see(r)
+
+    speculative_sampling(x, draft, target, N, K, 0, propose=propose, on_round=on_round)
     assert [*map(id, asked_with)] == [*map(id, [None, *rounds[:-1]])]
     for r in rounds:
         assert len(r.drafted) <= K
@@ -266,10 +275,10 @@ def test_the_smallest_models_that_work():
 
 
 def test_a_model_that_takes_other_arguments_is_refused():
-    with pytest.raises(TypeError, match=r"not take ids and n_rows; .* Does sampling\.last_rows"):
-        speculative_sampling([0], draft_of_lists, all_rows, N=3, K=2)
-    message = r"not take ids alone; a model is model\(ids, n_rows=1\)"
+    message = r"not accept ids and n_rows; a model is model\(ids, n_rows=1\)"
     with pytest.raises(TypeError, match=message):
+        speculative_sampling([0], draft_of_lists, all_rows, N=3, K=2)
+    with pytest.raises(TypeError, match="not accept ids; a model"):
         speculative_sampling([0], lambda ids, n_rows: None, draft_of_lists, N=3, K=2)
 
 
@@ -335,25 +344,16 @@ class FromTransformers:
         ("x", [], "the prompt must be token ids"),
         ("x", [[0, 1]], "the prompt must be token ids"),
         ("x", [0.5], "the prompt must be token ids"),
-        ("x", [0, -1], "the prompt must be token ids"),
         ("x", [2**63], "the prompt must be token ids"),
-        ("N", -1, "N must be a whole number from 0 up; found -1"),
-        ("N", 2.5, "N must be a whole number from 0 up; found 2.5"),
-        ("N", True, "N must be a whole number from 0 up; found True"),
+        ("N", -1, "must be whole numbers from 0 up; found -1"),
+        ("N", 2.5, "must be whole numbers from 0 up; found 2.5"),
         ("model", FromTransformers(), "transformers has to be wrapped; docs/your_models.md"),
-        ("model", rows_of(None), r"must return probabilities \[n_rows, n_vocab\]; found None"),
+        ("model", rows_of(None), r"must return probabilities \[n_rows, n_vocab\]; found \[\]"),
         ("model", rows_of(HALF), r"must return probabilities \[n_rows, n_vocab\]; found \[2\]"),
-        ("model", rows_of(np.eye(2)[:0]), r"found \[0, 2\]"),
-        ("model", rows_of([["a"]]), r"found \[1, 1\]"),
-        ("model", rows_of([[2.0, -1.0]]), "entries from -1, and sums of .*as_model takes logits"),
+        ("model", rows_of([[2.0, -1.0]]), "entries from -1 and sums off by 0.*as_model takes"),
         ("model", rows_of([[3.0, 1.0]]), "rows must be >= 0 and sum to 1"),
         ("model", rows_of([[np.nan, 1.0]]), "entries from nan"),
-        ("eos", "1", "eos must be a token id, or several; found '1'"),
-        ("eos", -1, "eos must be a token id, or several; found -1"),
-        ("eos", [[1]], r"eos must be a token id, or several; found \[\[1\]\]"),
-        ("rng", random, "rng must be a generator of NumPy"),
-        ("rng", random.Random(0), "rng must be a generator of NumPy"),
-        ("rng", "seed", "SeedSequence"),
+        ("eos", "1", "cannot be interpreted as an integer"),
     ],
 )
 def test_odd_calls(loop, name, value, message):
@@ -362,18 +362,22 @@ def test_odd_calls(loop, name, value, message):
         loop(**call)
 
 
-def test_an_odd_K():
-    with pytest.raises(ValueError, match="K must be a whole number from 0 up"):
-        speculative_sampling([0], Table([HALF]), Table([HALF]), 3, 2.5)
-
-
-@pytest.mark.parametrize(
-    "emitted", [None, [], (np.array([0]), 1), [0, 0, 0, 0], [[0]], [0.5], [2], [-1]]
-)
+@pytest.mark.parametrize("emitted", [None, [], [0, 0, 0, 0], [[0]], [0.5]])
 def test_a_rule_that_returns_no_tokens(emitted):
     model = Table([HALF])
-    with pytest.raises(ValueError, match="verify must return 1 to 3 tokens below 2; found"):
+    with pytest.raises(ValueError, match="verify must return 1 to 3 tokens; found"):
         speculative_sampling([0], model, model, 9, 2, verify=lambda *args: emitted)
+
+
+def test_a_propose_that_returns_too_much():
+    """More than k_max tokens would make the text too long."""
+    model = Table([HALF])
+
+    def propose(x, draft_model, k_max, rng):
+        return np.zeros(3, int), np.tile(HALF, (3, 1))
+
+    with pytest.raises(ValueError, match="propose must return at most 2 tokens; found 3"):
+        speculative_sampling([0], model, model, 9, 2, propose=propose)
 
 
 @both_loops

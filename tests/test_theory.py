@@ -11,9 +11,10 @@ from support import EXACT, models
 from enumeration import output_distribution
 from lab import block, schedules, theory
 from lab.block import verify_block
-from lab.pair import RULES
+from lab.pair import RULES, LabRun
 from lab.schedules import make_schedule
-from runs import Chances, Run, chances, expected_tokens, overlap
+from lab.theory import Chances, chances
+from runs import expected_tokens, overlap
 from speculative import Round, propose, verify
 
 
@@ -93,8 +94,8 @@ def test_chances_are_those_of_the_verified_positions(k, n_accepted, n_emitted, n
     p = rng.dirichlet(np.ones(4), size=k)
     q = rng.dirichlet(np.ones(4), size=k + 1)
     found = chances(Round(np.zeros(k, int), p, q, np.zeros(n_emitted, int), n_accepted))
-    assert found.kept.tolist() == [overlap(p[i], q[i]) for i in range(n_verified)]
-    assert found.reached.tolist() == [1] * n_verified
+    assert found.p_accepted.tolist() == [overlap(p[i], q[i]) for i in range(n_verified)]
+    assert found.p_reached.tolist() == [1] * n_verified
 
 
 @pytest.mark.parametrize("rule", [verify, verify_block])
@@ -131,10 +132,9 @@ def all_rounds():
 
 
 def test_block_verification_has_no_single_alpha():
-    run = Run()
+    run = LabRun(block.chances)
     for r in all_rounds():
         run.add(r, seconds=1.0)
-        run.chances.append(block.chances(r))
     tokens = theory.tokens_by_position(run.chances, 4)
     assert tokens == pytest.approx(TOKENS)
     assert run.predicted(tokens) == pytest.approx(TOKENS[4])
@@ -148,8 +148,8 @@ def test_an_accepted_eos_ends_what_block_verification_says():
     rows = np.tile(P, (3, 1)), np.tile(Q, (4, 1))
     whole = block.chances(Round(drafted, *rows, emitted=drafted[:2], n_accepted=1))
     ended = block.chances(Round(drafted, *rows, emitted=drafted[:2], n_accepted=2))
-    assert len(whole.kept) == 3
-    assert ended.kept.tolist() == whole.kept[:2].tolist()
+    assert len(whole.p_accepted) == 3
+    assert ended.p_accepted.tolist() == whole.p_accepted[:2].tolist()
 
 
 @pytest.mark.parametrize("c", [0.22, 0.32, 0.5])

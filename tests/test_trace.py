@@ -19,7 +19,6 @@ import lab.__main__ as lab_main
 import main
 from checkpoint import UserError
 from encoder import get_encoder
-from lab.measure import best_K_found
 from lab.page import number, page, shown
 from lab.pair import LabPair
 from lab.rounds import Recorder, most_probable
@@ -171,7 +170,7 @@ def test_the_part_that_makes_a_round_slow_is_named(cost, cause):
     """A plain step costs 1 in any case, so only what a check costs beyond that is a cause."""
     plain = SimpleNamespace(n_new=9, tokens_per_second=2.0, ids=[1])
     fast = SimpleNamespace(
-        n_looked_at=1,
+        p_accepted=[1.0] * 1,
         cost=lambda plain: cost,
         alpha=1.0,
         predicted=lambda tokens: 2.0,
@@ -182,10 +181,6 @@ def test_the_part_that_makes_a_round_slow_is_named(cost, cause):
         ids=[1],
     )
     assert figures(plain, fast, "K = 1")["slower"].startswith(f"because {cause}")
-
-
-def test_the_words_for_the_best_K():
-    assert best_K_found(2, np.array([1, 0, 1.5])).endswith(": 1.00 (K = 0), 1.50 (K = 2)")
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -219,7 +214,7 @@ def replay(rounds, on_round):
 def test_coloured_text_without_its_colours_is_the_text(text, half, n_accepted):
     """A token may end in the middle of a character: nothing is written until it is whole."""
     ids = ENCODER.encode(text) + ENCODER.encode("é")[:half]
-    rounds = [Round(np.zeros(3), None, None, [id], n_accepted) for id in ids]
+    rounds = [Round(np.zeros(3), np.ones((3, 1)), np.ones((4, 1)), [id], n_accepted) for id in ids]
     output = Terminal()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", output)

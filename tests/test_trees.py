@@ -145,10 +145,10 @@ def test_models_of_different_vocabularies_are_an_error():
         tree_sampling([0], draft, target, 3, balanced(2))
 
 
-@pytest.mark.parametrize("emitted", [[0] * 4, [], None, [2]])
+@pytest.mark.parametrize("emitted", [[0] * 4, [], None])
 def test_a_rule_that_returns_no_path_is_an_error(emitted):
     model = Table([[0.5, 0.5]])
-    with pytest.raises(ValueError, match="verify must return 1 to 3 tokens below 2; found"):
+    with pytest.raises(ValueError, match="verify must return 1 to 3 tokens; found"):
         tree_sampling([0], model, model, 3, balanced(1, 1), 0, lambda root, rng: emitted)
 
 
