@@ -218,8 +218,8 @@ def by_rule(name, verify, rows=Q, propose=propose):
     draft, target = model(P), model(rows)
 
     def one_round(ids):
-        ids = np.array(ids)
-        return speculative.one_round(ids, draft, target, K, np.random, rule, propose).emitted
+        parts = {"propose": propose, "verify": rule}
+        return speculative.one_round(np.array(ids), draft, target, K, np.random, **parts).emitted
 
     return Rounds(name, one_round, rows)
 
