@@ -9,7 +9,6 @@ examples:
 """
 
 import operator
-import os
 import re
 import shlex
 import sys
@@ -24,7 +23,7 @@ from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
 from lab.measure import best_K, best_K_found
-from lab.page import page
+from lab.page import check_can_be_written, page, write_page
 from lab.pair import load_pair
 from lab.rounds import Recorder
 from lab.schedules import SCHEDULES
@@ -43,7 +42,7 @@ TREE_RULES = {"token": top_down, "block": bottom_up}
 def main(argv=None):
     args = arguments(argv)
     if args.trace:
-        check_that_it_can_be_written(args.trace)
+        check_can_be_written(args.trace)
     pair = load(args)
     encoder = pair.encoder
     N = args.n_tokens_to_generate
@@ -72,19 +71,10 @@ def main(argv=None):
     rows = figures_of(args, slow, fast) | estimates
     print(f"\n{printed(rows)}", flush=True)
     if args.trace:
-        trace = Path(args.trace)
-        beside_play = trace.with_name("play.html").exists()
+        beside_play = Path(args.trace).with_name("play.html").exists()
         content = page(encoder, x, slow, fast, recorder.rounds, rows, args.command, beside_play)
-        trace.write_text(content, encoding="utf-8", errors="replace")
+        write_page(args.trace, content)
         print(f"trace             written to {args.trace}")
-
-
-def check_that_it_can_be_written(path):
-    """OSError, before anything takes time."""
-    existed = os.path.lexists(path)
-    open(path, "a", encoding="utf-8").close()
-    if not existed:
-        os.remove(path)
 
 
 def load(args):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import CONTENT, ROOT
+from support import CONTENT, ROOT, files_of
 
 import utils
 from checkpoint import UserError, find, names, openai, write
@@ -56,6 +56,22 @@ def test_reads_what_the_writer_wrote(tmp_path):
     assert list(found) == sorted(tensors)
     for name, tensor in tensors.items():
         np.testing.assert_array_equal(found[name], tensor, strict=True)
+
+
+def test_a_checkpoint_may_be_written_over_the_one_that_is_read(tmp_path):
+    tensors = {"a": np.ones(5, np.float32), "b": np.zeros(5, np.float32)}
+    write.write_checkpoint(tmp_path, {"n": 1}, tensors.items())
+    files = files_of(tmp_path)
+    write.write_checkpoint(tmp_path, {"n": 1}, openai.tensors(tmp_path).items())
+    assert files_of(tmp_path) == files
+
+    def broken():
+        yield "a", np.zeros(5, np.float32)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write.write_checkpoint(tmp_path, {"n": 2}, broken())
+    assert files_of(tmp_path) == files
 
 
 @pytest.fixture(scope="module")

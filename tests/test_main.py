@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from unittest.mock import Mock, call, patch
 
 import numpy as np
@@ -290,7 +291,7 @@ def test_bad_arguments(args, problem, capsys):
         (["--trace", "trace.txt"], "'trace.txt' is not the name of a .html file"),
         (
             ["--trace", "no/such/folder/trace.html"],
-            "No such file or directory: 'no/such/folder/trace.html'",
+            "No such file or directory: 'no/such/folder/trace.html.part'",
         ),
         (
             ["--trace", "trace.html", "--n_tokens_to_generate", "0"],
@@ -426,6 +427,21 @@ def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
     trace.write_text("older")
     complaint(capsys, lab_main, "--trace", trace, "--draft", "early-exit:7")
     assert trace.read_text() == "older"
+
+
+def test_a_full_disk_leaves_the_older_page(tmp_path, monkeypatch):
+    def write_half(path, content, **options):
+        path.write_bytes(content[: len(content) // 2].encode())
+        raise OSError("No space left on device")
+
+    trace = tmp_path / "trace.html"
+    trace.write_text("older")
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(OSError, match="No space left"):
+        printed_by(lab_main, "--trace", trace, "--n_tokens_to_generate", 2)
+    monkeypatch.undo()
+    assert trace.read_text() == "older"
+    assert [*tmp_path.iterdir()] == [trace]
 
 
 # ---- The imports run one way ----
