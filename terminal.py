@@ -9,8 +9,7 @@ import sys
 import numpy as np
 
 from checkpoint import UserError
-from checkpoint.find import MODELS_DIR
-from checkpoint.names import CHOICES
+from checkpoint.names import CHOICES, MODELS_DIR
 from runs import origins
 
 LEGEND = {"accepted": "guessed and accepted", "resampled": "resampled", "bonus": "bonus"}

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint.crc32c import crc32c, mask
-from checkpoint.openai import BYTES, DATA, DTYPES, EOT, INDEX, MAGIC
+from checkpoint.openai import DATA, DTYPES, EOT, INDEX, MAGIC
+from encoder import BYTES
 
 NUMBER = {np.dtype(dtype): number for number, dtype in DTYPES.items()}
 

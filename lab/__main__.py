@@ -101,8 +101,8 @@ def cuts(args):
 
 
 def eos_of(encoder):
-    if encoder.eos is None:
-        raise UserError("--eos: this vocabulary has no token that ends a text")
+    if not encoder.eos:
+        raise UserError("--eos: the files of this model name no token that ends a text")
     return encoder.eos
 
 

@@ -30,9 +30,9 @@ import main
 import tiny
 from checkpoint.openai import DATA
 from checkpoint.read import read as read_model
-from encoder import get_encoder
 from enumeration import output_distribution, total_variation
 from terminal import PROMPT
+from utils import get_encoder
 
 ENCODER = tiny.Encoder(ROOT / "models" / "target")
 

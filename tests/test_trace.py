@@ -18,7 +18,6 @@ from support import ROOT, bundled, printed_by, run, texts_of
 import lab.__main__ as lab_main
 import main
 from checkpoint import UserError
-from encoder import get_encoder
 from lab.measure import best_K_found
 from lab.page import number, page, shown
 from lab.pair import LabPair
@@ -26,6 +25,7 @@ from lab.rounds import Recorder, most_probable
 from runs import Run, origins
 from speculative import Round, max_fn
 from terminal import COLOURS, RESET, figures, same_text, show
+from utils import get_encoder
 
 ENCODER = get_encoder("target", ROOT / "models")
 PROMPT = ENCODER.encode("Once upon a time")

@@ -18,12 +18,12 @@ from itertools import product
 import numpy as np
 
 from checkpoint.read import open_model, read
-from encoder import get_encoder
 from gpt2 import GPT2
 from lab.pair import LabPair
 from lab.tables import table
 from studies.times.turns import Engine, compare, timed
 from terminal import PROMPT, Parser, report
+from utils import get_encoder
 
 CONTEXT = 32  # tokens in the cache before passes over a few rows
 K = 4
