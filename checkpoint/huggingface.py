@@ -209,40 +209,39 @@ def ends_of_text(folder, n_vocab):
 def from_two_files(folder, config):
     """GPT-2's own tokenizer, from vocab.json and merges.txt."""
     only("without tokenizer.json", config, {"tokenizer_class": GPT2})
-    added = added_tokens(folder, {}, config)
-    try:
-        check_only_eot(added)
-    except ValueError as error:
-        advice = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-        raise ValueError(f"{error}; transformers writes it to tokenizer.json: {advice}") from None
+    added = described_tokens(folder, config)
+    for token in added:
+        if token["content"] != EOT:
+            advice = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+            problem = f"the added token {token['content']!r} needs a tokenizer.json"
+            raise ValueError(f"{problem}, which transformers writes: {advice}")
     return gpt2s(read_json(folder / "vocab.json"), read_merges(folder / "merges.txt"), added)
 
 
 def from_one_file(folder, config):
-    """From tokenizer.json."""
+    """From tokenizer.json, by the library unless it is GPT-2's own."""
     path = folder / "tokenizer.json"
     found = read_json(path)
     check_is_obeyed(found, config)
-    added = added_tokens(folder, found, config)
+    added = {token["content"]: token for token in found.get("added_tokens") or []}
+    added.pop("", None)  # it is never found
+    described = described_tokens(folder, config)
     try:
         check_algorithm(found)
         check_template(found.get("post_processor") or {})
-        check_only_eot(added)
-        return gpt2s(found["model"]["vocab"], pairs(found["model"]["merges"]), added)
+        merges = pairs(found["model"]["merges"])
+        return gpt2s(found["model"]["vocab"], merges, [*added.values(), *described])
     except ValueError as error:
         why = error
-    known = united(found.get("added_tokens") or [])
-    for name in added:
-        if name not in known:
-            raise ValueError(f"the added token {name!r} is not in tokenizer.json")
+    check_agree(described, added)
+    if len(config.get("added_tokens_decoder", added)) != len(added):
+        raise ValueError("tokenizer.json has added tokens that tokenizer_config.json does not list")
     try:
         encode, ids = library_tokenizer(path)
     except ImportError:
         advice = "the library tokenizers reads it: pip install tokenizers"
         raise ValueError(f"{why}; {advice}") from None
-    for name, token in added.items():
-        if ids.get(name) != token.get("id", ids.get(name)):
-            raise ValueError(f"the added token {name!r} has two ids")
+    check_agree(added.values(), {name: {"id": id} for name, id in ids.items()})
     return {"merges": [], "ids": ids, "library": encode}
 
 
@@ -253,17 +252,24 @@ def gpt2s(ids, merges, added):
         if not tokens >= {*pair}:
             raise ValueError(f"the merge {pair!r:.80} is of tokens that no merge before it makes")
         tokens.add("".join(pair))
-    special = None
-    if EOT in added:  # transformers adds it, if nobody else does
-        special = EOT
+    for token in added:
+        id = ids.setdefault(EOT, len(ids))  # transformers adds it, if nobody else does
+        allowed = FLAGS | {"content": [EOT], "id": [id]}
+        only(f"the added token {token['content']!r}", token, allowed)
         tokens.add(EOT)
-        id = ids.setdefault(EOT, len(ids))
-        if added[EOT].get("id", id) != id:
-            raise ValueError(f"{EOT} has two ids")
     if odd := sorted(tokens ^ ids.keys()):
         problem = f"{len(odd):,} tokens are in one of them alone, such as {odd[0]!r:.20}"
         raise ValueError(f"the vocabulary and its merges do not fit: {problem}")
-    return {"merges": merges, "ids": ids, "special": special}
+    return {"merges": merges, "ids": ids, "special": EOT if added else None}
+
+
+def check_agree(described, known):
+    """ValueError unless what is said of each token is known of it, or nothing is."""
+    for token in described:
+        name = token["content"]
+        same = known.get(name, {"content": None})
+        if any(same.get(key, value) != value for key, value in token.items()):
+            raise ValueError(f"the added token {name!r} is another one in tokenizer.json, or none")
 
 
 def check_is_obeyed(found, config):
@@ -291,53 +297,23 @@ def check_template(after):
         only("tokenizer.json, post_processor", after, {"type": ["ByteLevel"]})
 
 
-# ---- Added tokens, which are found in a text before it is cut ----
-
-
-def added_tokens(folder, found, config):
-    """{name: what all files say of it}. ValueError if two contradict each other."""
-    tokens = [*(found.get("added_tokens") or [])]
+def described_tokens(folder, config):
+    """What all files but tokenizer.json say of added tokens, which are found before a text is cut."""
     if "added_tokens_decoder" in config:
         listed = config["added_tokens_decoder"].items()
-        listed = [token | {"id": int(id)} for id, token in listed]
-        for name in united(tokens):
-            if name not in united(listed):
-                raise ValueError(f"the added token {name!r} is not in tokenizer_config.json")
-        tokens += listed
+        tokens = [token | {"id": int(id)} for id, token in listed]
     else:
-        others = optional(folder, "added_tokens.json").items()
-        tokens += [{"content": name, "id": id} for name, id in others]
-    return united([*tokens, *named_tokens(config)])
-
-
-def named_tokens(config):
-    """The added tokens that have a role, or are just named."""
+        listed = optional(folder, "added_tokens.json").items()
+        tokens = [{"content": name, "id": id} for name, id in listed]
     if config.get("tokenizer_class") in GPT2:
         config = {"bos_token": EOT, "eos_token": EOT, "unk_token": EOT} | config
     named = [value for name, value in config.items() if name.endswith("_token")]
     for key in "extra_special_tokens", "additional_special_tokens":
         more = config.get(key) or []
         named += more.values() if isinstance(more, dict) else more
-    named = [token for token in named if token and token is not True]
-    return [token if isinstance(token, dict) else {"content": token} for token in named]
-
-
-def united(tokens):
-    """Tokens by name; those of one name become one."""
-    found = {}
-    for token in tokens:
-        name = token["content"]
-        if name == "":  # it is never found
-            continue
-        known = found.get(name, {})
-        if known | token != token | known:
-            raise ValueError(f"the added token {name!r} is described in two ways")
-        found[name] = known | token
-    return found
-
-
-def check_only_eot(added):
-    for name, token in added.items():
-        if name != EOT:
-            raise ValueError(f"it has the added token {name!r}")
-        only(f"the added token {name!r}", token, FLAGS)
+    for token in named:
+        if isinstance(token, dict):
+            tokens.append(token)
+        elif isinstance(token, str) and token:
+            tokens.append({"content": token})
+    return tokens

@@ -238,13 +238,19 @@ IN_SETTINGS = [  # the same of tokenizer_config.json
     ({"tokenizer_class": "BertTokenizer"}, "tokenizer_class is 'BertTokenizer'"),
     ({"fast_tokenizer_files": ["tokenizer.4.json"]}, "fast_tokenizer_files is "),
     (GENERAL, "without tokenizer.json: tokenizer_class is 'PreTrainedTokenizerFast'"),
-    ({"pad_token": "[PAD]"}, r"it has the added token '\[PAD\]'; transformers writes it to tok"),
-    ({"image_token": "<A>"}, "it has the added token '<A>'"),
-    ({"extra_special_tokens": ["<A>"]}, "it has the added token '<A>'"),
-    ({"extra_special_tokens": {"image": "<A>"}}, "it has the added token '<A>'"),
-    ({"additional_special_tokens": ["<A>"]}, "it has the added token '<A>'"),
+    (
+        {"pad_token": "[PAD]"},
+        r"'\[PAD\]' needs a tokenizer.json, which transformers writes: AutoTo",
+    ),
+    ({"image_token": "<A>"}, "'<A>' needs a tokenizer.json"),
+    ({"extra_special_tokens": ["<A>"]}, "'<A>' needs a tokenizer.json"),
+    ({"extra_special_tokens": {"image": "<A>"}}, "'<A>' needs a tokenizer.json"),
+    ({"additional_special_tokens": ["<A>"]}, "'<A>' needs a tokenizer.json"),
     ({"eos_token": FLAGS | {"content": EOT, "lstrip": True}}, "'<|endoftext|>': lstrip is True"),
-    ({"added_tokens_decoder": {"9": {"content": EOT}}}, "<.endoftext.> has two ids"),
+    (
+        {"added_tokens_decoder": {"9": {"content": EOT}}},
+        "'<.endoftext.>': id is 9, but only 271 is computed",
+    ),
 ]
 IN_TOKENIZER = [  # the same of tokenizer.json, and tokenizer_config.json
     ({"normalizer": NFC}, {}, "tokenizer.json: normalizer is {'type': 'NFC'}"),
@@ -253,9 +259,13 @@ IN_TOKENIZER = [  # the same of tokenizer.json, and tokenizer_config.json
     ({"pre_tokenizer": BYTE_LEVEL | {"use_regex": False}}, {}, "use_regex is False"),
     ({"pre_tokenizer": BYTE_LEVEL | {"add_prefix_space": True}}, GENERAL, "add_prefix_space is T"),
     ({"decoder": None}, GENERAL, "decoder: type is None"),
-    ({"added_tokens": [PAD]}, LISTED, r"'\[PAD\]' is not in tokenizer_config.json"),
-    ({"added_tokens": [PAD]}, {"pad_token": "<A>"}, "'<A>' is not in tokenizer.json"),
-    ({"added_tokens": [LEFT]}, {"pad_token": FLAGS | PAD}, r"'\[PAD\]' is described in two ways"),
+    ({"added_tokens": [PAD]}, LISTED, "has added tokens that tokenizer_config.json does not list"),
+    (
+        {"added_tokens": [PAD]},
+        {"pad_token": "<A>"},
+        "'<A>' is another one in tokenizer.json, or none",
+    ),
+    ({"added_tokens": [LEFT]}, {"pad_token": FLAGS | PAD}, r"'\[PAD\]' is another one in tok"),
 ]
 NO_TILDE = {token.replace("~", "zz"): id for token, id in VOCABULARY.items()}
 CUT_SHORT = PLAIN["merges.txt"][:-9].rpartition(b"\n")[0]
@@ -266,8 +276,8 @@ IN_FILES = [  # the same of other files
     ({"merges.txt": None}, "tokenizer.json is missing; docs/your_models.md"),
     ({"vocab.json": VOCABULARY | {"b": 64}}, "the 272 tokens of the vocabulary are not numbered"),
     ({"tokenizer.json": b"{}"}, "the tokenizer is damaged: KeyError"),
-    ({"added_tokens.json": {"[PAD]": 272}}, r"it has the added token '\[PAD\]'"),
-    ({"special_tokens_map.json": {"pad_token": "<A>"}}, "it has the added token '<A>'"),
+    ({"added_tokens.json": {"[PAD]": 272}}, r"'\[PAD\]' needs a tokenizer.json"),
+    ({"special_tokens_map.json": {"pad_token": "<A>"}}, "'<A>' needs a tokenizer.json"),
     ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
     ({WEIGHTS: None, "pytorch_model.bin": b""}, "pytorch_model.bin is a pickle, which can run"),
     (dict.fromkeys(PLAIN), "config.json is missing; docs/your_models.md has what a model needs"),
@@ -407,7 +417,7 @@ FAILS = "the library tokenizers fails: "
     [
         ({"model": {"type": "WordPiece"}}, FAILS),
         ({"model": {"continuing_subword_prefix": "##"}}, FAILS),  # a panic
-        ({"added_tokens": [PAD | {"id": 299}]}, r"the added token '\[PAD\]' has two ids"),
+        ({"added_tokens": [PAD | {"id": 299}]}, r"the added token '\[PAD\]' is another one in tok"),
     ],
 )
 def test_what_the_library_cannot_read(tmp_path, told, message, capfd):
