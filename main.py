@@ -9,6 +9,7 @@ examples:
   python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would"
 """
 
+import ending  # first, so that Ctrl-C is one line from here on
 import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
 
 # isort: split
@@ -16,7 +17,7 @@ from functools import partial
 
 from runs import Pair
 from speculative import autoregressive_sampling, speculative_sampling
-from terminal import figures, options, printed, report, show
+from terminal import figures, options, printed, show
 from utils import load_models, pair_of, prompt_ids
 
 LAB = """there is more in the lab:
@@ -53,4 +54,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    report(main, "main.py")
+    ending.report(main, "main.py")

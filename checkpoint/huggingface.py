@@ -298,7 +298,7 @@ def check_template(after):
 
 
 def described_tokens(folder, config):
-    """What all files but tokenizer.json say of added tokens, which are found before a text is cut."""
+    """What files other than tokenizer.json say of added tokens, which no word contains."""
     if "added_tokens_decoder" in config:
         listed = config["added_tokens_decoder"].items()
         tokens = [token | {"id": int(id)} for id, token in listed]

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint import UserError
+from ending import report
 from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
@@ -30,7 +31,7 @@ from lab.schedules import SCHEDULES
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from sampling import as_model
 from speculative import verify
-from terminal import checked_type, figures, options, printed, report, same_text, show
+from terminal import checked_type, figures, options, printed, same_text, show
 from utils import pair_of, prompt_ids
 
 COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess

@@ -151,6 +151,7 @@ FLIPPED = bytes([CONTENT[INDEX][0] ^ 1]) + CONTENT[INDEX][1:]
 ENTRY = write.number(1, 1) + write.number(5, 4) + write.number(6, 0)  # one float32, without a shape
 TYPE_7 = write.number(1, 7) + ENTRY[2:]
 TOO_LONG = write.varint(2 << 3 | 2) + write.varint(2**70)
+TEXT_FOR_OFFSET = ENTRY + write.message(4, b"0")
 
 
 @pytest.mark.parametrize(
@@ -175,8 +176,9 @@ TOO_LONG = write.varint(2 << 3 | 2) + write.varint(2**70)
         (INDEX, FLIPPED, "block at 0 does not match its crc32c"),
         (INDEX, index_of(ENTRY, n_shards=2), "not in one little-endian file"),
         (INDEX, index_of(TYPE_7), "index cannot be read: a tensor has TensorFlow's type 7"),
-        (INDEX, index_of(TOO_LONG), "index cannot be read"),
+        (INDEX, index_of(TOO_LONG), "index cannot be read: a number has more than 64 bits"),
         (INDEX, index_of(ENTRY[:-1]), "index cannot be read"),
+        (INDEX, index_of(TEXT_FOR_OFFSET), "index cannot be read: 'bytes' object cannot be"),
         (INDEX, index_of(ENTRY), "the weights have 409,536 bytes, not 4"),
         (INDEX, index_of(ENTRY + write.number(4, 4)), "a tensor begins at byte 4 and not at 0"),
     ],

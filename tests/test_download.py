@@ -2,12 +2,15 @@
 
 import hashlib
 import os
+import signal
+import sys
 
 import pytest
 from support import CONTENT
 
 from checkpoint import UserError, download
 from checkpoint.openai import DATA, FILES, INDEX
+from ending import report
 from utils import load_encoder_hparams_and_params
 
 HALF, REST = {"drop": 200_000}, "bytes=200704-"  # 200,000 bytes, rounded up to whole BLOCKs
@@ -140,6 +143,16 @@ def test_resumed_if_the_server_names_a_checksum(server, tmp_path, load, have, be
     load()
     assert complete(tmp_path / "355M")
     assert asked_for(server) == [f"bytes={have}-", *more]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_ended_program_does_not_block_the_next_one(server, tmp_path, load, number):
+    server.plan[DATA] = [{"before": lambda: os.kill(os.getpid(), number)}, {}]
+    with pytest.raises(SystemExit, match=str(128 + number)):
+        report(load, "main.py")
+    load()
+    assert complete(tmp_path / "355M")
 
 
 def test_two_downloads_at_once(server, tmp_path, load):

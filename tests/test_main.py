@@ -19,9 +19,9 @@ from checkpoint import UserError
 from checkpoint.openai import FILES
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
+from ending import report
 from lab.block import verify_block
 from lab.pair import LabPair
-from terminal import report
 from utils import prompt_ids
 
 
@@ -136,7 +136,7 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
     wanted = dict(K=3, schedule="target-confidence", verify=verify_block)
     obeyed = [options.items() >= wanted.items() for options in decoded]
     assert obeyed == [False, True, False, True]  # two warm-ups, then two runs
-    assert decoded[2]["eos"] == decoded[3]["eos"] == 2047
+    assert decoded[2]["eos"] == decoded[3]["eos"] == (2047,)
     assert default_rng.call_args_list.count(call(7)) == 5
 
 
@@ -401,7 +401,7 @@ Engine("studies.times.forward:our_pass", "nope").ask(1, 1, 1)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk(unbuffered):
     env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
-    command = [sys.executable, "-c", "import terminal; terminal.report(lambda: print('x'), 'it')"]
+    command = [sys.executable, "-c", "import ending; ending.report(lambda: print('x'), 'it')"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, cwd=ROOT, env=env, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 2
@@ -415,9 +415,9 @@ def test_vocabularies_that_do_not_fit(tmp_path, capsys):
 
 def test_an_empty_prompt_needs_a_token_that_ends_a_text():
     with pytest.raises(
-        UserError, match="the prompt is empty, and this vocabulary has no token that ends a text"
+        UserError, match="the prompt is empty, and this model has no token that ends a text"
     ):
-        prompt_ids("", 3, Mock(eos=None, encode=lambda text: []), [])
+        prompt_ids("", 3, Mock(eos=(), encode=lambda text: []), [])
 
 
 def test_a_run_that_fails_leaves_no_trace_file(tmp_path, capsys):
@@ -456,11 +456,12 @@ IMPORTS = {
     "fast/*.py": {"numpy", "fast"},
     "gpt2.py": {"numpy", "checkpoint", "fast"},
     "encoder.py": {"regex", "checkpoint"},
-    "utils.py": {"numpy", "checkpoint", "encoder", "gpt2"},
+    "utils.py": {"numpy", "checkpoint", "gpt2"},
     "runs.py": {"numpy", "sampling"},
+    "ending.py": {"checkpoint"},
     "terminal.py": {"numpy", "runs", "checkpoint"},
-    "main.py": {"fast", "speculative", "runs", "terminal", "utils"},
-    "checkpoint/*.py": {"numpy", "requests", "tqdm", "tokenizers", "checkpoint"},
+    "main.py": {"ending", "fast", "speculative", "runs", "terminal", "utils"},
+    "checkpoint/*.py": {"numpy", "requests", "tqdm", "tokenizers", "checkpoint", "encoder"},
 }
 
 

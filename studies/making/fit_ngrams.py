@@ -8,9 +8,10 @@ import numpy as np
 from checkpoint import UserError
 from checkpoint.names import MODELS_DIR
 from checkpoint.openai import EOT
+from ending import report
 from lab.drafts import ORDERS, TABLES, ids_of, read_texts
 from lab.ngrams import ngram
-from terminal import Parser, report
+from terminal import Parser
 from utils import get_encoder
 
 CORPUS = "a text file, with <|endoftext|> alone on a line between tales"

@@ -18,11 +18,12 @@ from itertools import product
 import numpy as np
 
 from checkpoint.read import open_model, read
+from ending import report
 from gpt2 import GPT2
 from lab.pair import LabPair
 from lab.tables import table
 from studies.times.turns import Engine, compare, timed
-from terminal import PROMPT, Parser, report
+from terminal import PROMPT, Parser
 from utils import get_encoder
 
 CONTEXT = 32  # tokens in the cache before passes over a few rows

@@ -13,7 +13,8 @@ from checkpoint.names import MODELS, MODELS_DIR
 from checkpoint.openai import DATA
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
-from terminal import Parser, report
+from ending import report
+from terminal import Parser
 
 
 def random_tensors(hparams):
