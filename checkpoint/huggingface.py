@@ -179,17 +179,34 @@ BPE = {  # the "model" of GPT-2's tokenizer.json
     "end_of_word_suffix": [None, ""],
 }
 FLAGS = {"single_word": NO, "lstrip": NO, "rstrip": NO}  # of an added token
+ADDED = {**dict.fromkeys(FLAGS, False), "normalized": False, "special": True}  # if nothing is said
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
 
 
 def tokenizer(folder):
-    """What `encoder.Encoder` needs -> dict."""
+    """What `encoder.Encoder` needs -> dict. The library reads what is not GPT-2's own tokenizer."""
     config = optional(folder, "config.json") | optional(folder, "tokenizer_config.json")
     if "added_tokens_decoder" not in config:
         config |= optional(folder, "special_tokens_map.json")
     only("the tokenizer", config, SETTINGS)
-    has_two_files = (folder / "merges.txt").exists() and not (folder / "tokenizer.json").exists()
-    read = from_two_files if has_two_files else from_one_file
-    parts = read(folder, config)
+    described = described_tokens(folder, config)
+    if (folder / "merges.txt").exists() and not (folder / "tokenizer.json").exists():
+        found = of_two_files(folder, config, described)
+    else:
+        found = read_json(folder / "tokenizer.json")
+        check_is_obeyed(found, config)
+    added = {token["content"]: token for token in found.get("added_tokens") or []}
+    added.pop("", None)  # it is never found
+    try:
+        check_is_gpt2s(found, [*added.values(), *described])
+    except ValueError as why:
+        check_agree(described, added)
+        if len(config.get("added_tokens_decoder", added)) != len(added):
+            problem = "added tokens that tokenizer_config.json does not list"
+            raise ValueError(f"tokenizer.json has {problem}") from None
+        parts = by_library(found, added, why)
+    else:
+        parts = by_encoder(**found["model"], added=[*added, *described])
     ids = parts["ids"]
     if sorted(ids.values()) != [*range(len(ids))]:
         raise ValueError(f"the {len(ids):,} tokens of the vocabulary are not numbered from 0 on")
@@ -206,61 +223,65 @@ def ends_of_text(folder, n_vocab):
     return tuple(id for id in ends if type(id) is int and 0 <= id < n_vocab)
 
 
-def from_two_files(folder, config):
-    """GPT-2's own tokenizer, from vocab.json and merges.txt."""
+def of_two_files(folder, config, described):
+    """vocab.json and merges.txt, as a tokenizer.json would have them."""
     only("without tokenizer.json", config, {"tokenizer_class": GPT2})
-    added = described_tokens(folder, config)
-    for token in added:
-        if token["content"] != EOT:
-            advice = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-            problem = f"the added token {token['content']!r} needs a tokenizer.json"
-            raise ValueError(f"{problem}, which transformers writes: {advice}")
-    return gpt2s(read_json(folder / "vocab.json"), read_merges(folder / "merges.txt"), added)
+    ids = read_json(folder / "vocab.json")
+    merges = read_merges(folder / "merges.txt")
+    numbers = ids | {token["content"]: token["id"] for token in described if "id" in token}
+    numbers.setdefault(EOT, len(numbers))  # transformers adds it, if nobody else does
+    added = {}
+    for token in described:
+        name = token["content"]
+        if name not in numbers:
+            raise ValueError(f"the added token {name!r} has no id; see docs/your_models.md")
+        added.setdefault(name, ADDED | token | {"id": numbers[name]})
+    check_fits(ids, merges, added)
+    return {
+        "added_tokens": sorted(added.values(), key=lambda token: token["id"]),
+        "pre_tokenizer": BYTE_LEVEL,
+        "decoder": BYTE_LEVEL,
+        "model": {"type": "BPE", "vocab": ids, "merges": merges},
+    }
 
 
-def from_one_file(folder, config):
-    """From tokenizer.json, by the library unless it is GPT-2's own."""
-    path = folder / "tokenizer.json"
-    found = read_json(path)
-    check_is_obeyed(found, config)
-    added = {token["content"]: token for token in found.get("added_tokens") or []}
-    added.pop("", None)  # it is never found
-    described = described_tokens(folder, config)
-    try:
-        check_algorithm(found)
-        check_template(found.get("post_processor") or {})
-        merges = pairs(found["model"]["merges"])
-        return gpt2s(found["model"]["vocab"], merges, [*added.values(), *described])
-    except ValueError as error:
-        why = error
-    check_agree(described, added)
-    if len(config.get("added_tokens_decoder", added)) != len(added):
-        raise ValueError("tokenizer.json has added tokens that tokenizer_config.json does not list")
-    try:
-        encode, ids = library_tokenizer(path)
-    except ImportError:
-        advice = "the library tokenizers reads it: pip install tokenizers"
-        raise ValueError(f"{why}; {advice}") from None
-    check_agree(added.values(), {name: {"id": id} for name, id in ids.items()})
-    return {"merges": [], "ids": ids, "library": encode}
-
-
-def gpt2s(ids, merges, added):
-    """GPT-2's own tokenizer -> dict. ValueError unless the vocabulary is what its merges make."""
+def check_fits(ids, merges, added):
+    """ValueError unless the tokens are bytes, what merges make of them, and those added."""
     tokens = {*BYTES.values()}
     for pair in merges:
         if not tokens >= {*pair}:
             raise ValueError(f"the merge {pair!r:.80} is of tokens that no merge before it makes")
         tokens.add("".join(pair))
-    for token in added:
-        id = ids.setdefault(EOT, len(ids))  # transformers adds it, if nobody else does
-        allowed = FLAGS | {"content": [EOT], "id": [id]}
-        only(f"the added token {token['content']!r}", token, allowed)
-        tokens.add(EOT)
-    if odd := sorted(tokens ^ ids.keys()):
+    if odd := sorted(tokens - ids.keys() | ids.keys() - tokens - {*added}):
         problem = f"{len(odd):,} tokens are in one of them alone, such as {odd[0]!r:.20}"
-        raise ValueError(f"the vocabulary and its merges do not fit: {problem}")
-    return {"merges": merges, "ids": ids, "special": EOT if added else None}
+        raise ValueError(f"the vocabulary does not fit its merges: {problem}")
+
+
+def check_is_gpt2s(found, added):
+    """ValueError unless it is GPT-2's own tokenizer, of another vocabulary perhaps."""
+    check_algorithm(found)
+    check_template(found.get("post_processor") or {})
+    ids = found["model"]["vocab"]
+    for token in added:
+        allowed = FLAGS | {"content": [EOT], "id": [ids.get(EOT, len(ids))]}
+        only(f"the added token {token['content']!r}", token, allowed)
+    check_fits(ids, pairs(found["model"]["merges"]), [EOT])
+
+
+def by_encoder(vocab, merges, added, **_):
+    if added:
+        vocab.setdefault(EOT, len(vocab))
+    return {"merges": pairs(merges), "ids": vocab, "special": EOT if added else None}
+
+
+def by_library(found, added, why):
+    try:
+        encode, ids = library_tokenizer(json.dumps(found))
+    except ImportError:
+        advice = "the library tokenizers reads it: pip install tokenizers"
+        raise ValueError(f"{why}; {advice}") from None
+    check_agree(added.values(), {name: {"id": id} for name, id in ids.items()})
+    return {"merges": [], "ids": ids, "library": encode}
 
 
 def check_agree(described, known):
@@ -269,7 +290,7 @@ def check_agree(described, known):
         name = token["content"]
         same = known.get(name, {"content": None})
         if any(same.get(key, value) != value for key, value in token.items()):
-            raise ValueError(f"the added token {name!r} is another one in tokenizer.json, or none")
+            raise ValueError(f"the files do not agree about the added token {name!r}")
 
 
 def check_is_obeyed(found, config):

@@ -5,14 +5,14 @@ import os
 from functools import partial
 
 
-def library_tokenizer(path):
-    """A file -> what encodes a text to ids, and the ids, {token: id}.
+def library_tokenizer(content):
+    """The content of a file -> what encodes a text to ids, and the ids, {token: id}.
 
-    ImportError if the library is missing, ValueError if it cannot read the file.
+    ImportError if the library is missing, ValueError if it cannot read this.
     """
     import tokenizers
 
-    library = called(tokenizers.Tokenizer.from_file, str(path))
+    library = called(tokenizers.Tokenizer.from_str, content)
     library.no_truncation()
     library.no_padding()
     return partial(encoded, library), library.get_vocab()
