@@ -198,15 +198,14 @@ def tokenizer(folder):
     added = {token["content"]: token for token in found.get("added_tokens") or []}
     added.pop("", None)  # it is never found
     try:
-        check_is_gpt2s(found, [*added.values(), *described])
+        check_only_eot(found, [*added.values(), *described])
+        parts = by_encoder(found, is_added=added or described)
     except ValueError as why:
         check_agree(described, added)
         if len(config.get("added_tokens_decoder", added)) != len(added):
             problem = "added tokens that tokenizer_config.json does not list"
             raise ValueError(f"tokenizer.json has {problem}") from None
         parts = by_library(found, added, why)
-    else:
-        parts = by_encoder(**found["model"], added=[*added, *described])
     ids = parts["ids"]
     if sorted(ids.values()) != [*range(len(ids))]:
         raise ValueError(f"the {len(ids):,} tokens of the vocabulary are not numbered from 0 on")
@@ -248,30 +247,34 @@ def of_two_files(folder, config, described):
 def check_fits(ids, merges, added):
     """ValueError unless the tokens are bytes, what merges make of them, and those added."""
     tokens = {*BYTES.values()}
-    for pair in merges:
-        if not tokens >= {*pair}:
-            raise ValueError(f"the merge {pair!r:.80} is of tokens that no merge before it makes")
-        tokens.add("".join(pair))
+    for left, right in merges:
+        if left not in tokens or right not in tokens:
+            problem = "is of tokens that no merge before it makes"
+            raise ValueError(f"the merge {(left, right)!r:.80} {problem}")
+        tokens.add(left + right)
     if odd := sorted(tokens - ids.keys() | ids.keys() - tokens - {*added}):
         problem = f"{len(odd):,} tokens are in one of them alone, such as {odd[0]!r:.20}"
         raise ValueError(f"the vocabulary does not fit its merges: {problem}")
 
 
-def check_is_gpt2s(found, added):
-    """ValueError unless it is GPT-2's own tokenizer, of another vocabulary perhaps."""
-    check_algorithm(found)
-    check_template(found.get("post_processor") or {})
+def check_only_eot(found, added):
+    """ValueError if there are other added tokens, which no word contains."""
     ids = found["model"]["vocab"]
     for token in added:
         allowed = FLAGS | {"content": [EOT], "id": [ids.get(EOT, len(ids))]}
         only(f"the added token {token['content']!r}", token, allowed)
-    check_fits(ids, pairs(found["model"]["merges"]), [EOT])
 
 
-def by_encoder(vocab, merges, added, **_):
-    if added:
-        vocab.setdefault(EOT, len(vocab))
-    return {"merges": pairs(merges), "ids": vocab, "special": EOT if added else None}
+def by_encoder(found, is_added):
+    """GPT-2's own tokenizer, of another vocabulary perhaps. ValueError if it is not."""
+    check_algorithm(found)
+    check_template(found.get("post_processor") or {})
+    ids = found["model"]["vocab"]
+    merges = pairs(found["model"]["merges"])
+    check_fits(ids, merges, [EOT])
+    if is_added:
+        ids.setdefault(EOT, len(ids))  # transformers adds it, if nobody else does
+    return {"merges": merges, "ids": ids, "special": EOT if is_added else None}
 
 
 def by_library(found, added, why):
@@ -319,7 +322,7 @@ def check_template(after):
 
 
 def described_tokens(folder, config):
-    """What files other than tokenizer.json say of added tokens, which no word contains."""
+    """What files other than tokenizer.json say of added tokens."""
     if "added_tokens_decoder" in config:
         listed = config["added_tokens_decoder"].items()
         tokens = [token | {"id": int(id)} for id, token in listed]
