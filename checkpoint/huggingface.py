@@ -11,6 +11,7 @@ here, and any other by the library tokenizers, from its tokenizer.json.
 
 import json
 import re
+from operator import index
 
 import numpy as np
 
@@ -207,7 +208,7 @@ def tokenizer(folder):
             raise ValueError(f"tokenizer.json has {problem}") from None
         parts = by_library(found, added, why)
     ids = parts["ids"]
-    if sorted(ids.values()) != [*range(len(ids))]:
+    if sorted(map(index, ids.values())) != [*range(len(ids))]:
         raise ValueError(f"the {len(ids):,} tokens of the vocabulary are not numbered from 0 on")
     return parts | {"eos": ends_of_text(folder, len(ids))}
 
@@ -323,18 +324,21 @@ def check_template(after):
 
 def described_tokens(folder, config):
     """What files other than tokenizer.json say of added tokens."""
+    tokens = []
     if "added_tokens_decoder" in config:
-        listed = config["added_tokens_decoder"].items()
-        tokens = [token | {"id": int(id)} for id, token in listed]
+        for id, token in config["added_tokens_decoder"].items():
+            if not id.isdecimal():
+                raise ValueError(f"tokenizer_config.json is damaged: {id!r:.20} is no id")
+            tokens.append(token | {"id": int(id)})
     else:
-        listed = optional(folder, "added_tokens.json").items()
-        tokens = [{"content": name, "id": id} for name, id in listed]
+        for name, id in optional(folder, "added_tokens.json").items():
+            tokens.append({"content": name, "id": id})
     if config.get("tokenizer_class") in GPT2:
         config = {"bos_token": EOT, "eos_token": EOT, "unk_token": EOT} | config
     named = [value for name, value in config.items() if name.endswith("_token")]
     for key in "extra_special_tokens", "additional_special_tokens":
         more = config.get(key) or []
-        named += more.values() if isinstance(more, dict) else more
+        named += more if isinstance(more, list) else more.values()
     for token in named:
         if isinstance(token, dict):
             tokens.append(token)

@@ -70,10 +70,10 @@ def whole_number(where, found, name):
 
 def tokenizer(folder):
     """What `encoder.Encoder` needs. The ids follow from the merges, so compare them."""
-    ids = read_json(folder / "encoder.json")
     merges = read_merges(folder / "vocab.bpe")
     tokens = [*BYTES.values(), *map("".join, merges), EOT]
-    if ids != {token: id for id, token in enumerate(tokens)}:
+    ids = {token: id for id, token in enumerate(tokens)}
+    if ids != read_json(folder / "encoder.json"):
         raise ValueError("encoder.json or vocab.bpe is damaged: one does not follow from the other")
     n_vocab = hparams(folder)["n_vocab"]
     if n_vocab != len(ids):

@@ -276,6 +276,7 @@ IN_TOKENIZER = [  # the same of tokenizer.json, and tokenizer_config.json
     ),
 ]
 NO_TILDE = {token.replace("~", "zz"): id for token, id in VOCABULARY.items()}
+FLOATS = {token: float(id) for token, id in VOCABULARY.items()}
 TWICE = VOCABULARY | {"b": 64}
 SPACES = PLAIN["merges.txt"].replace(b"\n", b" \n")
 CUT_SHORT = PLAIN["merges.txt"][:-9].rpartition(b"\n")[0]
@@ -291,6 +292,7 @@ IN_FILES = [  # the same of other files
         "does not fit its merges: 2 tokens are in one",
     ),
     ({"merges.txt": None}, "tokenizer.json is missing; docs/your_models.md"),
+    ({"vocab.json": FLOATS}, "the tokenizer is damaged: TypeError"),
     ({"vocab.json": TWICE}, "the 272 tokens of the vocabulary are not numbered"),
     ({"tokenizer.json": b"{}"}, "the tokenizer is damaged: KeyError"),
     ({"special_tokens_map.json": {"pad_token": "<A>"}}, "the added token '<A>' has no id"),
