@@ -10,8 +10,6 @@ from itertools import pairwise
 
 import regex
 
-from checkpoint import UserError
-
 # An ending like 's; or a run of letters, digits or other signs, with the space before
 # it; or white space, without the space that belongs to the next word.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
@@ -65,8 +63,7 @@ class Encoder:
         self.known = {}  # words recur
 
     def encode(self, text):
-        """Text -> list of ids. UserError if it cannot be encoded."""
-        check_is_utf8(text)
+        """Text -> list of ids."""
         if self.library is not None:
             return self.library(text)
         if self.special is None:
@@ -100,10 +97,3 @@ def spelling(token):
     if TO_BYTE.keys() >= {*token}:
         return bytes(TO_BYTE[char] for char in token)
     return token.encode()
-
-
-def check_is_utf8(text):
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"the text is not UTF-8: {error}") from None

@@ -151,15 +151,14 @@ def figures(plain, fast, setting, is_sample=False, tokens=None):
     guesses, check, rest = fast.cost(plain)
     cost = guesses + check + rest
     parts = f"guesses K c = {guesses:.2f}, check v = {check:.2f}, rest r = {rest:.2f}"
-    rows = {
-        "tokens per second": f"{slow:.1f} target alone, {quick:.1f} speculative",
-        "speedup": f"{quick / slow:.2f}",
-        "acceptance rate": acceptance_rate(fast),
-        "alpha": alpha(fast, tokens),
-        "tokens per round": f"{fast.tokens_per_round:.2f}, with {setting}",
-        "cost of a round": f"{cost:.2f} plain steps: {parts}",
-        "same text": same_text(plain.ids, fast.ids, is_sample),
-    }
+    rows = {}
+    rows["tokens per second"] = f"{slow:.1f} target alone, {quick:.1f} speculative"
+    rows["speedup"] = f"{quick / slow:.2f}"
+    rows["acceptance rate"] = acceptance_rate(fast)
+    rows["alpha"] = alpha(fast, tokens)
+    rows["tokens per round"] = f"{fast.tokens_per_round:.2f}, with {setting}"
+    rows["cost of a round"] = f"{cost:.2f} plain steps: {parts}"
+    rows["same text"] = same_text(plain.ids, fast.ids, is_sample)
     if quick < slow and fast.n_looked_at:
         rows["slower"] = why_slower(guesses, check, rest)
     return rows

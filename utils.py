@@ -85,6 +85,7 @@ def load_models(draft_size, target_size, models_dir=MODELS_DIR):
 
 def prompt_ids(prompt, N, encoder, networks):
     """The prompt as an array of ids. An empty prompt is the token that ends a text."""
+    check_is_utf8(prompt)
     x = encoder.encode(prompt) or [*encoder.eos[:1]]
     if not x:
         what = "the prompt is empty, and this model has no token that ends a text"
@@ -98,3 +99,11 @@ def prompt_ids(prompt, N, encoder, networks):
         what = f"the prompt has the token {encoder.tokens[max(x)]!r}"
         raise UserError(f"{what}, for which these weights have no row")
     return np.array(x)
+
+
+def check_is_utf8(text):
+    """A terminal may hand over half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"the text is not UTF-8: {error}") from None

@@ -80,8 +80,8 @@ def only(where, found, allowed):
         value = found.get(name, values[0])
         if value not in values:
             computed = " or ".join(str(value) for value in values if value is not None)
-            only = f", but only {computed} is computed" if computed else ", which is not computed"
-            raise ValueError(f"{where}: {name} is {value!r:.80}{only} here")
+            instead = f"but only {computed} is computed" if computed else "which is not computed"
+            raise ValueError(f"{where}: {name} is {value!r:.80}, {instead} here")
 
 
 def optional(folder, name):

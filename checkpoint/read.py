@@ -66,9 +66,10 @@ class Files:
         """Its tokenizer -> encoder.Encoder"""
         with blamed_on(self.folder):
             try:
-                return Encoder(**self.format.tokenizer(self.folder))
+                parts = self.format.tokenizer(self.folder)
             except (KeyError, TypeError, AttributeError, IndexError) as error:
                 raise ValueError(f"the tokenizer is damaged: {error!r}") from None
+        return Encoder(**parts)
 
     def check_small(self):
         """What can be checked before the weights are there."""

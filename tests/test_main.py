@@ -394,7 +394,7 @@ IMPORTS = {
     "speculative.py": {"numpy", "checks", "sampling"},
     "fast/*.py": {"numpy", "fast"},
     "gpt2.py": {"numpy", "checkpoint", "fast"},
-    "encoder.py": {"regex", "checkpoint"},
+    "encoder.py": {"regex"},
     "utils.py": {"numpy", "checkpoint", "gpt2"},
     "runs.py": {"numpy", "sampling"},
     "ending.py": {"checkpoint"},
