@@ -448,6 +448,7 @@ def test_transformers_finds_the_same(tmp_path, changes, text):
 
 
 NO_EOS = {"eos_token_id": None}
+UNSAID = json.dumps({key: value for key, value in CONFIG.items() if key != "eos_token_id"})
 
 
 @pytest.mark.parametrize(
@@ -456,6 +457,7 @@ NO_EOS = {"eos_token_id": None}
         ({}, (271,)),
         ({"config.json": {"eos_token_id": 5}}, (5,)),
         ({"config.json": NO_EOS}, ()),
+        ({"config.json": UNSAID.encode()}, ()),  # which means GPT-2's own, 50256
         ({"config.json": {"eos_token_id": 5}, "generation_config.json": {}}, ()),
         ({"generation_config.json": {"eos_token_id": [7, 300, 3]}}, (7, 3)),
         ({"tokenizer_config.json": {"eos_token": EOT}, "config.json": NO_EOS}, ()),
@@ -467,7 +469,7 @@ def test_a_text_ends_where_generate_stops(tmp_path, changes, eos):
     transformers = pytest.importorskip("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     theirs = np.ravel(model.generation_config.eos_token_id)
-    assert {*eos} == {*theirs} - {None, 300}
+    assert {*eos} == {*theirs} - {None, 300, 50256}
 
 
 def decode(draft, target, prompt, *options):
