@@ -15,7 +15,6 @@ Sources: TensorFlow's tensor_bundle.proto, tensor_shape.proto and types.proto; L
 doc/table_format.md, and its util/crc32c.h for the masked crc32c.
 """
 
-import json
 from io import BytesIO
 from operator import index  # an int as it is, and a TypeError for bytes
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from checkpoint.crc32c import crc32c, mask
+from checkpoint.settings import read_json, whole_number
 from encoder import BYTES
 
 INDEX = "model.ckpt.index"
@@ -44,28 +44,9 @@ class Entry(NamedTuple):
     crc32c: int = 0  # of these bytes, masked
 
 
-def read_json(path):
-    """A JSON file -> dict."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path.name} is damaged: {error}") from None
-    if type(found) is not dict:
-        raise ValueError(f"{path.name} is damaged: it holds no names")
-    return found
-
-
 def hparams(folder):
     found = read_json(folder / "hparams.json")
     return {name: whole_number("hparams.json", found, name) for name in HPARAMS}
-
-
-def whole_number(where, found, name):
-    value = found.get(name)
-    if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
-        problem = f"{name} is {value!r:.30}; a whole number from 1 on is needed"
-        raise ValueError(f"{where}: {problem}")
-    return value
 
 
 def tokenizer(folder):
