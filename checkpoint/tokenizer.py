@@ -82,7 +82,7 @@ def of_two_files(folder, config, described):
     only("without tokenizer.json", config, {"tokenizer_class": GPT2})
     ids = read_json(folder / "vocab.json")
     merges = read_merges(folder / "merges.txt")
-    numbers = ids | {token["content"]: token["id"] for token in described if "id" in token}
+    numbers = {token["content"]: token["id"] for token in described if "id" in token} | ids
     numbers.setdefault(EOT, len(numbers))  # transformers adds it, if nobody else does
     added = {}
     for token in described:
