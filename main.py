@@ -6,31 +6,37 @@ examples:
   python main.py --K 4
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
   python main.py --temperature 1 --same_text
+  python main.py --numpy
   python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would"
 """
 
-import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
+import ending  # first, so that Ctrl-C is one line from here on
+import fast  # before NumPy, so that BLAS leaves the cores to it
 
 # isort: split
 from functools import partial
 
+import gpt2
 from runs import Pair
 from speculative import autoregressive_sampling, speculative_sampling
-from terminal import figures, options, printed, report, show
+from terminal import figures, options, printed, show, why_texts_differ
 from utils import load_models, pair_of, prompt_ids
 
 LAB = """there is more in the lab:
-  python -m lab --K auto                            find the best K first
   python -m lab --draft ngram                       guess without a neural network
   python -m lab --temperature 1 --trace trace.html  a page that shows every round"""
+NUMPY = "multiply by plain x @ w of NumPy, and see what five rows cost"
 
 
 def main(argv=None):
     advice = "see --help, and python -m lab --help, which has more options"
-    args = options(__doc__, LAB, advice).parse_args(argv)
+    parser = options(__doc__, LAB, advice)
+    parser.add_argument("--numpy", action="store_true", help=NUMPY)
+    args = parser.parse_args(argv)
     N = args.n_tokens_to_generate
     names = pair_of(args.draft_model_size, args.target_model_size)
-    encoder, draft, target = load_models(*names, args.models_dir)
+    network = gpt2.GPT2 if args.numpy else fast.GPT2
+    encoder, draft, target = load_models(*names, args.models_dir, network)
     noise = args.seed if args.same_text else None
     pair = Pair(draft, target, encoder, args.temperature, noise, top_k=args.top_k, top_p=args.top_p)
     x = prompt_ids(args.prompt, N, encoder, [pair])
@@ -47,10 +53,9 @@ def main(argv=None):
     show_text = partial(show, args.prompt, encoder)
     alone = show_text("Autoregressive Decode", partial(pair.timed, plain, x, N))
     guessed = show_text("Speculative Decode", partial(pair.timed, speculative, x, N))
-    is_sample = args.temperature > 0 and not args.same_text
-    rows = figures(alone, guessed, f"K = {args.K}", is_sample)
+    rows = figures(alone, guessed, f"K = {args.K}", why_texts_differ(args))
     print(f"\n{printed(rows)}")
 
 
 if __name__ == "__main__":
-    report(main, "main.py")
+    ending.report(main, "main.py")

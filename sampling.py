@@ -37,6 +37,8 @@ def logits_to_probs(logits, temperature=1.0, top_k=0, top_p=1.0):
     if not 0 < top_p <= 1:
         raise ValueError(f"found {top_p=}, but 0 < top_p <= 1 is needed")
     logits = np.asarray(logits, dtype=np.float64)
+    if logits.ndim != 2:
+        raise ValueError(f"logits are [n_rows, n_vocab]; found {list(logits.shape)}")
     largest = logits.max(axis=-1, keepdims=True)  # [n_rows, 1]
     if not np.isfinite(largest).all():
         raise ValueError("the largest logit of a row must be finite; found NaN or infinity")

@@ -204,4 +204,5 @@ def main():
 
 
 if __name__ == "__main__":
+    require(len(sys.argv) == 1, "it has no options; change it, and run python tiny.py")
     main()

@@ -1,13 +1,14 @@
 """Load models, like picoGPT's utils.py (J. Mody 2023)."""
 
+from pathlib import Path
+
 import numpy as np
 
 import fast
 from checkpoint import UserError
-from checkpoint.find import MODELS_DIR, check_exists, locate
-from checkpoint.names import BUNDLED, DRAFTS, MODELS, RELEASED, TARGETS
+from checkpoint.find import check_exists, locate
+from checkpoint.names import MODELS, MODELS_DIR, Model
 from checkpoint.read import open_model
-from encoder import Encoder
 
 
 def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
@@ -26,15 +27,9 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     hparams, params : dict
         See `checkpoint.read.Files`.
     """
-    folder = locate(model_size, models_dir)
-    try:
-        files = open_model(folder, model_size)
-        encoder = Encoder(**files.tokenizer())
-        params = files.params()
-    except UserError as error:
-        if model_size in (*RELEASED, *MODELS):
-            raise UserError(f"{error}; remove the damaged file to download it again") from None
-        raise
+    files = open_model(locate(model_size, models_dir))
+    encoder = files.encoder()
+    params = files.params()
     # Rows without a token, as fill up a table to a multiple of 64, are cut off, so that
     # they are never drawn.
     n_vocab = min(len(encoder.ids), files.hparams["n_vocab"])
@@ -42,30 +37,38 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     return encoder, files.hparams | {"n_vocab": n_vocab}, params
 
 
+def get_encoder(model_size, models_dir):
+    """The `encoder.Encoder` of a folder with the files of a model."""
+    return open_model(Path(models_dir, model_size)).encoder()
+
+
 def pair_of(draft_size, target_size):
-    """Both names, where one or none was given: a smaller draft, or the largest target."""
+    """Both names. A missing one is the usual partner of the other."""
     if draft_size is None and target_size is None:
-        return BUNDLED
+        return "draft", "target"
     if draft_size is None:
-        draft_size = draft_for(target_size)
+        return usual_draft(target_size), target_size
     if target_size is None:
-        target_size = target_for(draft_size)
+        return draft_size, usual_target(draft_size)
     return draft_size, target_size
 
 
-def draft_for(target_size):
-    if target_size in DRAFTS:
-        return DRAFTS[target_size]
+def usual_draft(target_size):
     check_exists(target_size)
-    advice = "give --draft_model_size too, or try python -m lab --draft lookup"
-    raise UserError(f"{target_size} has no smaller partner, so {advice}")
+    found = MODELS.get(target_size, Model()).draft
+    if found is None:
+        advice = "give --draft_model_size too, or try python -m lab --draft lookup"
+        raise UserError(f"{target_size} has no smaller partner, so {advice}")
+    return found
 
 
-def target_for(draft_size):
-    if draft_size in TARGETS:
-        return TARGETS[draft_size]
+def usual_target(draft_size):
     check_exists(draft_size)
-    raise UserError(f"{draft_size} has no larger partner, so give --target_model_size too")
+    found = MODELS.get(draft_size, Model()).target
+    if found is None:
+        advice = "give --target_model_size too"
+        raise UserError(f"{draft_size} has no larger partner, so {advice}")
+    return found
 
 
 def load_models(draft_size, target_size, models_dir=MODELS_DIR, network=fast.GPT2):
@@ -85,9 +88,10 @@ def load_models(draft_size, target_size, models_dir=MODELS_DIR, network=fast.GPT
 
 def prompt_ids(prompt, N, encoder, networks):
     """The prompt as an array of ids. An empty prompt is the token that ends a text."""
-    x = encoder.encode(prompt) or [encoder.eos]
-    if x == [None]:
-        what = "the prompt is empty, and this vocabulary has no token that ends a text"
+    check_is_utf8(prompt)
+    x = encoder.encode(prompt) or [*encoder.eos[:1]]
+    if not x:
+        what = "the prompt is empty, and this model has no token that ends a text"
         raise UserError(f"{what}; give a prompt")
     n_ctx = min(network.n_ctx for network in networks)
     n_vocab = min(network.n_vocab for network in networks)
@@ -98,3 +102,11 @@ def prompt_ids(prompt, N, encoder, networks):
         what = f"the prompt has the token {encoder.tokens[max(x)]!r}"
         raise UserError(f"{what}, for which these weights have no row")
     return np.array(x)
+
+
+def check_is_utf8(text):
+    """A terminal may hand over half of a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"the text is not UTF-8: {error}") from None

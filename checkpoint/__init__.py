@@ -1,8 +1,9 @@
 """From a name to a model: `locate(name) -> folder`, then `open_model(folder) -> files`.
 
-The files know their hparams, tensors() and tokenizer(). openai.py and huggingface.py each
-read one format, write.py writes OpenAI's, and download.py fetches what is missing. Neither
-TensorFlow nor PyTorch is needed.
+After `locate`, which checks the size, a model has no name, only a folder. The files know
+their hparams, tensors() and encoder(). openai.py and huggingface.py each read one format,
+tokenizer.py the tokenizers of the latter. write.py writes OpenAI's format, and download.py
+fetches what is missing. Neither TensorFlow nor PyTorch is needed.
 """
 
 

@@ -32,10 +32,11 @@ def size_of(path):
     return path.stat().st_size if path.is_file() else 0
 
 
-def download(folder, names, url, model):
+def download(folder, names, url, sizes):
     """Download the files of a model, one program at a time. Weights that are there are kept.
 
     The last name is that of the weights. The other files are small, and belong together.
+    sizes are the model's hyperparameters, which tell it from another one.
     """
     fresh = folder / "download"
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,31 +46,32 @@ def download(folder, names, url, model):
         what = "another program downloads this model, or was ended while it did"
         raise UserError(f"{what}; if none does, remove {fresh}") from None
     try:
-        fetch_all(folder, names, url, model, fresh)
+        fetch_all(folder, names, url, sizes, fresh)
     finally:
         shutil.rmtree(fresh)
 
 
-def fetch_all(folder, names, url, model, fresh):
+def fetch_all(folder, names, url, sizes, fresh):
     *small, weights = names
     with session() as connection:
         for name in small:
             fetch(connection, f"{url}/{name}", fresh / name)
-        check(fresh, url, model)
+        check(fresh, url, sizes)
         for name in small:
             (fresh / name).replace(folder / name)
         if missing(folder, [weights]):
             part = folder / f"{weights}.part"
             fetch(connection, f"{url}/{weights}", part)
-            check(folder, url, model, part)
+            check(folder, url, sizes, part)
             part.replace(folder / weights)
 
 
-def check(folder, url, model, part=None):
+def check(folder, url, sizes, part=None):
     """UserError if the small files cannot be used, or the weights, which are then removed."""
     problem = None
     try:
-        files = open_model(folder, model)
+        files = open_model(folder)
+        files.check_sizes(sizes)
         files.check_small()
         if part:
             files.tensors(part)
@@ -78,7 +80,7 @@ def check(folder, url, model, part=None):
     if problem:  # here, because an error keeps its file mapped, which Windows does not remove
         if part:
             part.unlink()
-        raise UserError(f"{url} gave a wrong file, now removed; try again ({problem})")
+        raise UserError(f"{url} gave a wrong file, now removed: {problem}")
 
 
 # ---- One file ----
@@ -105,7 +107,8 @@ def fetch(connection, url, path):
         for _ in range(BREAKS):
             if transfer(connection, url, path):
                 return
-        raise OSError("the connection breaks off every time; run it again to go on")
+        advice = "; run it again to go on" if path.exists() else ""
+        raise OSError(f"the connection breaks off every time{advice}")
     except (requests.ConnectionError, requests.Timeout) as error:
         why = f"no answer ({type(error).__name__})"
     except (OSError, ValueError) as error:  # the disk, a redirect, or what is raised here
@@ -115,40 +118,63 @@ def fetch(connection, url, path):
 
 
 def transfer(connection, url, path):
-    """Download a file, or its rest. False if that did not work, and may work the next time."""
-    have = size_of(path)
-    headers = {"Accept-Encoding": "identity"}  # so that lengths are those of the file
-    if have:
-        headers["Range"] = f"bytes={have}-"
-    with connection.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+    """Download a file, or its rest. Whether all of it is there; the next attempt may do better."""
+    answer, begin = rest_or_whole(connection, url, path)
+    with answer:
         named = checksum(answer)
-        if have and answer.status_code in (206, 416):
-            span = answer.headers.get("Content-Range", "")
-            if not named or not span.startswith(f"bytes {have}-"):
-                path.unlink()
-                return False
-        elif answer.status_code == 200:
-            have = 0
-        else:
-            raise OSError(f"the server answered {answer.status_code} {answer.reason}")
-        length = int(answer.headers.get("Content-Length", 0))
-        if length == 0:
-            raise OSError("the server does not say how long the file is, or it is empty")
-        receive(answer, path, have, have + length)
-    if size_of(path) == have + length:
-        check_digest(path, named)
+        end = begin + length_of(answer)
+        receive(answer, path, begin, end)
+    if size_of(path) != end:  # the connection broke off
+        if not named:  # nobody could tell in the end whether the parts belong together
+            path.unlink()
+        return False
+    if matches(path, named):
         return True
-    if not named:
-        path.unlink()
-    return False
+    path.unlink()
+    if begin == 0:
+        raise OSError("it does not match the checksum that the server names")
+    return False  # it was the beginning of another file
 
 
-def receive(answer, path, have, total):
+def rest_or_whole(connection, url, path):
+    """An answer, and at which byte of the file it begins: after what is there, or at 0."""
+    have = size_of(path)
+    if have:
+        answer = ask(connection, url, Range=f"bytes={have}-")
+        if answer.status_code == 206 and checksum(answer):  # which tells whether it is the rest
+            return answer, have
+        if answer.status_code not in (206, 416):
+            return whole(answer), 0
+        answer.close()
+    return whole(ask(connection, url)), 0
+
+
+def ask(connection, url, **headers):
+    headers["Accept-Encoding"] = "identity"  # so that lengths are those of the file
+    return connection.get(url, headers=headers, stream=True, timeout=TIMEOUT)
+
+
+def whole(answer):
+    if answer.status_code != 200:
+        raise OSError(f"the server answered {answer.status_code} {answer.reason}")
+    return answer
+
+
+def length_of(answer):
+    """How many bytes it has."""
+    told = answer.headers.get("Content-Length", "")
+    if not re.fullmatch("0*[1-9][0-9]{0,15}", told):
+        raise OSError("the server does not say how long the file is, or it is empty")
+    return int(told)
+
+
+def receive(answer, path, begin, end):
+    """Write what arrives into the file, from byte `begin` on."""
     name = path.name.removesuffix(".part")
     options = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
-    bar = tqdm(desc=name, total=total, initial=have, **options)
+    bar = tqdm(desc=name, total=end, initial=begin, **options)
     try:
-        with bar, open(path, "ab" if have else "wb") as file:
+        with bar, open(path, "ab" if begin else "wb") as file:
             for piece in answer.iter_content(PIECE):
                 bar.update(file.write(piece))
     except requests.RequestException:  # the connection broke off
@@ -164,16 +190,14 @@ def checksum(answer):
     return ""
 
 
-def check_digest(path, named):
+def matches(path, named):
     """Hugging Face names Git's hash of small files, and a mirror may name their SHA-1."""
     if not named:
         if path.name.startswith("model.safetensors"):  # OpenAI's have checksums of their own
             print("the server names no checksum, so damage may go unnoticed", file=sys.stderr)
-        return
+        return True
     kinds = hashlib.sha256(), hashlib.sha1(), hashlib.sha1(b"blob %d\0" % size_of(path))
-    if named not in [digest(path, kind) for kind in kinds]:
-        path.unlink()
-        raise OSError("it does not match the checksum that the server names; try again")
+    return named in [digest(path, kind) for kind in kinds]
 
 
 def digest(path, found):

@@ -6,12 +6,8 @@ from pathlib import Path
 
 from checkpoint import UserError, huggingface, openai
 from checkpoint.download import digest, download, missing
-from checkpoint.names import BUNDLED, CHOICES, MODELS, NAMES, RELEASED
-
-MODELS_DIR = str(Path(__file__).parents[1] / "models")
-OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
-HUGGINGFACE = "https://huggingface.co"
-CACHED = ("config.json", "tokenizer.json", "model.safetensors")
+from checkpoint.names import CHOICES, HUGGINGFACE, MODELS, MODELS_DIR, OPENAI
+from checkpoint.read import open_model
 
 
 def locate(name, models_dir=MODELS_DIR):
@@ -28,27 +24,28 @@ def locate(name, models_dir=MODELS_DIR):
     Raises
     ------
     UserError
-        If there is no such model, or what arrives is not one.
+        If there is no such model, or what is there or arrives is not one.
     OSError
         If a file cannot be downloaded or written.
     """
     check_exists(name)
-    if name not in NAMES:
+    if name not in MODELS:
         return Path(name)
-    folder = Path(MODELS_DIR if name in BUNDLED else models_dir, name)
+    model = MODELS[name]
+    folder = Path(models_dir if model.url else MODELS_DIR, name)
     check_is_the_only_one(name, folder)
-    if name in BUNDLED:
+    if not model.url:
         return checked_sums(folder)
-    if name in MODELS and (found := in_cache(name)):
-        return found
-    files, url = source(name)
+    files, url = source(model.url)
+    folder = in_cache(model.url, files) or folder
     if missing(folder, files):
-        download(folder, files, url, name)
+        download(folder, files, url, model.sizes)
+    open_model(folder).check_sizes(model.sizes)
     return folder
 
 
 def check_exists(name):
-    if name not in NAMES and not os.path.isdir(name):
+    if name not in MODELS and not os.path.isdir(name):
         raise UserError(f"there is no model or folder {name!r}: give {CHOICES}")
 
 
@@ -72,21 +69,24 @@ def checked_sums(folder):
     return folder
 
 
-def source(name):
-    """The files of a model, and where they can be downloaded."""
-    if name in RELEASED:
-        server = os.environ.get("GPT2_MODELS_URL") or OPENAI
-        return openai.FILES, f"{server.rstrip('/')}/{name}"
-    server = os.environ.get("HF_ENDPOINT") or HUGGINGFACE
-    return huggingface.FILES, f"{server.rstrip('/')}/{MODELS[name]}/resolve/main"
+def source(url):
+    """The files of a model, and where they are, or a mirror that the environment names."""
+    if url.startswith(OPENAI):
+        mirror = os.environ.get("GPT2_MODELS_URL") or OPENAI
+        return openai.FILES, mirror.rstrip("/") + url.removeprefix(OPENAI)
+    mirror = os.environ.get("HF_ENDPOINT") or HUGGINGFACE
+    return huggingface.FILES, mirror.rstrip("/") + url.removeprefix(HUGGINGFACE) + "/resolve/main"
 
 
-def in_cache(name):
-    """A complete snapshot of one of MODELS in the cache of transformers, or None."""
+def in_cache(url, files):
+    """The snapshot that transformers takes of a model, if its cache has all files, or None."""
+    *_, owner, name = url.split("/")
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
-    for repository in name, MODELS[name].replace("/", "--"):
-        for path in hub.glob(f"models--{repository}/snapshots/*"):
-            if not missing(path, CACHED):
-                return path
+    for repository in name, f"{owner}--{name}":
+        cached = hub / f"models--{repository}"
+        for main in cached.glob("refs/main"):
+            snapshot = cached / "snapshots" / main.read_text(encoding="utf-8").strip()
+            if not missing(snapshot, files):
+                return snapshot
     return None

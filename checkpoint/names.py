@@ -1,6 +1,20 @@
-"""The names that models have, and the sizes of those that were released."""
+"""The models that have a name: where each is, its size, and its usual partners."""
 
-BUNDLED = ("draft", "target")
+from pathlib import Path
+from typing import NamedTuple
+
+MODELS_DIR = str(Path(__file__).parents[1] / "models")
+OPENAI = "https://openaipublic.blob.core.windows.net/gpt-2/models"
+HUGGINGFACE = "https://huggingface.co"
+
+
+class Model(NamedTuple):
+    """A model that has a name. The bundled ones have no url, and models/SHA256SUMS knows them."""
+
+    url: str = None
+    sizes: dict = None  # its hyperparameters
+    draft: str = None  # its usual draft
+    target: str = None  # its usual target
 
 
 def sizes(n_layer, n_embd):
@@ -8,46 +22,22 @@ def sizes(n_layer, n_embd):
     return dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_head, n_layer=n_layer)
 
 
-RELEASED = {  # by OpenAI, with their hyperparameters
-    "124M": sizes(12, 768),
-    "355M": sizes(24, 1024),
-    "774M": sizes(36, 1280),
-    "1558M": sizes(48, 1600),
+SMALL = sizes(12, 768)
+MEDIUM = sizes(24, 1024)
+LARGE = sizes(36, 1280)
+XL = sizes(48, 1600)
+OF_OPENAI = f"{HUGGINGFACE}/openai-community"
+MODELS = {
+    "draft": Model(target="target"),
+    "target": Model(draft="draft"),
+    "124M": Model(f"{OPENAI}/124M", SMALL, target="1558M"),
+    "355M": Model(f"{OPENAI}/355M", MEDIUM, draft="124M", target="1558M"),
+    "774M": Model(f"{OPENAI}/774M", LARGE, draft="124M", target="1558M"),
+    "1558M": Model(f"{OPENAI}/1558M", XL, draft="124M"),
+    "distilgpt2": Model(f"{HUGGINGFACE}/distilbert/distilgpt2", sizes(6, 768), target="gpt2-xl"),
+    "gpt2": Model(f"{OF_OPENAI}/gpt2", SMALL, draft="distilgpt2", target="gpt2-xl"),
+    "gpt2-medium": Model(f"{OF_OPENAI}/gpt2-medium", MEDIUM, draft="gpt2", target="gpt2-xl"),
+    "gpt2-large": Model(f"{OF_OPENAI}/gpt2-large", LARGE, draft="gpt2", target="gpt2-xl"),
+    "gpt2-xl": Model(f"{OF_OPENAI}/gpt2-xl", XL, draft="gpt2"),
 }
-MODELS = {  # {name: where it is at Hugging Face}
-    "distilgpt2": "distilbert/distilgpt2",
-    "gpt2": "openai-community/gpt2",
-    "gpt2-medium": "openai-community/gpt2-medium",
-    "gpt2-large": "openai-community/gpt2-large",
-    "gpt2-xl": "openai-community/gpt2-xl",
-}
-KNOWN = RELEASED | {
-    "distilgpt2": sizes(6, 768),
-    "gpt2": RELEASED["124M"],
-    "gpt2-medium": RELEASED["355M"],
-    "gpt2-large": RELEASED["774M"],
-    "gpt2-xl": RELEASED["1558M"],
-}
-NAMES = (*BUNDLED, *RELEASED, *MODELS)
-CHOICES = f"one of {', '.join(NAMES)}, or a folder"
-
-DRAFTS = {  # {a target: its usual draft}
-    "target": "draft",
-    "355M": "124M",
-    "774M": "124M",
-    "1558M": "124M",
-    "gpt2": "distilgpt2",
-    "gpt2-medium": "gpt2",
-    "gpt2-large": "gpt2",
-    "gpt2-xl": "gpt2",
-}
-TARGETS = {  # {a draft: its usual target}
-    "draft": "target",
-    "124M": "1558M",
-    "355M": "1558M",
-    "774M": "1558M",
-    "distilgpt2": "gpt2-xl",
-    "gpt2": "gpt2-xl",
-    "gpt2-medium": "gpt2-xl",
-    "gpt2-large": "gpt2-xl",
-}
+CHOICES = f"one of {', '.join(MODELS)}, or a folder"

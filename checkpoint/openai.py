@@ -15,13 +15,15 @@ Sources: TensorFlow's tensor_bundle.proto, tensor_shape.proto and types.proto; L
 doc/table_format.md, and its util/crc32c.h for the masked crc32c.
 """
 
-import json
 from io import BytesIO
+from operator import index  # an int as it is, and a TypeError for bytes
 from typing import NamedTuple
 
 import numpy as np
 
 from checkpoint.crc32c import crc32c, mask
+from checkpoint.settings import read_json, whole_number
+from encoder import BYTES
 
 INDEX = "model.ckpt.index"
 DATA = "model.ckpt.data-00000-of-00001"
@@ -29,10 +31,7 @@ FILES = ("encoder.json", "vocab.bpe", "hparams.json", INDEX, DATA)
 MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: "<f4", 19: "<f2"}  # DT_FLOAT, DT_HALF of types.proto
 EOT = "<|endoftext|>"
-PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
-OTHERS = [byte for byte in range(256) if byte not in PLAIN]
-BYTES = {byte: chr(byte) for byte in PLAIN}  # how bytes are written, in the order of their ids
-BYTES |= {byte: chr(256 + i) for i, byte in enumerate(OTHERS)}
+HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 
 
 class Entry(NamedTuple):
@@ -45,33 +44,31 @@ class Entry(NamedTuple):
     crc32c: int = 0  # of these bytes, masked
 
 
-def read_json(path):
-    """A JSON file -> dict."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path.name} is damaged: {error}") from None
-    if type(found) is not dict:
-        raise ValueError(f"{path.name} is damaged: it holds no names")
-    return found
-
-
 def hparams(folder):
-    return read_json(folder / "hparams.json")
+    found = read_json(folder / "hparams.json")
+    return {name: whole_number("hparams.json", found, name) for name in HPARAMS}
 
 
 def tokenizer(folder):
     """What `encoder.Encoder` needs. The ids follow from the merges, so compare them."""
-    ids = read_json(folder / "encoder.json")
-    lines = (folder / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:]
-    merges = pairs(line for line in lines if line)
+    merges = read_merges(folder / "vocab.bpe")
     tokens = [*BYTES.values(), *map("".join, merges), EOT]
-    if ids != {token: id for id, token in enumerate(tokens)}:
+    ids = {token: id for id, token in enumerate(tokens)}
+    if ids != read_json(folder / "encoder.json"):
         raise ValueError("encoder.json or vocab.bpe is damaged: one does not follow from the other")
     n_vocab = hparams(folder)["n_vocab"]
     if n_vocab != len(ids):
         raise ValueError(f"n_vocab is {n_vocab}, but the vocabulary has {len(ids)} tokens")
-    return {"merges": merges, "ids": ids, "eos": ids[EOT]}
+    return {"merges": merges, "ids": ids, "eos": (ids[EOT],)}
+
+
+def read_merges(path):
+    """A file with a merge on each line, such as "t he" -> list of pairs"""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path.name} is damaged: {error}") from None
+    return pairs(line for line in lines if line and not line.startswith("#version"))
 
 
 def pairs(merges):
@@ -85,8 +82,8 @@ def pairs(merges):
 
 def tensors(folder, data=None):
     """{name: array}, views of the memory-mapped data. ValueError names a tensor that is damaged."""
-    index, usual = weights(folder)
-    entries = read_index(index)
+    listing, usual = weights(folder)
+    entries = read_index(listing)
     found = views(mapped(data or usual), entries)
     for name, tensor in found.items():
         if mask(crc32c(tensor)) != entries[name].crc32c:
@@ -179,6 +176,8 @@ def varint(f):
     while (byte := f.read(1)[0]) & 128:
         number |= (byte & 127) << shift
         shift += 7
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")
     return number | byte << shift
 
 
@@ -199,11 +198,11 @@ def entry_of(value):
     """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry"""
     found = fields(value)
     dims = fields(found.get(2, [b""])[0]).get(2, [])  # TensorShapeProto: 2 dim, which has 1 size
-    shape = tuple(fields(dim)[1][0] for dim in dims)
+    shape = tuple(index(fields(dim)[1][0]) for dim in dims)
     [kind] = found[1]
     if kind not in DTYPES:
         raise ValueError(f"a tensor has TensorFlow's type {kind}, neither float32 nor float16")
-    [offset] = found.get(4, [0])
-    [size] = found[5]
-    [crc] = found[6]
+    [offset] = map(index, found.get(4, [0]))
+    [size] = map(index, found[5])
+    [crc] = map(index, found[6])
     return Entry(offset, size, DTYPES[kind], shape, crc)

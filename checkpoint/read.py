@@ -3,23 +3,17 @@
 import contextlib
 from pathlib import Path
 
-from checkpoint import UserError, huggingface, names, openai
+from checkpoint import UserError, huggingface, openai
+from encoder import Encoder
 
-HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 
-
-def open_model(folder, name=None):
-    """The files of a model in a folder -> Files
-
-    name is the name of the model, if it has one. UserError if there is none.
-    """
+def open_model(folder):
+    """The files of a model in a folder -> Files. UserError if there is none."""
     folder = Path(folder)
     with blamed_on(folder):
         form = format_of(folder)
-        found = form.hparams(folder)
-        hparams = {key: found.get(key) for key in HPARAMS}
-        check_hparams(hparams)
-        check_released(name, hparams)
+        hparams = form.hparams(folder)
+        check_heads(**hparams)
     return Files(folder, form, hparams)
 
 
@@ -42,7 +36,7 @@ def format_of(folder):
 class Files:
     """The files of a model, in OpenAI's or in Hugging Face's format.
 
-    hparams are the five numbers of HPARAMS. What is wrong with a file is a UserError.
+    hparams are the five numbers of `openai.HPARAMS`. What is wrong with a file is a UserError.
     """
 
     def __init__(self, folder, form, hparams):
@@ -68,20 +62,28 @@ class Files:
         """
         return nest(self.tensors(), self.hparams["n_layer"])
 
-    def tokenizer(self):
-        """What `encoder.Encoder` needs -> dict."""
+    def encoder(self):
+        """Its tokenizer -> encoder.Encoder"""
         with blamed_on(self.folder):
             try:
-                return self.format.tokenizer(self.folder)
+                parts = self.format.tokenizer(self.folder)
             except (KeyError, TypeError, AttributeError, IndexError) as error:
                 raise ValueError(f"the tokenizer is damaged: {error!r}") from None
+        return Encoder(**parts)
 
     def check_small(self):
         """What can be checked before the weights are there."""
-        self.tokenizer()
+        self.encoder()
         if self.format is openai:
             with blamed_on(self.folder):
                 openai.read_index(self.folder / openai.INDEX)
+
+    def check_sizes(self, sizes):
+        """No shape depends on n_head, so another model might pass for a released one."""
+        wrong = [f"{name} = {n}" for name, n in self.hparams.items() if n != sizes[name]]
+        if wrong:
+            why = f"it is not the model of this name: found {', '.join(wrong)}"
+            raise UserError(f"{self.folder} cannot be used: {why}")
 
 
 @contextlib.contextmanager
@@ -99,21 +101,9 @@ def blamed_on(folder):
 # ---- Checks ----
 
 
-def check_hparams(hparams):
-    for name, value in hparams.items():
-        if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
-            raise ValueError(f"{name} is {value!r:.30}; a whole number from 1 on is needed")
-    n_head, n_embd = hparams["n_head"], hparams["n_embd"]
+def check_heads(n_head, n_embd, **_):
     if n_embd % n_head:
         raise ValueError(f"n_head = {n_head} does not divide n_embd = {n_embd}")
-
-
-def check_released(name, hparams):
-    """No shape depends on n_head, so another model of this name might pass for it."""
-    known = names.KNOWN.get(name, {})
-    wrong = [f"{key} = {hparams[key]}" for key in known if known[key] != hparams[key]]
-    if wrong:
-        raise ValueError(f"it is not the released {name}: found {', '.join(wrong)}")
 
 
 def check_shapes(tensors, hparams):
@@ -127,8 +117,9 @@ def check_shapes(tensors, hparams):
     wrong = sorted({name for name, _ in expected.items() ^ found.items()})
     if wrong:
         name = wrong[0]
-        one = f"{name!r}: expected {expected.get(name)}, found {found.get(name)}"
-        raise ValueError(f"{len(wrong)} tensors do not fit the hyperparameters, such as {one}")
+        shapes = f"expected {expected.get(name, 'none')}, found {found.get(name, 'none')}"
+        one = f"such as {name!r}: {shapes}"
+        raise ValueError(f"{len(wrong)} tensors do not fit the hyperparameters, {one}")
 
 
 def without_first(tensor):

@@ -5,19 +5,23 @@ Tensors are taken one at a time from an iterable, so a model may be larger than 
 
 import json
 import struct
+import tempfile
 from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
 
 from checkpoint.crc32c import crc32c, mask
-from checkpoint.openai import BYTES, DATA, DTYPES, EOT, INDEX, MAGIC
+from checkpoint.openai import DATA, DTYPES, EOT, INDEX, MAGIC
+from encoder import BYTES
 
 NUMBER = {np.dtype(dtype): number for number, dtype in DTYPES.items()}
 
 
 def write_checkpoint(folder, hparams, tensors):
     """Write hparams.json, model.ckpt.index and model.ckpt.data-00000-of-00001.
+
+    They replace older ones when all of them are written, so tensors may be views of those.
 
     Parameters
     ----------
@@ -28,16 +32,25 @@ def write_checkpoint(folder, hparams, tensors):
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hparams.json").write_text(json.dumps(hparams))
+    with tempfile.TemporaryDirectory(dir=folder) as fresh:
+        fresh = Path(fresh)
+        (fresh / "hparams.json").write_text(json.dumps(hparams))
+        entries = write_data(fresh / DATA, tensors)
+        header = number(1, 1) + message(3, number(1, 1))  # BundleHeaderProto: one file, version 1
+        (fresh / INDEX).write_bytes(table([(b"", header), *sorted(entries.items())]))
+        for path in [*fresh.iterdir()]:
+            path.replace(folder / path.name)
+
+
+def write_data(path, tensors):
+    """The tensors in sequence -> {name: BundleEntryProto}"""
     entries = {}
-    with open(folder / DATA, "wb") as f:
+    with open(path, "wb") as f:
         for name, tensor in tensors:
             tensor = np.asarray(tensor, order="C")
             entries[name.encode()] = entry_of(tensor, offset=f.tell())
             f.write(tensor)
-    header = number(1, 1) + message(3, number(1, 1))  # BundleHeaderProto: one data file, version 1
-    items = [(b"", header), *sorted(entries.items())]
-    (folder / INDEX).write_bytes(table(items))
+    return entries
 
 
 def entry_of(tensor, offset):

@@ -21,10 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint import UserError
+from ending import report
 from enumeration import NotByRng, TooManyPaths, first_difference, total_variation
 from exercise.praise import praise
 from exercise.steps import NAMES, README, STEPS, Wrong, first_token
-from terminal import Parser, report
+from terminal import Parser
 
 ROOT = Path(__file__).parent.parent
 MINE = Path(__file__).with_name("mine.py")

@@ -23,10 +23,9 @@ class GPT2(gpt2.GPT2):
         self.n_head = hparams["n_head"]
         self.n_ctx = hparams["n_ctx"]
         self.n_vocab = hparams["n_vocab"]
-        self.wte = np.array(params["wte"], dtype=np.float32)
-        self.wpe = np.array(params["wpe"], dtype=np.float32)
-        head = {"w": params["wte"].T}
-        tiled = tile_params({"blocks": params["blocks"], "ln_f": params["ln_f"], "head": head})
+        tiled = tile_params(params | {"head": {"w": params["wte"].T}})
+        self.wte = tiled["wte"]
+        self.wpe = tiled["wpe"]
         self.blocks = tiled["blocks"]
         self.ln_f = tiled["ln_f"]
         self.head = tiled["head"]["w"]

@@ -8,7 +8,6 @@ examples:
 """
 
 import operator
-import os
 import re
 import shlex
 import sys
@@ -19,17 +18,27 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint import UserError
+from ending import report
 from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
-from lab.page import page
+from lab.page import check_can_be_written, page, write_page
 from lab.pair import LabRun, load_pair
 from lab.rounds import Recorder
 from lab.schedules import SCHEDULES
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from sampling import as_model
 from speculative import verify
-from terminal import COUNT, checked_type, figures, options, printed, report, same_text, show
+from terminal import (
+    COUNT,
+    checked_type,
+    figures,
+    options,
+    printed,
+    same_text,
+    show,
+    why_texts_differ,
+)
 from utils import pair_of, prompt_ids
 
 COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess
@@ -40,7 +49,7 @@ TREE_RULES = {"token": top_down, "block": bottom_up}
 def main(argv=None):
     args = arguments(argv)
     if args.trace:
-        check_that_it_can_be_written(args.trace)
+        check_can_be_written(args.trace)
     pair = load(args)
     encoder = pair.encoder
     N = args.n_tokens_to_generate
@@ -66,19 +75,10 @@ def main(argv=None):
     rows = figures_of(args, slow, fast)
     print(f"\n{printed(rows)}", flush=True)
     if args.trace:
-        trace = Path(args.trace)
-        beside_play = trace.with_name("play.html").exists()
+        beside_play = Path(args.trace).with_name("play.html").exists()
         content = page(encoder, x, slow, fast, recorder.rounds, rows, args.command, beside_play)
-        trace.write_text(content, encoding="utf-8", errors="replace")
+        write_page(args.trace, content)
         print(f"trace             written to {args.trace}")
-
-
-def check_that_it_can_be_written(path):
-    """OSError, before anything takes time."""
-    existed = os.path.lexists(path)
-    open(path, "a", encoding="utf-8").close()
-    if not existed:
-        os.remove(path)
 
 
 def load(args):
@@ -101,8 +101,8 @@ def load(args):
 
 
 def eos_of(encoder):
-    if encoder.eos is None:
-        raise UserError("--eos: this vocabulary has no token that ends a text")
+    if not encoder.eos:
+        raise UserError("--eos: the files of this model name no token that ends a text")
     return encoder.eos
 
 
@@ -116,13 +116,9 @@ def recorded(decode, recorder, on_round):
     return decode(rng=recorder.rng, on_round=both)
 
 
-def is_sample(args):
-    return args.temperature > 0 and not args.same_text
-
-
 def all_figures(args, slow, fast):
     """Those of main.py, and the alphas of the places in a round where one alpha does not fit."""
-    rows = figures(slow, fast, f"K = {args.K}, {args.schedule}", is_sample(args))
+    rows = figures(slow, fast, f"K = {args.K}, {args.schedule}", why_texts_differ(args))
     if not fast.p_accepted:
         return rows
     tokens = theory.tokens_by_position(fast.chances, max(fast.n_drafted))
@@ -158,7 +154,7 @@ def figures_of_trees(args, slow, fast):
         return {"tokens per round": "none: nothing was decoded"}
     return {
         "tokens per round": f"{fast.tokens_per_round:.2f}, {setting}",
-        "same text": same_text(slow.ids, fast.ids, is_sample(args)),
+        "same text": same_text(slow.ids, fast.ids, why_texts_differ(args)),
     }
 
 

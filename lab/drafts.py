@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint import UserError
-from checkpoint.find import MODELS_DIR
+from checkpoint.names import MODELS_DIR
 from checkpoint.openai import EOT
 from lab.ngrams import NGram, continuations, ngram, online
 
@@ -99,6 +99,5 @@ def ids_of(texts, encoder):
     ids = []
     for text in texts:
         ids += encoder.encode(text)
-        if encoder.eos is not None:
-            ids.append(encoder.eos)
+        ids += encoder.eos[:1]
     return ids

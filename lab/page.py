@@ -52,6 +52,23 @@ def page(encoder, prompt, plain, fast, rounds, figures, command, beside_play=Fal
     return Template(read("page.html")).substitute(parts)
 
 
+def check_can_be_written(path):
+    """OSError, before anything takes time."""
+    beside = Path(f"{path}.part")
+    beside.touch()
+    beside.unlink()
+
+
+def write_page(path, content):
+    """Write a page beside path, which it then replaces: half of it is never there."""
+    beside = Path(f"{path}.part")
+    try:
+        beside.write_text(content, encoding="utf-8", errors="replace")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def read(name):
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 

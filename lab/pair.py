@@ -15,7 +15,7 @@
 from collections import defaultdict, deque
 from functools import partial
 
-from checkpoint.find import MODELS_DIR
+from checkpoint.names import MODELS_DIR
 from fast import GPT2
 from lab import block
 from lab.drafts import make_draft

@@ -85,7 +85,8 @@ def server(monkeypatch):
     monkeypatch.setattr(download, "TIMEOUT", (5, 0.5))
     monkeypatch.setattr(download, "PIECE", BLOCK)
     released = json.loads(CONTENT["hparams.json"])  # so the model that is served is this one
-    monkeypatch.setattr(names, "KNOWN", {"355M": released})
+    for name in "124M", "355M", "1558M", "gpt2":
+        monkeypatch.setitem(names.MODELS, name, names.MODELS[name]._replace(sizes=released))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.handle_error = lambda *args: None  # some clients in these tests go away
         server.plan = {}

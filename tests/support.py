@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from checkpoint.find import MODELS_DIR
+from checkpoint.names import MODELS_DIR
 from checkpoint.openai import FILES
 from checkpoint.read import expected_shapes, nest
 from checkpoint.read import read as read_model

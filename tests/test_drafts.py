@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support import ROOT, bundled
 
 from checkpoint import UserError
-from encoder import get_encoder
 from lab.drafts import TABLES, AsNetwork, lookup, make_draft
 from lab.ngrams import DISCOUNT, NGram, ngram, online
 from sampling import as_model
+from utils import get_encoder
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=30).map(np.array)
 orders = st.integers(1, 4)

@@ -53,11 +53,3 @@ def test_merge_takes_the_leftmost_pair_of_lowest_rank(word, choices):
 def test_half_a_character_decodes_to_the_replacement_character(gpt2):
     ids = gpt2.encode("\U0001f600")
     assert len(ids) == 2 and gpt2.decode(ids[:1]) == "\ufffd"
-
-
-def test_an_added_token_that_is_spelled_like_a_byte():
-    ids = {char: id for id, char in enumerate(BYTES.values())}
-    encoder = Encoder([], ids | {"éé": 256}, special={"é": True, "éé": True})
-    assert encoder.encode("éé") == [256] and encoder.decode([256]) == "éé"
-    text = "\u9751"  # its UTF-8 begins with the byte 0xE9
-    assert encoder.decode(encoder.encode(text)) == text

@@ -587,7 +587,7 @@ def graded_in_a_process(tmp_path, body, step, before=""):
     (tmp_path / "mine.py").write_text(f"import numpy as np\n{stub}\n    {body}\n{VERIFY}")
     args = [str(tmp_path / "mine.py"), step]
     main = f"grader.LIMIT = 0.3\nreport(lambda: grader.main({args}), '')"
-    imports = "import exercise.__main__ as grader\nfrom terminal import report"
+    imports = "import exercise.__main__ as grader\nfrom ending import report"
     (tmp_path / "go.py").write_text(f"{before}\n{imports}\n{main}")
     return run(script=str(tmp_path / "go.py"))
 

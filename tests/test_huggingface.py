@@ -15,14 +15,14 @@ from support import CONTENT, ROOT, files_of
 import lab.__main__ as lab_main
 import main
 from checkpoint import UserError, find, huggingface, names
-from encoder import get_encoder
 from gpt2 import GPT2
-from utils import load_encoder_hparams_and_params, pair_of
+from utils import get_encoder, load_encoder_hparams_and_params, pair_of
 
 HF = ROOT / "tests" / "fixtures" / "hf"  # written by transformers, see studies/making/hf_fixture.py
 GOLDEN = json.loads((HF / "golden.json").read_text(encoding="utf-8"))
 PLAIN = files_of(HF / "plain")
 CONFIG = json.loads(PLAIN["config.json"])
+PLAIN_SIZES = huggingface.hparams(HF / "plain")
 VOCABULARY = json.loads(PLAIN["vocab.json"])
 MERGES = PLAIN["merges.txt"].decode().split("\n")[1:-1]
 WEIGHTS = "model.safetensors"
@@ -56,10 +56,11 @@ def write(folder, changes):
     return str(folder)
 
 
-def tokenizer_json(model=None, added_tokens=(), **parts):
+def tokenizer_json(model=None, added_tokens=(), eot=271, **parts):
     """The tokenizer.json that means the same as the files of plain/, with these changes."""
     bpe = {"type": "BPE", "dropout": None, "vocab": VOCABULARY, "merges": MERGES}
-    tokens = [{"id": 271, "content": EOT}, *added_tokens]
+    tokens = [{"id": eot, "content": EOT}, *added_tokens]
+    tokens.sort(key=lambda token: token["id"])
     whole = {
         "version": "1.0",
         "truncation": None,
@@ -74,14 +75,14 @@ def tokenizer_json(model=None, added_tokens=(), **parts):
     return whole | parts
 
 
-@pytest.mark.parametrize("name", ["plain", "chat", "older", "shards"])
+@pytest.mark.parametrize("name", ["plain", "chat", "shards"])
 def test_ids_and_logits_are_those_of_transformers(name):
-    if name == "chat":  # it has a template
+    if name == "chat":  # it has other tokens, and a template
         pytest.importorskip("tokenizers")
     golden = GOLDEN[name]
     encoder, hparams, params = load_encoder_hparams_and_params(str(HF / name))
     assert [encoder.encode(text) for text in GOLDEN["texts"]] == golden["ids"]
-    assert encoder.eos == golden["eos"]
+    assert encoder.eos == (golden["eos"],)
     assert hparams["n_vocab"] == golden["n_vocab"] == len(params["wte"])
     ids = golden["ids"][0][: hparams["n_ctx"]]
     logits = GPT2(params, hparams)(ids)[0]
@@ -95,7 +96,7 @@ def test_ids_and_logits_are_those_of_transformers(name):
     [
         ("lookup", HF / "shards"),
         ("bigram", HF / "shards"),
-        ("early-exit:1", HF / "older"),
+        ("early-exit:1", HF / "plain"),
         ("online", ROOT / "models" / "target"),
     ],
 )
@@ -164,14 +165,12 @@ def wider():
 PADDED = stored(TENSORS | {WTE: np.pad(TENSORS[WTE], ((0, 48), (0, 0)), constant_values=9)})
 MASK = {"transformer.h.0.attn.bias": np.ones((1, 1, 4, 4), bool)}
 PAIRS = [merge.split(" ") for merge in MERGES]
-PAD = {"id": 272, "content": "[PAD]"}
 GENERAL = {"tokenizer_class": "PreTrainedTokenizerFast"}
 SAME = {
     "merges without a version": {"merges.txt": PLAIN["merges.txt"].partition(b"\n")[2]},
     "an older vocab.json beside it": {"tokenizer.json": {}, "vocab.json": {"a": 0}},
     "merges as pairs": {"tokenizer.json": {"model": {"merges": PAIRS}}},
-    "an added token without a row": {"tokenizer.json": {"added_tokens": [PAD]}},
-    "the end in config.json": {"tokenizer.json": {}, "tokenizer_config.json": GENERAL},
+    "no class of a tokenizer": {"tokenizer.json": {}, "tokenizer_config.json": GENERAL},
     "rows up to a multiple of 64": {WEIGHTS: PADDED, "config.json": {"vocab_size": 320}},
     "F64": {WEIGHTS: cast("<f8")},
     "no prefix": {WEIGHTS: renamed(lambda name: name.removeprefix("transformer."))},
@@ -190,7 +189,7 @@ def test_folders_that_mean_the_same(tmp_path, changes):
     encoder, hparams, params = load_encoder_hparams_and_params(write(tmp_path, changes))
     ids = [encoder.encode(text) for text in GOLDEN["texts"][:3]]
     assert ids == GOLDEN["plain"]["ids"][:3]
-    assert encoder.eos == 271
+    assert encoder.eos == (271,)
     logits = GPT2(params, hparams)(ids[0][:48])
     assert np.abs(logits - GOLDEN["plain"]["logits"]).max() < 1e-5
 
@@ -207,8 +206,6 @@ def test_numbers_of_two_bytes(tmp_path, content, bits):
 
 # ---- What is refused ----
 
-NFC = {"type": "NFC"}
-PADDING = FLAGS | {"lstrip": True, "content": "[PAD]"}
 IN_CONFIG = [  # what config.json says, and what is said of it
     (
         {"activation_function": "relu"},
@@ -219,47 +216,89 @@ IN_CONFIG = [  # what config.json says, and what is said of it
     ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
     ({"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon is 1e-06"),
     ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
-    ({"quantization_config": {"bits": 8}}, "quantization_config is"),
+    ({"quantization_config": {"bits": 8}}, "quantization_config is .*, which is not computed here"),
     ({"model_type": "llama"}, "model_type is 'llama'"),
     ({"n_layer": 3}, "12 tensors do not fit the hyperparameters"),
-    ({"vocab_size": None}, "n_vocab is None"),
+    ({"vocab_size": None}, "config.json: vocab_size is None"),
     ({"num_attention_heads": 4}, "num_attention_heads is 4, but only 2 is computed"),
     ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but only 2"),
     ({"hidden_size": 16}, "hidden_size is 16, but only 8"),
     ({"max_position_embeddings": 4}, "max_position_embeddings is 4, but only 48"),
     ({"tokenizer_class": "RobertaTokenizer"}, "tokenizer_class is 'RobertaTokenizer'"),
 ]
+NFC = {"type": "NFC"}
+PAD = {"id": 272, "content": "[PAD]"}
+LEFT = PAD | {"lstrip": True}
+PLAIN_PAD = PAD | FLAGS
+STRIPPED = FLAGS | {"content": EOT, "lstrip": True}
+AS_ONE = BYTE_LEVEL | {"use_regex": False}
+SPACED = BYTE_LEVEL | {"add_prefix_space": True}
+LISTED = {"added_tokens_decoder": {"271": FLAGS | {"content": EOT}}}
 IN_SETTINGS = [  # the same of tokenizer_config.json
     ({"split_special_tokens": True}, "split_special_tokens is True"),
     ({"add_eos_token": True}, "add_eos_token is True"),
-    ({"add_bos_token": True}, "add_bos_token is True, but only False or None is computed"),
+    ({"add_bos_token": True}, "add_bos_token is True, but only False is computed"),
     ({"add_prefix_space": True}, "add_prefix_space is True"),
     ({"tokenizer_class": "BertTokenizer"}, "tokenizer_class is 'BertTokenizer'"),
+    ({"fast_tokenizer_files": ["tokenizer.4.json"]}, "fast_tokenizer_files is "),
     (GENERAL, "without tokenizer.json: tokenizer_class is 'PreTrainedTokenizerFast'"),
-    ({"pad_token": PADDING}, r"the added token '\[PAD\]': lstrip is True"),
-    ({"pad_token": "[PAD]"}, r"'\[PAD\]' has no id, or two"),
-    ({"extra_special_tokens": ["<A>"]}, "'<A>' has no id, or two"),
-    ({"additional_special_tokens": ["<A>"]}, "'<A>' has no id, or two"),
-    ({"eos_token": 271}, "the added token 271 has no id"),
-    ({"added_tokens_decoder": {"9": {"content": EOT}}}, "endoftext.*has no id, or two"),
+    (
+        {"pad_token": "[PAD]"},
+        r"the added token '\[PAD\]' has no id; see docs/your_models.md",
+    ),
+    ({"image_token": "<A>"}, "the added token '<A>' has no id"),
+    ({"extra_special_tokens": ["<A>"]}, "the added token '<A>' has no id"),
+    ({"extra_special_tokens": {"image": "<A>"}}, "the added token '<A>' has no id"),
+    ({"additional_special_tokens": ["<A>"]}, "the added token '<A>' has no id"),
+    ({"eos_token": STRIPPED}, "'<|endoftext|>': lstrip is True"),
+    (
+        {"added_tokens_decoder": {"9": {"content": EOT}}},
+        "do not agree about the added token '<.endoft",
+    ),
 ]
-IN_TOKENIZER = [  # the same of tokenizer.json
-    ({"normalizer": NFC}, "tokenizer.json of a GPT2Tokenizer: normalizer is {'type': 'NFC'}"),
-    ({"model": {"dropout": 0.1}}, "dropout is 0.1"),
-    ({"pre_tokenizer": None}, "pre_tokenizer: type is None"),
-    ({"pre_tokenizer": {"type": "ByteLevel", "use_regex": False}}, "use_regex is False"),
-    ({"added_tokens": [{"id": 280, "content": "[PAD]"}]}, "273 tokens .* not numbered from 0 on"),
-    ({"added_tokens": [{"id": "272", "content": "[PAD]"}]}, "the tokenizer is damaged: TypeError"),
+IN_TOKENIZER = [  # the same of tokenizer.json, and tokenizer_config.json
+    ({"normalizer": NFC}, {}, "tokenizer.json: normalizer is {'type': 'NFC'}"),
+    ({"model": {"dropout": 0.1}}, GENERAL, "dropout is 0.1"),
+    ({"pre_tokenizer": None}, {}, "pre_tokenizer: type is None"),
+    ({"pre_tokenizer": AS_ONE}, {}, "use_regex is False"),
+    ({"pre_tokenizer": SPACED}, GENERAL, "add_prefix_space is T"),
+    ({"decoder": None}, GENERAL, "decoder: type is None"),
+    ({"added_tokens": [PAD]}, LISTED, "has added tokens that tokenizer_config.json does not list"),
+    (
+        {"added_tokens": [PAD]},
+        {"pad_token": "<A>"},
+        "do not agree about the added token '<A>'",
+    ),
+    (
+        {"added_tokens": [LEFT]},
+        {"pad_token": FLAGS | PAD},
+        r"do not agree about the added token '\[PAD\]'",
+    ),
 ]
 NO_TILDE = {token.replace("~", "zz"): id for token, id in VOCABULARY.items()}
+FLOATS = {token: float(id) for token, id in VOCABULARY.items()}
+TWICE = VOCABULARY | {"b": 64}
+SPACES = PLAIN["merges.txt"].replace(b"\n", b" \n")
+CUT_SHORT = PLAIN["merges.txt"][:-9].rpartition(b"\n")[0]
+EMPTY_FOLDER = dict.fromkeys(PLAIN)
 IN_FILES = [  # the same of other files
-    ({"merges.txt": PLAIN["merges.txt"].replace(b"\n", b" \n")}, "which is not two tokens"),
-    ({"vocab.json": NO_TILDE}, "no token '~'"),
+    ({"merges.txt": SPACES}, "which is not two tokens"),
+    (
+        {"merges.txt": CUT_SHORT},
+        "does not fit its merges: 2 tokens are in one",
+    ),
+    (
+        {"vocab.json": NO_TILDE},
+        "does not fit its merges: 2 tokens are in one",
+    ),
     ({"merges.txt": None}, "tokenizer.json is missing; docs/your_models.md"),
-    ({"vocab.json": VOCABULARY | {"b": 64}}, "the 272 tokens of the vocabulary are not numbered"),
+    ({"vocab.json": FLOATS}, "the tokenizer is damaged: TypeError"),
+    ({"vocab.json": TWICE}, "the 272 tokens of the vocabulary are not numbered"),
     ({"tokenizer.json": b"{}"}, "the tokenizer is damaged: KeyError"),
+    ({"special_tokens_map.json": {"pad_token": "<A>"}}, "the added token '<A>' has no id"),
     ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
-    (dict.fromkeys(PLAIN), "config.json is missing; docs/your_models.md has what a model needs"),
+    ({WEIGHTS: None, "pytorch_model.bin": b""}, "pytorch_model.bin is a pickle, which can run"),
+    (EMPTY_FOLDER, "config.json is missing; docs/your_models.md has what a model needs"),
 ]
 HEAD = {"lm_head.weight": np.zeros(8, "f")}
 IN_WEIGHTS = [  # the same of model.safetensors
@@ -277,10 +316,11 @@ REFUSED = IN_FILES.copy()
 for name, told in {
     "config.json": IN_CONFIG,
     "tokenizer_config.json": IN_SETTINGS,
-    "tokenizer.json": IN_TOKENIZER,
     WEIGHTS: IN_WEIGHTS,
 }.items():
     REFUSED += [({name: content}, message) for content, message in told]
+for told, settings_file, message in IN_TOKENIZER:
+    REFUSED.append(({"tokenizer.json": told, "tokenizer_config.json": settings_file}, message))
 
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED)
@@ -296,54 +336,26 @@ def test_what_is_refused_by_name(tmp_path, changes, message):
 def test_a_missing_part_of_the_weights(tmp_path):
     shutil.copytree(HF / "shards", tmp_path, dirs_exist_ok=True)
     next(tmp_path.glob("*2-of-00003.safetensors")).unlink()
-    with pytest.raises(UserError, match=r"tensors do not fit .*: expected .*, found None"):
+    with pytest.raises(UserError, match=r"tensors do not fit .*: expected .*, found none"):
         load_encoder_hparams_and_params(str(tmp_path))
 
 
 # ---- The ids of other tokenizers ----
 
-LITERAL = {"id": 272, "content": "<|a|>"}
-LATER = {"id": 273, "content": "<|a|>bc", "normalized": True}
-LISTED = {"added_tokens_decoder": {"271": FLAGS | {"content": EOT}}}
 WORDS = {token: id for token, id in VOCABULARY.items() if token != EOT}
-NAMED = {"eos_token": "</s>", "unk_token": "<s>", "bos_token": "<s>"}
-FIRST = {"<s>": 0, "</s>": 1} | {token: id + 2 for token, id in WORDS.items()}
 A = {"Sequence": {"id": "A", "type_id": 0}}
 TEXT_ALONE = {"type": "TemplateProcessing", "single": [A], "pair": [A, A], "special_tokens": {}}
-IDS = [  # changes, a text, and its ids
+EMPTY = {"id": 272, "content": ""}
+OWN = [  # changes, a text, and its ids
     ({"tokenizer.json": {"post_processor": TEXT_ALONE}}, "The cat", [265, 263]),
-    ({"tokenizer.json": {"added_tokens": [PAD]}}, "The cat[PAD]b", [265, 263, 272, 65]),
-    ({"added_tokens.json": {"[PAD]": 272}}, "The cat[PAD]b", [265, 263, 272, 65]),
     ({"vocab.json": WORDS}, "The cat<|endoftext|>", [265, 263, 271]),
-    ({"vocab.json": FIRST, "tokenizer_config.json": NAMED}, "The cat</s>", [267, 265, 1]),
-    (
-        {"added_tokens.json": {"<A>": 272}, "special_tokens_map.json": {"pad_token": "<A>"}},
-        "a<A>",
-        [64, 272],
-    ),
-    (  # a list in tokenizer_config.json, so that the others do not count
-        {"tokenizer_config.json": LISTED, "added_tokens.json": {"<A>": 272}},
-        "<A>",
-        [27, 32, 29],
-    ),
-    (
-        {"tokenizer.json": {"added_tokens": [LITERAL, LATER]}},  # the shorter one comes first
-        "<|a|>bc",
-        [272, 65, 66],
-    ),
-    (
-        {
-            "tokenizer.json": {"added_tokens": [PAD]},
-            "special_tokens_map.json": {"additional_special_tokens": ["", "[PAD]"]},
-            "tokenizer_config.json": {"extra_special_tokens": ["[PAD]"]},
-        },
-        "a[PAD]",
-        [64, 272],
-    ),
+    ({"tokenizer_config.json": GENERAL, "tokenizer.json": {}}, "a<|endoftext|>", [64, 271]),
+    ({"tokenizer.json": {"added_tokens": [EMPTY]}}, "The cat", [265, 263]),
+    ({"tokenizer_config.json": LISTED, "added_tokens.json": {"<A>": 272}}, "<A>", [27, 32, 29]),
 ]
 
 
-@pytest.mark.parametrize(("changes", "text", "ids"), IDS)
+@pytest.mark.parametrize(("changes", "text", "ids"), OWN)
 def test_ids(tmp_path, changes, text, ids, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)  # nothing here needs it
     assert get_encoder(write(tmp_path, changes), "").encode(text) == ids
@@ -366,74 +378,65 @@ FILL = {
 }
 SPLIT = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
 BOTH = {"type": "Sequence", "pretokenizers": [SPLIT, BYTE_LEVEL]}
-LEFT = {"id": 272, "content": "[PAD]", "lstrip": True}
-RIGHT = {"id": 272, "content": "[PAD]", "rstrip": True}
+FIRST = {"id": 271, "content": "[PAD]"}
+LATER = {"id": 273, "content": "[PAD]bc", "normalized": True}
+RIGHT = PAD | {"rstrip": True}
 ALONE = {"id": 272, "content": "ox", "single_word": True}
-OF_GPT2 = [  # tokenizer.json, a text, its ids, and what needs the library tokenizers
-    ({"post_processor": START}, "The cat", [271, 265, 263], "post_processor: type is 'Template"),
-    ({"added_tokens": [LEFT]}, "a [PAD] \n b", [64, 272, 220, 198, 220, 65], "lstrip is True"),
-    ({"added_tokens": [RIGHT]}, "a [PAD] \n b", [64, 220, 272, 65], "rstrip is True"),
-    ({"added_tokens": [ALONE]}, "ox oxs", [272, 220, 78, 87, 82], "single_word is True"),
-    (
-        {"post_processor": START, "truncation": CUT, "padding": FILL},  # which are ignored
-        "The cat",
-        [271, 265, 263],
-        "post_processor: type is",
-    ),
-    (
-        {"post_processor": START, "model": {"vocab": NO_TILDE}},
-        "The ~cat",
-        [271, 265, 220, 260],
-        "post_processor: type is",
-    ),
+LONGER = {"bb": 271, "bbb": 272}
+UNLEARNT = {"vocab": WORDS | LONGER, "merges": ["bb b", "b b", *MERGES]}
+BEFORE = {"post_processor": START}
+IGNORED = BEFORE | {"truncation": CUT, "padding": FILL}
+OF_GPT2 = [  # tokenizer.json, a text, and what needs the library tokenizers
+    ({"added_tokens": [PAD]}, "The cat[PAD]b", r"the added token '\[PAD\]'"),
+    ({"added_tokens": [PAD, LATER]}, "[PAD]bc", r"the added token '\[PAD\]'"),
+    ({"added_tokens": [LEFT]}, "a [PAD] \n b", r"the added token '\[PAD\]'"),
+    ({"added_tokens": [RIGHT]}, "a [PAD] \n b", r"the added token '\[PAD\]'"),
+    ({"added_tokens": [ALONE]}, "ox oxs", "the added token 'ox'"),
+    ({"model": {"vocab": WORDS}, "eot": 272, "added_tokens": [FIRST]}, EOT, r"'\[PAD\]'"),
+    (BEFORE, "The cat", "post_processor: type is 'Template"),
+    (IGNORED, "The cat", "post_processor: type is"),
+    ({"model": {"vocab": NO_TILDE}}, "The ~cat", "the vocabulary does not fit its merges"),
+    ({"model": UNLEARNT, "eot": 273}, "bbbb", "the merge .'bb', 'b'. is of tokens"),
 ]
 OF_OTHERS = [  # the same with another tokenizer_class
-    ({"normalizer": {"type": "Lowercase"}}, "THE", [83, 257], "normalizer is"),
-    ({"pre_tokenizer": BOTH}, "The", [51, 71, 68], "pre_tokenizer: type is 'Sequence'"),
-    ({"model": {"ignore_merges": True}}, "The cat", [265, 263], "ignore_merges is True"),
+    ({"normalizer": {"type": "Lowercase"}}, "THE", "normalizer is"),
+    ({"pre_tokenizer": BOTH}, "The", "pre_tokenizer: type is 'Sequence'"),
+    ({"model": {"ignore_merges": True}}, "The cat", "ignore_merges is True"),
 ]
-LIBRARY = []
+NUMBERED = {"vocab.json": WORDS, "added_tokens.json": {"[PAD]": 271}}
+LIBRARY = [(NUMBERED, "[PAD]<|endoftext|>", r"the added token '\[PAD")]  # files, and the same
 for settings_file, cases in ({}, OF_GPT2), (GENERAL, OF_OTHERS):
     for told, *rest in cases:
         LIBRARY.append(({"tokenizer.json": told, "tokenizer_config.json": settings_file}, *rest))
 
 
-@pytest.mark.parametrize(("changes", "text", "ids", "other"), LIBRARY)
-def test_ids_by_the_library(tmp_path, changes, text, ids, other, monkeypatch):
-    folder = write(tmp_path, changes)
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "tokenizers", None)  # as if it were not installed
-        with pytest.raises(UserError, match=f"{other}.*: pip install tokenizers"):
-            get_encoder(folder, "")
-    pytest.importorskip("tokenizers")
-    encoder = get_encoder(folder, "")
-    assert encoder.encode(text) == ids
-    assert encoder.eos == 271
-    assert encoder.decode(encoder.encode("The cat")).lower().endswith("the cat")
-    with pytest.raises(UserError, match="the text is not UTF-8"):
-        encoder.encode("\ud83d")
-
-
-BEYOND = [  # what the library cannot help: tokenizer.json, tokenizer_config.json, a message
-    ({"model": {"type": "WordPiece"}}, GENERAL, "tokenizer.json cannot be read by tokenizers"),
-    ({"post_processor": START, "decoder": NFC}, {}, "decoder: type is 'NFC'"),
-    ({"post_processor": START}, {"pad_token": "[PAD]"}, r"'\[PAD\]' is not in tokenizer.json"),
-    ({"post_processor": START}, {"add_bos_token": False}, "add_bos_token is False"),
-    ({"added_tokens": [RIGHT]}, {"pad_token": PADDING}, r"'\[PAD\]' is described in two ways"),
-    ({"added_tokens": [PAD]}, LISTED, r"'\[PAD\]' is not in tokenizer_config.json"),
-    ({"pre_tokenizer": BYTE_LEVEL | {"add_prefix_space": True}}, GENERAL, "add_prefix_space is T"),
-]
-
-
-@pytest.mark.parametrize(("told", "settings_file", "message"), BEYOND)
-def test_what_the_library_cannot_help(tmp_path, told, settings_file, message):
-    pytest.importorskip("tokenizers")
-    changes = {"tokenizer.json": told, "tokenizer_config.json": settings_file}
-    with pytest.raises(UserError, match=message):
+@pytest.mark.parametrize(("changes", "text", "why"), LIBRARY)
+def test_what_is_left_to_the_library(tmp_path, changes, text, why, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)  # as if it were not installed
+    with pytest.raises(UserError, match=f"{why}.*: pip install tokenizers"):
         get_encoder(write(tmp_path, changes), "")
 
 
-@pytest.mark.parametrize(("changes", "text"), [case[:2] for case in IDS + LIBRARY])
+FAILS = "the library tokenizers fails: "
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"model": {"type": "WordPiece"}}, FAILS),
+        ({"model": {"continuing_subword_prefix": "##"}}, FAILS),  # a panic
+        ({"added_tokens": [PAD | {"id": 299}]}, r"do not agree about the added token '\[PAD\]'"),
+    ],
+)
+def test_what_the_library_cannot_read(tmp_path, told, message, capfd):
+    pytest.importorskip("tokenizers")
+    folder = write(tmp_path, {"tokenizer.json": told, "tokenizer_config.json": GENERAL})
+    with pytest.raises(UserError, match=message):
+        get_encoder(folder, "")
+    assert capfd.readouterr().err == ""  # where a panic writes dozens of lines
+
+
+@pytest.mark.parametrize(("changes", "text"), [case[:2] for case in OWN + LIBRARY])
 def test_transformers_finds_the_same(tmp_path, changes, text):
     transformers = pytest.importorskip("transformers")
     folder = write(tmp_path, changes)
@@ -441,7 +444,32 @@ def test_transformers_finds_the_same(tmp_path, changes, text):
     ours = get_encoder(folder, "")
     for each in text, *GOLDEN["texts"], "ＴＨＥ 12 cats\n\n [PAD]  cat":
         assert ours.encode(each) == theirs(each)["input_ids"]
-    assert theirs.eos_token_id in (ours.eos, None)
+    assert ours.decode(ours.encode("The cat")).lower().endswith("the cat")
+
+
+NO_EOS = {"eos_token_id": None}
+UNSAID = json.dumps({key: value for key, value in CONFIG.items() if key != "eos_token_id"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "eos"),
+    [
+        ({}, (271,)),
+        ({"config.json": {"eos_token_id": 5}}, (5,)),
+        ({"config.json": NO_EOS}, ()),
+        ({"config.json": UNSAID.encode()}, ()),  # which means GPT-2's own, 50256
+        ({"config.json": {"eos_token_id": 5}, "generation_config.json": {}}, ()),
+        ({"generation_config.json": {"eos_token_id": [7, 300, 3]}}, (7, 3)),
+        ({"tokenizer_config.json": {"eos_token": EOT}, "config.json": NO_EOS}, ()),
+    ],
+)
+def test_a_text_ends_where_generate_stops(tmp_path, changes, eos):
+    folder = write(tmp_path, changes)
+    assert get_encoder(folder, "").eos == eos
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    theirs = np.ravel(model.generation_config.eos_token_id)
+    assert {*eos} == {*theirs} - {None, 300, 50256}
 
 
 def decode(draft, target, prompt, *options):
@@ -450,6 +478,7 @@ def decode(draft, target, prompt, *options):
 
 
 def test_a_token_without_a_row(tmp_path, capsys):
+    pytest.importorskip("tokenizers")
     folder = write(tmp_path, {"tokenizer.json": {"added_tokens": [PAD]}})
     decode(folder, folder, "The cat")
     assert "same text         yes" in capsys.readouterr().out
@@ -537,16 +566,22 @@ def test_the_aliases_are_those_of_transformers():
 @pytest.mark.parametrize("repository", ["gpt2", "openai-community--gpt2"])
 @pytest.mark.parametrize("variable", ["HF_HOME", "HF_HUB_CACHE"])
 def test_the_cache_of_transformers(tmp_path, monkeypatch, repository, variable):
+    """It takes the snapshot that refs/main names."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("HF_HOME", raising=False)
     monkeypatch.setenv(variable, "~/cache")
     hub = tmp_path / "cache" / ("hub" if variable == "HF_HOME" else "")
-    snapshot = hub / f"models--{repository}" / "snapshots" / "0"
-    shutil.copytree(HF / "chat", snapshot)
-    assert find.locate("gpt2") == snapshot
-    assert find.in_cache("gpt2-xl") is None
-    (snapshot / "tokenizer.json").unlink()
-    assert find.in_cache("gpt2") is None
+    cached = hub / f"models--{repository}"
+    for commit in "0", "1":
+        shutil.copytree(HF / "plain", cached / "snapshots" / commit)
+    url = names.MODELS["gpt2"].url
+    assert find.in_cache(url, huggingface.FILES) is None
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("1")
+    assert find.in_cache(url, huggingface.FILES) == cached / "snapshots" / "1"
+    assert find.in_cache(names.MODELS["gpt2-xl"].url, huggingface.FILES) is None
+    (cached / "snapshots" / "1" / "vocab.json").unlink()
+    assert find.in_cache(url, huggingface.FILES) is None
 
 
 @pytest.fixture
@@ -554,6 +589,7 @@ def hub(server, tmp_path, monkeypatch):
     """Loads "gpt2" from a server that has the files of plain/."""
     for name, content in PLAIN.items():
         monkeypatch.setitem(CONTENT, name, content)
+    monkeypatch.setitem(names.MODELS, "gpt2", names.MODELS["gpt2"]._replace(sizes=PLAIN_SIZES))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "empty"))
     monkeypatch.setenv("HF_ENDPOINT", server.url)
     return lambda: load_encoder_hparams_and_params("gpt2", str(tmp_path))
@@ -562,8 +598,8 @@ def hub(server, tmp_path, monkeypatch):
 def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypatch, capsys):
     no_merge = PLAIN["merges.txt"] + b"! !\n"
     for name, content, message in (
-        ("config.json", b"<!DOCTYPE html>", "gave a wrong file, now removed; try again"),
-        ("merges.txt", no_merge, "gave a wrong file.*no token '!!'"),
+        ("config.json", b"<!DOCTYPE html>", "gave a wrong file, now removed: "),
+        ("merges.txt", no_merge, "gave a wrong file.* such as '!!'"),
         (WEIGHTS, b"<!DOCTYPE html>", "gave a wrong file, now removed"),
     ):
         assert WEIGHTS not in dict(server.log)  # the small files are checked first
@@ -599,10 +635,17 @@ def test_what_does_not_match_is_not_kept(server, hub, tmp_path, capsys, name, ch
     assert files_of(tmp_path / "gpt2") == PLAIN
 
 
-def test_a_model_of_another_size_under_a_released_name(server, hub, monkeypatch):
-    monkeypatch.setattr(names, "KNOWN", {"gpt2": names.RELEASED["124M"]})
-    message = r"gave a wrong file.*it is not the released gpt2: found n_vocab = 272"
-    with pytest.raises(UserError, match=message):
+def test_a_model_of_another_size_under_a_released_name(server, hub, tmp_path, monkeypatch):
+    """No shape depends on the number of heads."""
+    other = names.MODELS["gpt2"]._replace(sizes=PLAIN_SIZES | {"n_head": 4})
+    message = "it is not the model of this name: found n_head = 2"
+    with monkeypatch.context() as patch:
+        patch.setitem(names.MODELS, "gpt2", other)
+        with pytest.raises(UserError, match=f"gave a wrong file.*{message}"):
+            hub()
+    hub()
+    monkeypatch.setitem(names.MODELS, "gpt2", other)
+    with pytest.raises(UserError, match=f"gpt2 cannot be used: {message}"):
         hub()
 
 

@@ -114,6 +114,12 @@ def test_settings_out_of_bounds(temperature, top_p):
         logits_to_probs([[0.0, 1.0]], temperature, top_p=top_p)
 
 
+def test_a_single_row_is_refused():
+    """Its top_k would be that of each number."""
+    with pytest.raises(ValueError, match=r"logits are \[n_rows, n_vocab\]; found \[3\]"):
+        logits_to_probs([0.0, 1.0, 2.0], top_k=1)
+
+
 def test_as_model_passes_everything_on():
     network = Table([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 0.0, 1.0]])
     model = as_model(network, 2, 3, 0.8)  # each of these settings changes the rows

@@ -18,13 +18,13 @@ from support import ROOT, bundled, printed_by, run, texts_of
 import lab.__main__ as lab_main
 import main
 from checkpoint import UserError
-from encoder import get_encoder
 from lab.page import number, page, shown
 from lab.pair import LabPair
 from lab.rounds import Recorder, most_probable
 from runs import Run, origins
 from speculative import Round, max_fn
-from terminal import COLOURS, RESET, figures, same_text, show
+from terminal import A_BUG, COLOURS, RESET, TWO_SAMPLES, figures, same_text, show
+from utils import get_encoder
 
 ENCODER = get_encoder("target", ROOT / "models")
 PROMPT = ENCODER.encode("Once upon a time")
@@ -155,7 +155,8 @@ def test_the_most_probable_tokens():
 def test_the_same_text_is_a_claim_about_ids(shift, is_sample, verdict):
     """Because two sequences of ids may have the same text."""
     ids = np.array(PROMPT)
-    assert same_text(ids, ids + shift, is_sample).startswith(verdict)
+    if_texts_differ = TWO_SAMPLES if is_sample else A_BUG
+    assert same_text(ids, ids + shift, if_texts_differ).startswith(verdict)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from checkpoint import UserError
+from ending import report
 from lab import tables
 from studies.audit import ascend, kernels, projects, teaching
-from terminal import Parser, report
+from terminal import Parser
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from ending import report
 from enumeration import output_distribution, total_variation
 from lab import gallery
 from lab.block import verify_block
@@ -22,7 +23,7 @@ from lab.tables import table
 from sampling import sample
 from speculative import propose, residual, verify
 from studies.audit.harness import drawn, in_torch, mean_length, model
-from terminal import Parser, report
+from terminal import Parser
 
 HEADER = ["rule", "ahead", "behind", "mean difference", "least", "most", "off the target by up to"]
 

@@ -6,12 +6,13 @@ python -m studies.making.fit_ngrams fairy-tales.txt
 import numpy as np
 
 from checkpoint import UserError
-from checkpoint.find import MODELS_DIR
+from checkpoint.names import MODELS_DIR
 from checkpoint.openai import EOT
-from encoder import get_encoder
+from ending import report
 from lab.drafts import ORDERS, TABLES, ids_of, read_texts
 from lab.ngrams import ngram
-from terminal import Parser, report
+from terminal import Parser
+from utils import get_encoder
 
 CORPUS = "a text file, with <|endoftext|> alone on a line between tales"
 

@@ -1,18 +1,18 @@
 """Write tests/fixtures/hf/: tiny random GPT-2s by transformers, its ids, and logits in float64.
 
     pip install -r studies/making/requirements.txt && python -m studies.making.hf_fixture
-    pip install "transformers<5" && python -m studies.making.hf_fixture  # writes older/ alone
 
 plain/ has vocab.json and merges.txt as the library tokenizers saves them. chat/ is as
 transformers 5 saves a model that was prepared for chats: added tokens, one of which ends
-a text, one that comes before each text, and rows filled up to a multiple of 64. older/
-has the files of transformers 4. shards/ is in three files.
+a text, one that comes before each text, and rows filled up to a multiple of 64. shards/
+is in three files.
 """
 
 import json
 from pathlib import Path
 
-from terminal import Parser, report
+from ending import report
+from terminal import Parser
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "hf"
 GOLDEN = OUT / "golden.json"
@@ -59,8 +59,8 @@ def write(name, tokenizer, n_rows=None, **options):
     GOLDEN.write_text(json.dumps(golden))
 
 
-def newer():
-    """By transformers 5."""
+def main():
+    Parser(description=__doc__).parse_args()
     from tokenizers import ByteLevelBPETokenizer, processors
     from transformers import GPT2TokenizerFast
 
@@ -82,26 +82,6 @@ def newer():
     chat._tokenizer.post_processor = template
     chat.save_pretrained(OUT / "chat")
     write("chat", chat, n_rows=320)
-
-
-def older():
-    """By transformers 4."""
-    from transformers import GPT2TokenizerFast
-
-    tokenizer = GPT2TokenizerFast.from_pretrained(OUT / "plain")
-    tokenizer.add_special_tokens({"pad_token": "[PAD]", "mask_token": "<mask>"})
-    tokenizer.save_pretrained(OUT / "older")
-    (OUT / "older" / "tokenizer.json").unlink()  # as its slow tokenizer saves it
-    write("older", tokenizer)
-
-
-def main():
-    Parser(description=__doc__).parse_args()
-    import transformers
-
-    is_old = transformers.__version__.startswith("4.")
-    make = older if is_old else newer
-    make()
 
 
 if __name__ == "__main__":

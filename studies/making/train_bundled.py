@@ -16,8 +16,9 @@ The text is UTF-8, with one paragraph per line.
 Both are written as float16 in OpenAI's checkpoint format.
 """
 
+from ending import report
 from studies.making.fit_ngrams import CORPUS, split_tales
-from terminal import Parser, report
+from terminal import Parser
 
 
 def arguments():

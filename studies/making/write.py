@@ -13,11 +13,12 @@ import json
 import re
 from pathlib import Path
 
+from ending import report
 from lab import gallery, tables
 from studies.audit.__main__ import table as audit_table
 from studies.making import pictures
 from studies.times.acceptance import SHOWN
-from terminal import Parser, report
+from terminal import Parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from ending import report
 from fast import matrix_kernel
 from fast.threads import n_cores
 from lab.drafts import make_draft
@@ -30,7 +31,7 @@ from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from runs import overlap
 from sampling import as_model, sample
 from speculative import acceptance, autoregressive_sampling, max_fn, residual
-from terminal import Parser, report
+from terminal import Parser
 from utils import load_models
 
 TEMPERATURES = 0.0, 0.5, 1.0

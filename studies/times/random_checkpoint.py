@@ -9,11 +9,12 @@ import numpy as np
 from tqdm import tqdm
 
 from checkpoint import UserError
-from checkpoint.find import MODELS_DIR, RELEASED
+from checkpoint.names import MODELS, MODELS_DIR
 from checkpoint.openai import DATA
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
-from terminal import Parser, report
+from ending import report
+from terminal import Parser
 
 
 def random_tensors(hparams):
@@ -29,10 +30,11 @@ def random_tensors(hparams):
 
 def main():
     parser = Parser(description=__doc__)
-    parser.add_argument("size", choices=RELEASED, help="the size of the model")
+    released = [name for name, model in MODELS.items() if model.sizes]
+    parser.add_argument("size", choices=released, help="the size of the model")
     size = parser.parse_args().size
     folder = Path(MODELS_DIR, f"random-{size}")
-    hparams = RELEASED[size]
+    hparams = MODELS[size].sizes
     if (folder / DATA).exists():
         raise UserError(f"{folder} has a checkpoint already; remove it first")
     write_checkpoint(folder, hparams, random_tensors(hparams))

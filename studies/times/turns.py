@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from terminal import report
+from ending import report
 
 TURNS = 12
 

@@ -1,0 +1,50 @@
+"""A tokenizer.json of any kind, read by the library tokenizers, if it is installed."""
+
+import contextlib
+import os
+from functools import partial
+
+
+def library_tokenizer(content):
+    """The content of a file -> what encodes a text to ids, and the ids, {token: id}.
+
+    ImportError if the library is missing, ValueError if it cannot read this.
+    """
+    import tokenizers
+
+    library = called(tokenizers.Tokenizer.from_str, content)
+    library.no_truncation()
+    library.no_padding()
+    return partial(encoded, library), library.get_vocab()
+
+
+def encoded(library, text):
+    return called(library.encode, text).ids
+
+
+def called(function, *args):
+    """What a function of the library returns. ValueError if it fails: it has no error of its own.
+
+    It is written in Rust, whose panics are no Exceptions.
+    """
+    try:
+        with silenced_stderr():
+            return function(*args)
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise ValueError(f"the library tokenizers fails: {str(error)[:200]}") from None
+
+
+@contextlib.contextmanager
+def silenced_stderr():
+    """A panic prints where it happened, in dozens of lines."""
+    kept = os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)

@@ -1,0 +1,201 @@
+"""The tokenizer of a folder of Hugging Face's.
+
+GPT-2's own is tokenizer.json, or vocab.json and merges.txt, with <|endoftext|> as its only
+added token, which no word contains. Any other is read by the library tokenizers. Several
+files may describe the added tokens, and transformers obeys now one and now another. So they
+have to agree.
+"""
+
+import json
+from operator import index
+
+from checkpoint.library import library_tokenizer
+from checkpoint.openai import EOT, pairs, read_merges
+from checkpoint.settings import only, optional, read_json
+from encoder import BYTES
+
+GPT2 = [None, "GPT2Tokenizer", "GPT2TokenizerFast"]  # it leaves out a normalizer, among others
+GENERAL = ["PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"]
+NO = [False, None]
+SETTINGS = {  # what tokenizer_config.json may say
+    "tokenizer_class": [*GPT2, *GENERAL],
+    "split_special_tokens": NO,
+    "add_prefix_space": NO,
+    "add_bos_token": NO,
+    "add_eos_token": NO,
+    "fast_tokenizer_files": [None],
+}
+BPE = {  # the "model" of GPT-2's tokenizer.json
+    "type": ["BPE"],
+    "unk_token": [None],
+    "ignore_merges": [False],
+    "byte_fallback": [False],
+    "continuing_subword_prefix": [None, ""],
+    "end_of_word_suffix": [None, ""],
+}
+FLAGS = {"single_word": NO, "lstrip": NO, "rstrip": NO}  # of an added token
+ADDED = {**dict.fromkeys(FLAGS, False), "normalized": False, "special": True}  # if nothing is said
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
+
+
+def tokenizer(folder):
+    """What `encoder.Encoder` needs -> dict. The library reads what is not GPT-2's own tokenizer."""
+    config = optional(folder, "config.json") | optional(folder, "tokenizer_config.json")
+    if "added_tokens_decoder" not in config:
+        config |= optional(folder, "special_tokens_map.json")
+    only("the tokenizer", config, SETTINGS)
+    described = described_tokens(folder, config)
+    if (folder / "merges.txt").exists() and not (folder / "tokenizer.json").exists():
+        found = of_two_files(folder, config, described)
+    else:
+        found = read_json(folder / "tokenizer.json")
+        check_is_obeyed(found, config)
+    added = {token["content"]: token for token in found.get("added_tokens") or []}
+    added.pop("", None)  # it is never found
+    try:
+        check_only_eot(found, [*added.values(), *described])
+        parts = by_encoder(found, is_added=added or described)
+    except ValueError as why:
+        check_agree(described, added)
+        if len(config.get("added_tokens_decoder", added)) != len(added):
+            problem = "added tokens that tokenizer_config.json does not list"
+            raise ValueError(f"tokenizer.json has {problem}") from None
+        parts = by_library(found, added, why)
+    ids = parts["ids"]
+    if sorted(map(index, ids.values())) != [*range(len(ids))]:
+        raise ValueError(f"the {len(ids):,} tokens of the vocabulary are not numbered from 0 on")
+    return parts | {"eos": ends_of_text(folder, len(ids))}
+
+
+def ends_of_text(folder, n_vocab):
+    """The ids where `generate` of transformers stops."""
+    if (folder / "generation_config.json").exists():
+        ends = read_json(folder / "generation_config.json").get("eos_token_id")
+    else:
+        ends = read_json(folder / "config.json").get("eos_token_id", 50256)
+    ends = ends if isinstance(ends, list) else [ends]
+    return tuple(id for id in ends if type(id) is int and 0 <= id < n_vocab)
+
+
+def of_two_files(folder, config, described):
+    """vocab.json and merges.txt, as a tokenizer.json would have them."""
+    only("without tokenizer.json", config, {"tokenizer_class": GPT2})
+    ids = read_json(folder / "vocab.json")
+    merges = read_merges(folder / "merges.txt")
+    numbers = {token["content"]: token["id"] for token in described if "id" in token} | ids
+    numbers.setdefault(EOT, len(numbers))  # transformers adds it, if nobody else does
+    added = {}
+    for token in described:
+        name = token["content"]
+        if name not in numbers:
+            raise ValueError(f"the added token {name!r} has no id; see docs/your_models.md")
+        added.setdefault(name, ADDED | token | {"id": numbers[name]})
+    check_fits(ids, merges, added)
+    return {
+        "added_tokens": sorted(added.values(), key=lambda token: token["id"]),
+        "pre_tokenizer": BYTE_LEVEL,
+        "decoder": BYTE_LEVEL,
+        "model": {"type": "BPE", "vocab": ids, "merges": merges},
+    }
+
+
+def check_fits(ids, merges, added):
+    """ValueError unless the tokens are bytes, what merges make of them, and those added."""
+    tokens = {*BYTES.values()}
+    for left, right in merges:
+        if left not in tokens or right not in tokens:
+            problem = "is of tokens that no merge before it makes"
+            raise ValueError(f"the merge {(left, right)!r:.80} {problem}")
+        tokens.add(left + right)
+    if odd := sorted(tokens - ids.keys() | ids.keys() - tokens - {*added}):
+        problem = f"{len(odd):,} tokens are in one of them alone, such as {odd[0]!r:.20}"
+        raise ValueError(f"the vocabulary does not fit its merges: {problem}")
+
+
+def check_only_eot(found, added):
+    """ValueError if there are other added tokens, which no word contains."""
+    ids = found["model"]["vocab"]
+    for token in added:
+        allowed = FLAGS | {"content": [EOT], "id": [ids.get(EOT, len(ids))]}
+        only(f"the added token {token['content']!r}", token, allowed)
+
+
+def by_encoder(found, is_added):
+    """GPT-2's own tokenizer, of another vocabulary perhaps. ValueError if it is not."""
+    check_algorithm(found)
+    check_template(found.get("post_processor") or {})
+    ids = found["model"]["vocab"]
+    merges = pairs(found["model"]["merges"])
+    check_fits(ids, merges, [EOT])
+    if is_added:
+        ids.setdefault(EOT, len(ids))  # transformers adds it, if nobody else does
+    return {"merges": merges, "ids": ids, "special": EOT if is_added else None}
+
+
+def by_library(found, added, why):
+    try:
+        encode, ids = library_tokenizer(json.dumps(found))
+    except ImportError:
+        advice = "the library tokenizers reads it: pip install tokenizers"
+        raise ValueError(f"{why}; {advice}") from None
+    check_agree(added.values(), {name: {"id": id} for name, id in ids.items()})
+    return {"merges": [], "ids": ids, "library": encode}
+
+
+def check_agree(described, known):
+    """ValueError unless what is said of each token is known of it, or nothing is."""
+    for token in described:
+        name = token["content"]
+        same = known.get(name, {"content": None})
+        if any(same.get(key, value) != value for key, value in token.items()):
+            raise ValueError(f"the files do not agree about the added token {name!r}")
+
+
+def check_is_obeyed(found, config):
+    """ValueError where transformers does not do what tokenizer.json says, or by chance."""
+    cut = found.get("pre_tokenizer") or {}
+    only("tokenizer.json", found["model"] | cut, {"dropout": [None, 0], "add_prefix_space": NO})
+    decoder = found.get("decoder") or {"type": None}
+    only("tokenizer.json, decoder", decoder, {"type": ["ByteLevel"]})
+    if config.get("tokenizer_class") in GPT2:
+        check_algorithm(found)
+
+
+def check_algorithm(found):
+    """ValueError if the words are not GPT-2's."""
+    only("tokenizer.json", found["model"], BPE)
+    only("tokenizer.json", found, {"normalizer": [None]})
+    cut = found.get("pre_tokenizer") or {"type": None}
+    only("tokenizer.json, pre_tokenizer", cut, {"type": ["ByteLevel"], "use_regex": [True]})
+
+
+def check_template(after):
+    """ValueError if something is put around a text. transformers 5 writes a template without."""
+    items = after.get("single") or []
+    if [[*item] for item in items] != [["Sequence"]]:
+        only("tokenizer.json, post_processor", after, {"type": ["ByteLevel"]})
+
+
+def described_tokens(folder, config):
+    """What files other than tokenizer.json say of added tokens."""
+    tokens = []
+    if "added_tokens_decoder" in config:
+        for id, token in config["added_tokens_decoder"].items():
+            if not id.isdecimal():
+                raise ValueError(f"tokenizer_config.json is damaged: {id!r:.20} is no id")
+            tokens.append(token | {"id": int(id)})
+    else:
+        for name, id in optional(folder, "added_tokens.json").items():
+            tokens.append({"content": name, "id": id})
+    if config.get("tokenizer_class") in GPT2:
+        config = {"bos_token": EOT, "eos_token": EOT, "unk_token": EOT} | config
+    named = [value for name, value in config.items() if name.endswith("_token")]
+    for key in "extra_special_tokens", "additional_special_tokens":
+        more = config.get(key) or []
+        named += more if isinstance(more, list) else more.values()
+    for token in named:
+        if isinstance(token, dict):
+            tokens.append(token)
+        elif isinstance(token, str) and token:
+            tokens.append({"content": token})
+    return tokens

@@ -1,0 +1,62 @@
+"""How a program ends: one line on what the user can mend, and a traceback for our mistakes.
+
+Programs import this first. So even Ctrl-C while their modules load is one line.
+"""
+
+import os
+import signal
+import sys
+
+from checkpoint import UserError
+
+NO_MEMORY = "there is not enough memory"
+
+
+def while_loading(kind, error, trace):
+    """What Python calls with an error that nobody caught. `report` catches those of `main`."""
+    if kind is KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+    elif kind is MemoryError or "failed to map segment" in str(error):
+        print(f"error: {NO_MEMORY}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = while_loading
+
+
+def report(main, name):
+    """Run a program whose errors begin with its name."""
+    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has another one
+            signal.signal(number, stop)
+    try:
+        if sys.stdout is None:
+            raise UserError("standard output is closed")
+        if hasattr(sys.stdout, "reconfigure"):  # not in a notebook
+            sys.stdout.reconfigure(errors="replace")  # for what a terminal cannot show
+        main()
+        print(end="", flush=True)
+    except BrokenPipeError:  # nobody reads the output any more, as with "| head"
+        drop_output()
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+        sys.exit(130)
+    except (UserError, OSError, MemoryError) as error:
+        drop_output()
+        print(f"{name}: error: {str(error) or NO_MEMORY}", file=sys.stderr)
+        sys.exit(2)
+
+
+def stop(number, frame):
+    """End as after an error, so that files which are half written are removed."""
+    sys.exit(128 + number)
+
+
+def drop_output():
+    """What cannot be written would be an error once more, when Python ends."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
