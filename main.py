@@ -28,11 +28,15 @@ LAB = """there is more in the lab:
 NUMPY = "multiply by plain x @ w of NumPy, and see what five rows cost"
 
 
-def main(argv=None):
+def arguments(argv=None):
     advice = "see --help, and python -m lab --help, which has more options"
     parser = options(__doc__, LAB, advice)
     parser.add_argument("--numpy", action="store_true", help=NUMPY)
-    args = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    args = arguments(argv)
     N = args.n_tokens_to_generate
     names = pair_of(args.draft_model_size, args.target_model_size)
     network = gpt2.GPT2 if args.numpy else fast.GPT2

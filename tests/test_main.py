@@ -388,7 +388,7 @@ IMPORTS = {
     "runs.py": {"numpy", "sampling"},
     "ending.py": {"checkpoint"},
     "terminal.py": {"numpy", "runs", "checkpoint"},
-    "main.py": {"ending", "fast", "speculative", "runs", "terminal", "utils"},
+    "main.py": {"ending", "fast", "gpt2", "speculative", "runs", "terminal", "utils"},
     "checkpoint/*.py": {"numpy", "requests", "tqdm", "tokenizers", "checkpoint", "encoder"},
 }
 

@@ -61,7 +61,8 @@ ALL = sorted(
 @cache
 def helps():
     """{script: what it prints with --help}, from one process: each takes a second to start."""
-    result = run("-c", HELP, *SCRIPTS, script="")
+    with_options = [script for script in SCRIPTS if script != "tiny"]
+    result = run("-c", HELP, *with_options, script="")
     assert result.returncode == 0, result.stderr
     return dict(part.split("\n", 1) for part in result.stdout.split("@@")[1:])
 
@@ -100,13 +101,12 @@ def test_a_published_command(where, command):
     if "--help" in args:
         return
     if script == "main":
-        main.options("", "").parse_args(args)
+        main.arguments(args)
     elif script == "lab.__main__":
         lab_main.arguments(args)
-    else:
-        assert all(
-            re.search(rf"{arg}\b", helps()[script]) for arg in args if arg.startswith("--")
-        ), args
+    elif args:
+        known = helps()[script]
+        assert all(re.search(rf"{arg}\b", known) for arg in args if arg.startswith("--")), args
 
 
 def blocks():
