@@ -121,23 +121,25 @@ def not_written(error, step):
 
 
 def problem(error, path):
-    if isinstance(error, Wrong | NotByRng):
-        return str(error)
+    words = in_one_line(error)
+    door = "; enumeration/pytorch.py is for code that draws from PyTorch"
+    door = door if "torch" in sys.modules else ""
+    if isinstance(error, Wrong):
+        return words
+    if isinstance(error, NotByRng):
+        return f"{words.split(':')[0]}{door}"
     if isinstance(error, TooManyPaths):
-        words = str(error).split(";")[0]
+        words = words.split(";")[0]
         return "a loop may go on for ever" if "along one path" in words else words
     frames = traceback.extract_tb(error.__traceback__)
     place = ""
     for frame in frames:
         if os.path.abspath(frame.filename) == path:
             place = place_of(frame.lineno, frame.line)
-    words = in_one_line(error)
     if isinstance(error, TypeError) and frames[-1].filename.startswith(CHECKER):
         return f"{place}{words.split(';')[0]}; {INSTEAD}"  # rng cannot do that
-    door = "; for code that draws from PyTorch, see enumeration/pytorch.py"
     kind = type(error).__name__
-    text = f"{kind}: {words}" if words else kind
-    return f"{place}{text}{door if 'torch' in sys.modules else ''}"
+    return f"{place}{kind}: {words}{door}" if words else f"{place}{kind}"
 
 
 CHECKER = os.path.dirname(enumeration.__file__)

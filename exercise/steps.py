@@ -140,7 +140,8 @@ def as_verify(function):
         k = len(drafted)
         emitted = checked_tokens(function(drafted, p, q, rng), "the round", q.shape[1])
         if not 1 <= len(emitted) <= k + 1:
-            raise Wrong(f"a round of {k} guesses emits 1 to {k + 1} tokens; found {emitted!r:.60}")
+            needed = f"a round of {k} guesses emits 1 to {k + 1} tokens"
+            raise Wrong(f"{needed}; found {emitted.tolist()!s:.60}")
         return emitted
 
     return rule
@@ -258,7 +259,7 @@ def checked_text(found, setting, eos=None):
     if not fits or (*ids[:n],) != setting.prompt:
         fewer = "" if eos is None else f", or fewer up to a new {NAMES[eos]}"
         needed = f"{n} + N = {end} tokens{fewer}, the prompt first"
-        raise Wrong(f"the text must have {needed}; found {found!r:.60}")
+        raise Wrong(f"the text must have {needed}; found {ids.tolist()!s:.60}")
     return ids
 
 
