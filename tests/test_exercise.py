@@ -406,7 +406,7 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
         ("return []", "verify", "a round of 2 guesses emits 1 to 3 tokens; found"),
         ("return x", "speculative_sampling", "the text must have 1 + N = 4 tokens"),
         ("return np.ones(4, int)", "speculative_sampling",
-         "the prompt first; found array([1, 1, 1, 1])"),
+         "the prompt first; found [1, 1, 1, 1]"),
         ("return x", "until_eos", "4 tokens, or fewer up to a new C, the prompt first"),
         ("return x[:0]", "propose", "a draft returns the guesses and their rows"),
         ("return np.array([0] * k), np.eye(3)[[0] * k]", "propose",
