@@ -127,7 +127,7 @@ def problem(error, path):
     if isinstance(error, Wrong):
         return words
     if isinstance(error, NotByRng):
-        return f"{words.split(':')[0]}{door}"
+        return f"{words}{door}"
     if isinstance(error, TooManyPaths):
         words = words.split(";")[0]
         return "a loop may go on for ever" if "along one path" in words else words

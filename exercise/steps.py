@@ -195,11 +195,11 @@ def with_siblings(function):
     def text(rng, setting):
         root = grown(setting, rng)
         most = max(map(len, paths(root)))  # before the function may change the tree
-        emitted = function(root, rng)
-        is_list = isinstance(emitted, list)
-        if not is_list or not 1 <= len(checked_tokens(emitted, "the list", len(setting.P))) <= most:
-            raise Wrong(f"a list of 1 to {most} tokens is needed; found {emitted!r:.60}")
-        return [*setting.prompt, *emitted]
+        found = function(root, rng)
+        if not isinstance(found, list) or not 1 <= len(found) <= most:
+            raise Wrong(f"a list of 1 to {most} tokens is needed; found {found!r:.60}")
+        emitted = checked_tokens(found, "the list", len(setting.P))
+        return [*setting.prompt, *emitted.tolist()]
 
     return text
 
