@@ -8,7 +8,6 @@ from exercise.steps import (
     LOOPS,
     NAMES,
     README,
-    SPARSE_TREE,
     first_token,
     grown,
     quoted,
@@ -20,15 +19,11 @@ from lab.gallery import EOS, mean_length, round_distribution
 def praise(step, function):
     if step.as_rule:
         function = step.as_rule(function)
-    saved = SAVED.get(step.function, nothing)
-    return [f"exact{saved(function)}", WHY[step.function](function)]
+    saved = SAVED[step.function](function) if step.function in SAVED else ""
+    return [f"exact{saved}", WHY[step.function](function)]
 
 
 # ---- How much it saves ----
-
-
-def nothing(function):
-    return ""
 
 
 def in_rounds(rule):
@@ -37,10 +32,10 @@ def in_rounds(rule):
 
 
 def in_loops(function):
-    x = np.array(README.prompt)
     N, K = README.N, README.K
 
     def n_passes(rng):
+        x = np.array(README.prompt)
         passes = []
 
         def target_model(ids, n_rows=1):
@@ -117,13 +112,13 @@ def why_siblings(function):
     """Which of both guesses the first token is, or neither."""
 
     def place(rng):
-        root = grown(SPARSE_TREE, rng)
+        root = grown(README, rng)
         guesses = [child.token for child in root.children]
         token = function(root, rng)[0]
         return [*guesses, token].index(token)
 
     found = output_distribution(place)
-    first, second, neither = (f"{found[i,]:.2f}" for i in range(3))
+    first, second, neither = (f"{found.get((i,), 0):.2f}" for i in range(3))
     return f"it emits guess 1 with {first}, guess 2 with {second}, else {neither}: in all as q says"
 
 

@@ -96,12 +96,13 @@ ZEROS = setting_of("zeros")
 LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")
 TWINS = setting_of("twins")
-SPARSE_TREE = setting_of("sparse", shape=balanced(2, 2))
+SPARSE = setting_of("sparse")
 CHAINS = (README, ZEROS, LONG, TWINS)
 ROUND = replace(RARE, N=4, K=3)
 SIZES = [replace(LONG, N=N, K=K) for N, K in ((1, 2), (0, 2), (2, 0))]
 SHAPES = (
-    SPARSE_TREE,
+    README,
+    replace(SPARSE, shape=balanced(2, 2)),
     replace(RARE, shape=(((),),)),
     replace(RARE, shape=(((), ()), ())),
     replace(RARE, shape=((), ((), ())), prompt=(1,)),
