@@ -131,7 +131,7 @@ def imported(path):
 
 def forget_namesakes(folder):
     """Let a file in this folder import its neighbours, and not ours of the same names."""
-    ours = {path.stem for path in ROOT.iterdir()} - {"enumeration"}  # it is at work
+    ours = {path.stem for path in ROOT.iterdir()}
     theirs = {path.stem for path in folder.iterdir()}
     for name in [*sys.modules]:
         if folder != ROOT and name.split(".")[0] in ours & theirs:
