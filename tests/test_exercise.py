@@ -233,6 +233,15 @@ def test_the_table_and_the_first_wrong_number():
     assert numbers == [[0.2, 0.2, 0.3], [0.09, 0.06, 0.15], [0.29, 0.26, 0.45], [0.3, 0.2, 0.5]]
 
 
+def test_a_mistake_is_named_where_it_can_cope():
+    def residual_for_rows_without_zeros(p, q):
+        assert p.all()
+        return q
+
+    line = found_in("residual", residual_for_rows_without_zeros)[0]
+    assert '"draws the replacement from the target"' in line
+
+
 def test_a_text_that_should_have_ended():
     no_cut = loop_with(("if eos in x[n:]", "if False"))
     headline, first = found_in("until_eos", no_cut)
@@ -293,7 +302,8 @@ def split(row, token):
     ],
 )
 def test_a_mistake_that_only_one_table_shows(step, function):
-    assert found_in(step, function)[0].startswith("wrong by ")
+    lines = found_in(step, function)
+    assert lines[0].startswith("wrong by ") and len(lines) == 2  # the README's table is right
 
 
 @pytest.mark.parametrize(
