@@ -13,7 +13,8 @@ from exercise.steps import (
     quoted,
     with_loop,
 )
-from lab.gallery import EOS, mean_length, round_distribution
+from lab.gallery import EOS
+from lab.gallery.setting import mean_length, round_distribution
 
 
 def praise(step, function):

@@ -7,9 +7,13 @@ from functools import cache, partial
 import numpy as np
 
 from enumeration import output_distribution
-from lab import gallery
-from lab.gallery import EOS, Setting, changed, decode, plain
+from lab.gallery import EOS, GALLERY, Setting
+from lab.gallery.ends import plain_to_eos
+from lab.gallery.penalties import penalised_rows
+from lab.gallery.setting import decode, plain, target_rows
 from lab.trees import Node, balanced, grade, grow, paths
+from sampling import sample
+from speculative import acceptance, residual
 
 NAMES = "ABCD"
 
@@ -113,6 +117,31 @@ SHAPES = (
 # ---- What the functions are put into ----
 
 
+def ratio(p, q, i, token):
+    return acceptance(p[i, token], q[i, token])
+
+
+def residual_row(p, q, i, token):
+    return residual(p[i], q[i])
+
+
+def changed(accept=ratio, resampled=residual_row):
+    """`verify` with changes.
+
+    accept(p, q, i, token) is the probability to accept draft token i, and
+    resampled(p, q, i, token) the row that another one is drawn from.
+    """
+
+    def rule(drafted, p, q, rng):
+        for i, token in enumerate(drafted):
+            if not rng.random() < accept(p, q, i, token):
+                row = resampled(p, q, i, token)
+                return np.append(drafted[:i], sample(row, rng))
+        return np.append(drafted, sample(q[-1], rng))
+
+    return rule
+
+
 def as_accept(function):
     """A rule whose guesses are accepted by this function."""
 
@@ -126,12 +155,12 @@ def as_accept(function):
 
 
 def as_residual(function):
-    """A rule that draws replacements from this function."""
+    """A rule that resamples from this function."""
 
-    def replacement(p, q, i, token):
+    def resampled(p, q, i, token):
         return checked_rows(function(p[i], q[i]), "the residual", p[i].shape)
 
-    return changed(replacement=replacement)
+    return changed(resampled=resampled)
 
 
 def as_verify(function):
@@ -185,11 +214,11 @@ def check_favourite(ids, draft_model, token):
 
 
 def with_penalty(function):
-    def penalised_rows(setting, x, drafted, memory):
-        q = gallery.target_rows(setting, x, drafted, memory)
+    def rows(setting, x, drafted):
+        q = target_rows(setting, x, drafted)
         return checked_rows(function(q.copy(), np.append(x, drafted)), "the rows", q.shape)
 
-    return partial(decode, rows=penalised_rows)
+    return partial(decode, rows=rows)
 
 
 def with_siblings(function):
@@ -285,18 +314,9 @@ def checked_bool(found):
 # ---- The steps ----
 
 
-def as_rivals(*groups):
-    return [(variant.text, variant) for group in groups for variant in group]
-
-
-RULES = as_rivals(
-    gallery.ACCEPTANCE,
-    gallery.REPLACEMENT,
-    gallery.BONUS,
-    gallery.DRAFT,
-    gallery.ROWS,
-    gallery.NUMBERS,
-)
+def rivals_of(*steps):
+    """The wrong rules of the gallery that somebody may write in one of these steps."""
+    return [(v.text, v) for v in GALLERY.values() if v.step in steps and not v.exact]
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +341,7 @@ def rule_step(name, as_rule):
     def sampler(function):
         return partial(decode, verify=as_rule(function))
 
-    return step_of(name, sampler, RULES, as_rule)
+    return step_of(name, sampler, rivals_of("verify"), as_rule)
 
 
 def in_each_size(check):
@@ -332,32 +352,29 @@ def in_each_size(check):
 def ends_at(eos, settings, place="", rivals=()):
     loop = partial(with_loop, eos=eos)
     where = f"{NAMES[eos]} is the eos{place}"
-    return Check(loop, settings, rivals, partial(plain, eos=eos), where)
+    return Check(loop, settings, rivals, partial(plain_to_eos, eos=eos), where)
 
 
+PARTS_OF_A_LOOP = rivals_of("verify", "propose", "speculative_sampling")
 LOOPS = [
-    Check(with_loop, (*CHAINS, replace(RARE, N=2, K=1)), RULES),
+    Check(with_loop, (*CHAINS, replace(RARE, N=2, K=1)), PARTS_OF_A_LOOP),
     *in_each_size(Check(with_loop, SIZES)),
 ]
 ENDS = [
-    ends_at(EOS, (README, ZEROS), rivals=as_rivals(gallery.ENDS)),
+    ends_at(EOS, (README, ZEROS), rivals=rivals_of("until_eos")),
     ends_at(0, (README, ZEROS), ", and the prompt ends with it"),
     ends_at(1, (LONG,), ", and the prompt begins with it"),
     *in_each_size(ends_at(1, SIZES)),
 ]
-TREE_RULES = [
-    (with_siblings(variant.tree_rule), variant)
-    for variant in gallery.TREES
-    if variant.tree_rule and not variant.exact
-]
-RIGHT_PENALTY = partial(plain, rows=gallery.right_penalty)
+TREE_RULES = [(with_siblings(variant.verify), variant) for _, variant in rivals_of("siblings")]
+RIGHT_PENALTY = partial(plain, rows=penalised_rows)
 STEPS = [
     rule_step("accept", as_accept),
     rule_step("residual", as_residual),
     rule_step("verify", as_verify),
     Step("speculative_sampling", LOOPS),
     Step("until_eos", ENDS),
-    step_of("propose", with_propose, RULES),
-    Step("penalised", [Check(with_penalty, CHAINS, as_rivals(gallery.PENALTIES), RIGHT_PENALTY)]),
+    step_of("propose", with_propose, rivals_of("propose")),
+    Step("penalised", [Check(with_penalty, CHAINS, rivals_of("penalised"), RIGHT_PENALTY)]),
     Step("siblings", [Check(with_siblings, SHAPES, TREE_RULES, is_round=True)]),
 ]

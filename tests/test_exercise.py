@@ -16,8 +16,10 @@ import exercise.__main__ as program
 from checkpoint import UserError
 from exercise import process
 from exercise.grading import compared, graded
-from exercise.steps import STEPS
-from lab.gallery import changed, favourite, one_hot, target_rows, walks
+from exercise.steps import STEPS, changed
+from lab.gallery.names import one_hot
+from lab.gallery.setting import decode, target_rows
+from lab.gallery.variant import edited
 from lab.trees import top_down
 from sampling import sample
 from speculative import acceptance, autoregressive_sampling, propose, residual, verify
@@ -49,7 +51,7 @@ def residual_in_fractions_of_floats(p, q):
     return [Fraction(x) for x in residual(p, q)]
 
 
-def draft_with(reported, pick=favourite):
+def draft_with(reported, pick=np.argmax):
     """A greedy draft in plain Python that reports reported(row, token)."""
 
     def draft(x, draft_model, k, rng):
@@ -184,26 +186,21 @@ def handed_in(name, variant):
         def penalise(rows, ids):
             n = len(ids) - len(rows) + 1
             setting = SimpleNamespace(target_model=lambda ids, n_rows: rows)
-            return variant.rows(setting, ids[:n], ids[n:], {})
+            return variant.rows(setting, ids[:n], ids[n:])
 
         return penalise
-    functions = {"verify": variant.verify, "propose": variant.propose}
-    return functions.get(name, variant.tree_rule)
+    return variant.propose if name == "propose" else variant.verify
 
 
 def fits(name, variant):
-    """Whether a variant is a wrong solution of a step, and not one that has the step's name."""
-    if name == "verify":
-        others = variant.decode, variant.propose, variant.rows
-        return variant.verify is not verify and others == (None, propose, target_rows)
+    """Whether a variant can be handed in: it has no memory, and no other draft than the step's."""
     if name == "propose":
         return variant.id == "greedy-draft"
-    if name == "penalised":  # without a memory, the others are right, or look like these
-        others = "penalty-rejected", "penalty-twice", "penalty-first-token"
-        return variant.about == "penalty" and variant.id not in others
+    if name == "penalised":
+        return variant.id not in ("penalty-rejected", "penalty-first-token")
     if name == "speculative_sampling":
-        return variant.decode is None and variant.rows is target_rows
-    return name == "siblings" or variant.about == "eos"
+        return variant.decode is decode and variant.rows is target_rows
+    return True
 
 
 BUGS = [
@@ -226,7 +223,7 @@ def test_the_table_and_the_first_wrong_number():
     lines = found_in("residual", lambda p, q: q)
     assert lines[0] == (
         "wrong by 0.0600 in the first token, 0.0924 in the text: "
-        'the distribution of "draws the replacement from the target" (ccs96307/fast-llm-inference)'
+        'the distribution of "resamples from the target" (ccs96307/fast-llm-inference)'
     )
     assert lines[1] == 'after "A", A is emitted with probability 0.29, but should be 0.3'
     numbers = [[float(x) for x in line.split()[-3:]] for line in lines[3:]]
@@ -239,7 +236,7 @@ def test_a_mistake_is_named_where_it_can_cope():
         return q
 
     line = found_in("residual", residual_for_rows_without_zeros)[0]
-    assert '"draws the replacement from the target"' in line
+    assert '"resamples from the target"' in line
 
 
 def test_a_text_that_should_have_ended():
@@ -254,7 +251,7 @@ def right_in_one_pair(p, q):
     return residual(p, q) if p.all() and q.all() else q
 
 
-def replacement_for_two_guesses(p, q, i, t):
+def resampled_for_two_guesses(p, q, i, t):
     row = residual(p[i], q[i])
     return row if i < 2 else one_hot(row)
 
@@ -295,7 +292,7 @@ def split(row, token):
         ("accept", accept_what_is_rare),
         ("residual", right_in_one_pair),
         ("residual", residual_without_equals),
-        ("verify", changed(replacement=replacement_for_two_guesses)),
+        ("verify", changed(resampled=resampled_for_two_guesses)),
         ("propose", draft_with(split)),
         ("propose", draft_with(lambda row, token: one_hot(row, 0))),
         ("siblings", certain_of_the_second),
@@ -330,7 +327,7 @@ def test_a_mistake_that_another_prompt_or_size_shows(step, change, where):
 
 
 def test_a_mistake_below_an_accepted_guess():
-    below = walks(last=lambda node, r, rng: sample(node.q, rng))
+    below = edited(top_down, ("sample(r, rng)", "sample(node.q, rng)"))
 
     def rule(node, rng):
         r = node.q
