@@ -16,14 +16,14 @@ import pytest
 from support import EXACT, ROOT, read
 
 import runs
-from enumeration import output_distribution
-from lab import gallery, theory
+from lab import theory
+from lab.gallery import GALLERY, Setting
 
 PAGE = read("docs/play.html")
 NAMES = "chromium", "chromium-browser", "google-chrome", "chrome", "msedge"
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)
 ASK = """<pre id="found"></pre><script>
-const ids = Object.keys(RULES).filter((id) => id !== "yours");
+const ids = Object.keys(MENU);
 const outcomes = asked.pairs.map(([p, q]) => ids.map((id) => ({ id, ...outcome(id, p, q, 0.8) })));
 const values = asked.expressions.map((text) => parsed(text)({ p: 0.2, q: 0.3, P: 0.5, Q: 0.2 }));
 const refused = asked.wrong.map((text) => {
@@ -129,19 +129,14 @@ def test_the_page_computes_what_python_computes(tmp_path):
     )
 
     for (p, q), outcomes in zip(pairs, page["outcomes"]):
-        setting = gallery.Setting(np.tile(p, (len(p), 1)), np.tile(q, (len(q), 1)))
+        setting = Setting(np.tile(p, (len(p), 1)), np.tile(q, (len(q), 1)), K=1)
         for found in outcomes:
-            variant = gallery.GALLERY[found["id"]]
-
-            def one_round(rng, variant=variant, setting=setting):
-                drafted, p = variant.propose(np.zeros(1, dtype=int), setting.draft_model, 1, rng)
-                q = gallery.target_rows(setting, [0], drafted, {})
-                return variant.verify(drafted, p, q, rng)
-
-            emitted, accepted = np.zeros(len(p)), 0
-            for (token, *more), mass in output_distribution(one_round).items():
-                emitted[token] += mass
-                accepted += mass * len(more)
+            variant = GALLERY[found["id"]]
+            emitted = np.zeros(len(p))
+            accepted = 0
+            for (token, *more), probability in variant.round_distribution(setting).items():
+                emitted[token] += probability
+                accepted += probability * len(more)
             assert np.abs(emitted - found["emitted"]).max() < EXACT, found["id"]
             assert abs(np.abs(emitted - q).sum() / 2 - found["distance"]) < EXACT
             assert abs(accepted - found["accepted"]) < EXACT

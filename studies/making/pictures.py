@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from exercise.__main__ import STEPS, graded
+from exercise.grading import graded
+from exercise.steps import STEPS
 from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
