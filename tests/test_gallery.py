@@ -53,7 +53,7 @@ def test_a_row_depends_on_all_of_the_text():
 
 
 def test_the_page_has_each_rule_once():
-    page = read("docs/exactness.md")
+    page = read("docs/exactness.md").split("<!-- disputes -->")[0]
     for variant in WRONG + EXACT:
         assert page.count(f"\n| {variant.name} |") + page.count(f"\n**{variant.name}**") == 1
 

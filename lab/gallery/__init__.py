@@ -4,8 +4,14 @@
 
 Most look right, and some rules that look wrong are exact. Nearly all are small edits of
 `verify`, `propose` and other functions of this project: what is right, and what somebody
-wrote in its place. There is a file for each heading of docs/exactness.md. To add a rule,
-add a `V` to its list.
+wrote in its place. There is a file for each heading of docs/exactness.md. A rule is three
+lines there:
+
+    V("from-target", "resamples from the target",
+      ("residual(p[i], q[i])", "q[i]"),
+      seen="ccs96307/fast-llm-inference")
+
+A thread, as in "vLLM #18902", needs the repository's address in lab/tables.py.
 
 Every variant decodes texts of three tokens after A, with K = 2. The rows are Fractions,
 so the distances are exact, but for one rule with an exp.

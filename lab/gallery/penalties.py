@@ -48,11 +48,11 @@ def penalty(id, name, edit=(), seen="", **parts):
     return Variant(id, name, seen=seen, own=own, step="penalised", **parts)
 
 
-def truncation(id, name, edit, change, seen):
+def truncation(id, name, edit, change, **parts):
     rows = partial(edited(truncated_rows, edit), change)
     own = partial(plain, rows=partial(truncated_rows, change))
-    parts = {"edit": edit, "of": truncated_rows, "rows": rows, "own": own}
-    return Variant(id, name, seen=seen, **parts)
+    parts |= {"edit": edit, "of": truncated_rows, "rows": rows, "own": own}
+    return Variant(id, name, **parts)
 
 
 OTHER_ORDER = ("top_k(top_p(row))", "top_p(top_k(row))")
@@ -61,7 +61,7 @@ VARIANTS = [
     penalty("penalty-bonus", "penalty on the bonus only",
             ("enumerate(q)", "[*enumerate(q)][-1:]"),
             seen="defended in sglang #28242"),
-    penalty("no-penalty-in-rounds", "no penalty in rounds with draft tokens",
+    penalty("no-penalty-in-rounds", "no penalty in rounds with guesses",
             ("for i, row in enumerate(q):",
              "if len(drafted): return q\n    for i, row in enumerate(q):"),
             seen="vLLM #18902"),
@@ -80,11 +80,13 @@ VARIANTS = [
     penalty("penalty-last-token", "penalty for the last token in place of the draft tokens",
             ("*drafted[:i]", "*[x[-1]] * i"),
             seen="in the MTP branch, mlx-lm #1175"),
-    truncation("temperature-bonus", "temperature for the bonus alone",
+    truncation("temperature-bonus", "temperature or truncation for the bonus alone",
                ("[change(row) for row in q]", "[*q[:-1], change(q[-1])]"), colder,
+               looks="here a temperature of 0.5",
                seen="keras-hub #2735, vLLM #10198, picolm #30, feared in vLLM #42744"),
-    truncation("no-min-p-in-rounds", "min-p ignored in rounds with draft tokens",
+    truncation("no-min-p-in-rounds", "temperature or truncation ignored in rounds with guesses",
                ("return np.array(", "if len(drafted): return q\n    return np.array("), min_p,
+               looks="here min-p",
                seen="vLLM #38202, lattice #974"),
     Variant("other-order", "truncated in another order", edit=OTHER_ORDER, of=both,
             rows=partial(truncated_rows, edited(both, OTHER_ORDER)),
