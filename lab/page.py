@@ -22,7 +22,7 @@ MEANING = {
     "same text": "At temperature 0 both loops decode the same tokens. Above, they draw two samples "
     "from one distribution.",
 }
-PLAY = ' <a href="play.html">Play with a single token.</a>'
+PLAY = ' <a href="play.html">Play with one token.</a>'
 ADDED = {"resampled": "from the residual", "bonus": "a bonus: nothing was rejected"}
 
 
