@@ -15,7 +15,7 @@ from runs import expected_tokens, origins
 LEGEND = {"accepted": "guessed and accepted", "resampled": "resampled", "bonus": "bonus"}
 COLOURS = {
     "accepted": "\x1b[32m",  # green
-    "resampled": "\x1b[31;4m",  # red, underlined
+    "resampled": "\x1b[36;4m",  # cyan, underlined
     "bonus": "\x1b[35m",  # magenta
 }
 RESET = "\x1b[0m"

@@ -1,148 +1,134 @@
-"""What to say of a right function: how much it saves, and why it is right."""
+"""What to say of a right function: how much it saves, and in one line why it is right."""
+
+import numpy as np
 
 from enumeration import output_distribution
-from exercise.steps import LOOPS, README, SIZES, SPARSE_TREE, first_token, grown, spelt, with_loop
-from lab.gallery import mean_length, round_distribution
-from lab.trees import top_down
-from speculative import speculative_sampling, verify
-
-ROUNDING = 1e-12  # differences below are rounding
-ONE_TOKEN = "each round adds one token, as if nothing had been guessed"
+from exercise.steps import (
+    ENDS,
+    LOOPS,
+    NAMES,
+    README,
+    first_token,
+    grown,
+    quoted,
+    with_loop,
+)
+from lab.gallery import EOS
+from lab.gallery.setting import mean_length, round_distribution
 
 
 def praise(step, function):
-    """That it is exact, how many tokens it yields beside the papers' rule, and why it is right."""
-    why = REASONS[step.function](step, function)
-    if step.function not in MEASURES:
-        return ["exact", why]
-    measure, papers, unit = MEASURES[step.function]
-    rate, flaw = measure(function)
-    usual, _ = measure(papers)
-    beside = f"; the papers' rule has {usual:.2f}" if abs(rate - usual) > ROUNDING else ""
-    saved = f"{rate:.2f} tokens per {unit}{beside}"
-    return [f"exact, but {flaw}: {saved}"] if flaw else [f"exact, with {saved}", why]
+    if step.as_rule:
+        function = step.as_rule(function)
+    saved = SAVED[step.function](function) if step.function in SAVED else ""
+    return [f"exact{saved}", WHY[step.function](function)]
 
 
-# ---- How much it saves, and what is to be said against it ----
+# ---- How much it saves ----
 
 
-def of_rounds(rule):
-    rate = mean_length(round_distribution(rule, setting=README))
-    return rate, ONE_TOKEN if rate < 1 + ROUNDING else ""
+def in_rounds(rule):
+    found = round_distribution(rule, setting=README)
+    return f", with {mean_length(found):.2f} tokens per round"
 
 
-def of_trees(rule):
-    found = output_distribution(lambda rng: rule(grown(SPARSE_TREE, rng), rng))
-    rate = mean(found, len)
-    flaw = "it never uses the guesses below an accepted one" if max(map(len, found)) < 3 else ""
-    return rate, ONE_TOKEN if rate < 1 + ROUNDING else flaw
+def in_loops(function):
+    N, K = README.N, README.K
+
+    def n_passes(rng):
+        x = np.array(README.prompt)
+        passes = []
+
+        def target_model(ids, n_rows=1):
+            passes.append(n_rows)
+            return README.target_model(ids, n_rows)
+
+        function(x, README.draft_model, target_model, N, K, rng)
+        return len(passes)
+
+    found = output_distribution(n_passes)
+    passes = sum(mass * n for (n,), mass in found.items())
+    return f", with {N / passes:.2f} tokens per pass of the target"
 
 
-def of_loops(function):
-    calls = calls_of(function, README)
-    rate = README.N / mean(calls, lambda each: sum(n < 0 for n in each))
-    all_calls = [n for each in calls for n in each]
-    flaw = ""
-    if max(all_calls) < 0:
-        flaw = "it never asks the draft"
-    elif min(all_calls) == -1:
-        flaw = "it calls the target once per row"
-    elif rate < 1 - ROUNDING:
-        flaw = "it calls the target more often than the plain loop"
-    elif rate < 1 + ROUNDING:
-        flaw = "it never uses its guesses"
-    elif any(drafts_too_much(function, setting) for setting in [README, *SIZES]):
-        flaw = "it makes guesses for which the text has no room"
-    return rate, flaw
-
-
-def calls_of(function, setting):
-    """{calls: probability}. A call is how many ids the draft got, or -n_rows of the target."""
-
-    def run(rng):
-        calls = []
-        with_loop(function, calls=calls)(rng, setting)
-        return calls
-
-    return output_distribution(run)
-
-
-def drafts_too_much(function, setting):
-    """Whether it guesses the last token, or one behind it: the target gives that anyway."""
-    last = len(setting.prompt) + setting.N - 1
-    return any(max(each, default=-1) >= last for each in calls_of(function, setting))
-
-
-def mean(distribution, count):
-    return sum(mass * count(found) for found, mass in distribution.items())
-
-
-MEASURES = {  # measure(function) -> rate and flaw, the papers' function, the unit
-    "verify": (of_rounds, verify, "round"),
-    "siblings": (of_trees, top_down, "round"),
-    "speculative_sampling": (of_loops, speculative_sampling, "pass of the target"),
+SAVED = {
+    "verify": in_rounds,
+    "speculative_sampling": in_loops,
 }
 
 
 # ---- Why it is right ----
 
 
-def why_rule(step, function):
-    """How it makes the first token after A."""
-    kept, replaced = first_token(step.as_rule(function))
-    numbers = {"kept": kept, "replaced": replaced, "refused": [sum(replaced)], "q": README.Q[0]}
-    words = {name: listed(row) for name, row in numbers.items()}
-    return RULES[step.function].format(**words)
+def why_accept(rule):
+    kept, _ = first_token(rule)
+    q = listed(README.Q[0])
+    return f'after "A", it guesses and keeps {listed(kept)}, nowhere more than q: {q}'
+
+
+def why_residual(rule):
+    _, replaced = first_token(rule)
+    rejected = f"{sum(replaced):g} is rejected"
+    return f'after "A", {rejected}, and q lacks just as much: {listed(replaced)}'
+
+
+def why_verify(rule):
+    kept, replaced = map(listed, first_token(rule))
+    return f'after "A", it guesses and keeps {kept}, and adds {replaced}: together q'
 
 
 def listed(row):
-    return ", ".join(f"{round(x, 4):g}" for x in row)
+    return ", ".join(f"{name} {x:.4g}" for name, x in zip(NAMES, row))
 
 
-RULES = {
-    "accept": "after A, it keeps {kept} of A, B, C, nowhere more than q: {q}",
-    "residual": "after A, {refused} is rejected, and q lacks as much: {replaced} of A, B, C",
-    "verify": "after A, {kept} is kept of A, B, C, and {replaced} added: together q, {q}",
-}
-
-
-def why_loop(step, function):
+def why_loop(function):
     """The most probable text, as a product of probabilities of q."""
     found = LOOPS[0].distribution(with_loop(function), README)
     text = max(found, key=found.get)
     q = README.target_model(text[:-1], README.N)
     factors = q[range(README.N), text[1:]]
     product = " * ".join(f"{x:g}" for x in factors)
-    return f"{spelt(text)} has probability {found[text]:g}, as by q alone: {product}"
+    return f"{quoted(text)} has probability {found[text]:g}, as by q alone: {product}"
 
 
-def why_propose(step, function):
+def why_eos(function):
+    """The two most probable texts that are cut short."""
+    found = ENDS[0].distribution(with_loop(function, eos=EOS), README)
+    cut = [ids for ids in found if len(ids) < len(README.prompt) + README.N]
+    first, second = sorted(cut, key=found.get)[:-3:-1]
+    one = f"{quoted(first)} has probability {found[first]:g}"
+    other = f"{quoted(second)} has {found[second]:g}"
+    return f"a text ends with its first new {NAMES[EOS]}: {one}, {other}"
+
+
+def why_propose(function):
     return "a guess that is certain has p = 1, so it is kept with probability q / 1"
 
 
-def why_penalised(step, function):
+def why_penalised(function):
     return "each row counts all that stands before its own token, guesses included"
 
 
-def why_siblings(step, function):
+def why_siblings(function):
     """Which of both guesses the first token is, or neither."""
 
     def place(rng):
-        root = grown(SPARSE_TREE, rng)
+        root = grown(README, rng)
         guesses = [child.token for child in root.children]
         token = function(root, rng)[0]
         return [*guesses, token].index(token)
 
     found = output_distribution(place)
-    first, second, neither = (f"{found[i,]:.2f}" for i in range(3))
+    first, second, neither = (f"{found.get((i,), 0):.2f}" for i in range(3))
     return f"it emits guess 1 with {first}, guess 2 with {second}, else {neither}: in all as q says"
 
 
-REASONS = {
-    "accept": why_rule,
-    "residual": why_rule,
-    "verify": why_rule,
+WHY = {
+    "accept": why_accept,
+    "residual": why_residual,
+    "verify": why_verify,
     "speculative_sampling": why_loop,
+    "until_eos": why_eos,
     "propose": why_propose,
     "penalised": why_penalised,
     "siblings": why_siblings,

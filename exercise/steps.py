@@ -1,15 +1,19 @@
-"""The seven steps: what each function is put into, which tables it meets, and its rivals."""
+"""The eight steps: what each function is put into, which tables it meets, and its rivals."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
 from enumeration import output_distribution
-from lab import gallery
-from lab.gallery import EOS, VARIANTS, Setting, changed, decode, plain
+from lab.gallery import EOS, GALLERY, Setting
+from lab.gallery.ends import plain_to_eos
+from lab.gallery.penalties import penalised_rows
+from lab.gallery.setting import decode, plain, target_rows
 from lab.trees import Node, balanced, grade, grow, paths
+from sampling import sample
+from speculative import acceptance, residual
 
 NAMES = "ABCD"
 
@@ -24,15 +28,20 @@ class Check:
 
     sampler: Callable  # sampler(function) -> a function of rng and a setting that returns ids
     settings: list
-    rivals: list = ()  # variants of the gallery that may have the same distribution
+    rivals: list = ()  # (sampler, variant of the gallery) that may have the same distribution
     reference: Callable = plain
     where: str = ""
     is_round: bool = False  # whether the sampler emits one round, which the target continues
 
     def distribution(self, sampler, setting):
-        with np.errstate(all="ignore"):
-            found = output_distribution(lambda rng: sampler(rng, setting))
-        return completed(found, setting) if self.is_round else found
+        found = distribution_of(sampler, setting)
+        return completed({**found}, setting) if self.is_round else found
+
+
+@cache
+def distribution_of(sampler, setting):
+    with np.errstate(all="ignore"):
+        return output_distribution(lambda rng: sampler(rng, setting))
 
 
 def completed(found, setting):
@@ -49,8 +58,8 @@ def completed(found, setting):
     return completed(found, setting)
 
 
-def spelt(ids):
-    return " ".join(NAMES[id] for id in ids)
+def quoted(ids):
+    return '"' + " ".join(NAMES[id] for id in ids) + '"'
 
 
 # ---- Tables: a mistake may hide in any of them ----
@@ -91,12 +100,13 @@ ZEROS = setting_of("zeros")
 LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")
 TWINS = setting_of("twins")
-SPARSE_TREE = setting_of("sparse", shape=balanced(2, 2))
+SPARSE = setting_of("sparse")
 CHAINS = (README, ZEROS, LONG, TWINS)
-ROUNDS = [replace(RARE, N=K + 1, K=K) for K in (1, 2, 3)]
-SIZES = [replace(LONG, N=N, K=K) for N, K in ((2, 3), (2, 2), (1, 2), (0, 2))]
+ROUND = replace(RARE, N=4, K=3)
+SIZES = [replace(LONG, N=N, K=K) for N, K in ((1, 2), (0, 2), (2, 0))]
 SHAPES = (
-    SPARSE_TREE,
+    README,
+    replace(SPARSE, shape=balanced(2, 2)),
     replace(RARE, shape=(((),),)),
     replace(RARE, shape=(((), ()), ())),
     replace(RARE, shape=((), ((), ())), prompt=(1,)),
@@ -105,6 +115,31 @@ SHAPES = (
 
 
 # ---- What the functions are put into ----
+
+
+def ratio(p, q, i, token):
+    return acceptance(p[i, token], q[i, token])
+
+
+def residual_row(p, q, i, token):
+    return residual(p[i], q[i])
+
+
+def changed(accept=ratio, resampled=residual_row):
+    """`verify` with changes.
+
+    accept(p, q, i, token) is the probability to accept draft token i, and
+    resampled(p, q, i, token) the row that another one is drawn from.
+    """
+
+    def rule(drafted, p, q, rng):
+        for i, token in enumerate(drafted):
+            if not rng.random() < accept(p, q, i, token):
+                row = resampled(p, q, i, token)
+                return np.append(drafted[:i], sample(row, rng))
+        return np.append(drafted, sample(q[-1], rng))
+
+    return rule
 
 
 def as_accept(function):
@@ -120,12 +155,12 @@ def as_accept(function):
 
 
 def as_residual(function):
-    """A rule that draws replacements from this function."""
+    """A rule that resamples from this function."""
 
-    def replacement(p, q, i, token):
+    def resampled(p, q, i, token):
         return checked_rows(function(p[i], q[i]), "the residual", p[i].shape)
 
-    return changed(replacement=replacement)
+    return changed(resampled=resampled)
 
 
 def as_verify(function):
@@ -135,28 +170,21 @@ def as_verify(function):
         k = len(drafted)
         emitted = checked_tokens(function(drafted, p, q, rng), "the round", q.shape[1])
         if not 1 <= len(emitted) <= k + 1:
-            raise Wrong(f"a round of {k} guesses emits 1 to {k + 1} tokens; found {emitted!r:.60}")
+            needed = f"a round of {k} guesses emits 1 to {k + 1} tokens"
+            raise Wrong(f"{needed}; found {emitted.tolist()!s:.60}")
         return emitted
 
     return rule
 
 
-def with_loop(function, eos=None, calls=None):
-    """calls gets the length of what the draft is called with, and -n_rows for the target."""
-    calls = [] if calls is None else calls
+def with_loop(function, **eos):
+    """eos=... for the step that has one."""
 
     def text(rng, setting):
-        def draft_model(ids, n_rows=1):
-            calls.append(len(ids))
-            return setting.draft_model(ids, n_rows)
-
-        def target_model(ids, n_rows=1):
-            calls.append(-n_rows)
-            return setting.target_model(ids, n_rows)
-
         x = np.array(setting.prompt)
-        found = function(x, draft_model, target_model, setting.N, setting.K, rng, eos=eos)
-        return checked_text(found, setting, eos)
+        models = setting.draft_model, setting.target_model
+        found = function(x, *models, setting.N, setting.K, rng, **eos)
+        return checked_text(found, setting, **eos)
 
     return text
 
@@ -181,27 +209,27 @@ def with_propose(function):
 def check_favourite(ids, draft_model, token):
     row = draft_model(ids)[-1]
     if row[token] < row.max():
-        wanted = f"{NAMES[row.argmax()]} after {spelt(ids)}"
+        wanted = f"{NAMES[row.argmax()]} after {quoted(ids)}"
         raise Wrong(f"a greedy draft guesses its favourite, {wanted}; found {NAMES[token]}")
 
 
 def with_penalty(function):
-    def penalised_rows(setting, x, drafted, memory):
-        q = gallery.target_rows(setting, x, drafted, memory)
+    def rows(setting, x, drafted):
+        q = target_rows(setting, x, drafted)
         return checked_rows(function(q.copy(), np.append(x, drafted)), "the rows", q.shape)
 
-    return partial(decode, rows=penalised_rows)
+    return partial(decode, rows=rows)
 
 
 def with_siblings(function):
     def text(rng, setting):
         root = grown(setting, rng)
         most = max(map(len, paths(root)))  # before the function may change the tree
-        emitted = function(root, rng)
-        is_list = isinstance(emitted, list)
-        if not is_list or not 1 <= len(checked_tokens(emitted, "the list", len(setting.P))) <= most:
-            raise Wrong(f"a list of 1 to {most} tokens is needed; found {emitted!r:.60}")
-        return [*setting.prompt, *emitted]
+        found = function(root, rng)
+        if not isinstance(found, list) or not 1 <= len(found) <= most:
+            raise Wrong(f"a list of 1 to {most} tokens is needed; found {found!r:.60}")
+        emitted = checked_tokens(found, "the list", len(setting.P))
+        return [*setting.prompt, *emitted.tolist()]
 
     return text
 
@@ -252,16 +280,16 @@ def checked_tokens(found, what, n_vocab):
     return ids
 
 
-def checked_text(found, setting, eos):
+def checked_text(found, setting, eos=None):
     ids = checked_tokens(found, "the text", len(setting.P))
     n = len(setting.prompt)
     end = n + setting.N
     may_be_shorter = eos in ids[n:].tolist()
     fits = len(ids) == end or (may_be_shorter and len(ids) < end)
     if not fits or (*ids[:n],) != setting.prompt:
-        fewer = "" if eos is None else f", or fewer up to an eos, {eos}"
+        fewer = "" if eos is None else f", or fewer up to a new {NAMES[eos]}"
         needed = f"{n} + N = {end} tokens{fewer}, the prompt first"
-        raise Wrong(f"the text must have {needed}; found {found!r:.60}")
+        raise Wrong(f"the text must have {needed}; found {ids.tolist()!s:.60}")
     return ids
 
 
@@ -286,15 +314,9 @@ def checked_bool(found):
 # ---- The steps ----
 
 
-def rules(*parts):
-    """The variants of the gallery that differ from the right one in these parts alone."""
-    usual = gallery.Variant._field_defaults
-    others = {"verify", "propose", "rows", "decode", "tree_rule", "own"} - {*parts}
-    return [v for v in VARIANTS if all(getattr(v, name) == usual[name] for name in others)]
-
-
-def about(what):
-    return [v for v in VARIANTS if v.about == what]
+def rivals_of(*steps):
+    """The wrong rules of the gallery that somebody may write in one of these steps."""
+    return [(v.text, v) for v in GALLERY.values() if v.step in steps and not v.exact]
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +333,7 @@ def first_round(sampler):
 
 def step_of(name, sampler, rivals, as_rule=None):
     texts = Check(sampler, CHAINS, rivals)
-    rounds = Check(first_round(sampler), ROUNDS, is_round=True)
+    rounds = Check(first_round(sampler), [ROUND], is_round=True)
     return Step(name, [texts, rounds], as_rule)
 
 
@@ -319,34 +341,40 @@ def rule_step(name, as_rule):
     def sampler(function):
         return partial(decode, verify=as_rule(function))
 
-    return step_of(name, sampler, rules("verify"), as_rule)
+    return step_of(name, sampler, rivals_of("verify"), as_rule)
 
 
+def in_each_size(check):
+    for size in SIZES:
+        yield replace(check, settings=[size], where=f"N = {size.N} and K = {size.K}")
+
+
+def ends_at(eos, settings, place="", rivals=()):
+    loop = partial(with_loop, eos=eos)
+    where = f"{NAMES[eos]} is the eos{place}"
+    return Check(loop, settings, rivals, partial(plain_to_eos, eos=eos), where)
+
+
+PARTS_OF_A_LOOP = rivals_of("verify", "propose", "speculative_sampling")
 LOOPS = [
-    Check(with_loop, (*CHAINS, replace(RARE, N=2, K=1)), rules("verify", "propose")),
-    Check(
-        partial(with_loop, eos=EOS),
-        (README, ZEROS),
-        about("eos"),
-        reference=partial(plain, eos=EOS),
-        where=f"{NAMES[EOS]} is the eos",
-    ),
-    Check(
-        partial(with_loop, eos=0),
-        (README, ZEROS),
-        reference=partial(plain, eos=0),
-        where="A is the eos, and the prompt",
-    ),
-    *(Check(with_loop, (size,), where=f"N = {size.N} and K = {size.K}") for size in SIZES),
+    Check(with_loop, (*CHAINS, replace(RARE, N=2, K=1)), PARTS_OF_A_LOOP),
+    *in_each_size(Check(with_loop, SIZES)),
 ]
-RIGHT_PENALTY = partial(plain, rows=gallery.right_penalty)
-TREE_RULES = [v._replace(decode=with_siblings(v.tree_rule)) for v in gallery.TREES if v.tree_rule]
+ENDS = [
+    ends_at(EOS, (README, ZEROS), rivals=rivals_of("until_eos")),
+    ends_at(0, (README, ZEROS), ", and the prompt ends with it"),
+    ends_at(1, (LONG,), ", and the prompt begins with it"),
+    *in_each_size(ends_at(1, SIZES)),
+]
+TREE_RULES = [(with_siblings(variant.verify), variant) for _, variant in rivals_of("siblings")]
+RIGHT_PENALTY = partial(plain, rows=penalised_rows)
 STEPS = [
     rule_step("accept", as_accept),
     rule_step("residual", as_residual),
     rule_step("verify", as_verify),
     Step("speculative_sampling", LOOPS),
-    step_of("propose", with_propose, rules("propose")),
-    Step("penalised", [Check(with_penalty, CHAINS, about("penalty"), RIGHT_PENALTY)]),
+    Step("until_eos", ENDS),
+    step_of("propose", with_propose, rivals_of("propose")),
+    Step("penalised", [Check(with_penalty, CHAINS, rivals_of("penalised"), RIGHT_PENALTY)]),
     Step("siblings", [Check(with_siblings, SHAPES, TREE_RULES, is_round=True)]),
 ]

@@ -1,4 +1,4 @@
-"""Your own speculative sampling, in seven steps: see README.md. `python -m exercise` grades it."""
+"""Your own speculative sampling, in eight steps: see README.md. `python -m exercise` grades it."""
 
 import numpy as np  # noqa: F401
 
@@ -27,16 +27,24 @@ def verify(drafted, p, q, rng):
     raise NotImplementedError
 
 
-def speculative_sampling(x, draft_model, target_model, N, K, rng, eos=None):
+def speculative_sampling(x, draft_model, target_model, N, K, rng):
     """Step 4: the loop.
 
-    The prompt x, int [n], and N new tokens, or fewer if eos ends the text -> int [n + N]
+    The prompt x, int [n] -> int [n + N], the prompt and N new tokens
+    """
+    raise NotImplementedError
+
+
+def until_eos(x, draft_model, target_model, N, K, rng, eos):
+    """Step 5: the loop again, for a text that ends with its first new eos.
+
+    The prompt x, int [n], and a token, eos -> int [n + N], or fewer
     """
     raise NotImplementedError
 
 
 def propose(x, draft_model, k, rng):
-    """Step 5: a greedy draft.
+    """Step 6: a greedy draft.
 
     k guesses after x, and the rows they were drawn from -> int [k], float64 [k, n_vocab]
     """
@@ -44,7 +52,7 @@ def propose(x, draft_model, k, rng):
 
 
 def penalised(rows, ids):
-    """Step 6: rows with a penalty.
+    """Step 7: rows with a penalty.
 
     rows [n_rows, n_vocab] after the last n_rows prefixes of ids -> the same shape
     """
@@ -52,7 +60,7 @@ def penalised(rows, ids):
 
 
 def siblings(node, rng):
-    """Step 7: judge two guesses for one place.
+    """Step 8: judge two guesses for one place.
 
     A `lab.trees.Node` -> the tokens that are emitted, a list
     """

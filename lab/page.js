@@ -13,20 +13,24 @@ function select(round, from) {
   const copy = card.cloneNode(true);
   copy.removeAttribute("id");
   copy.removeAttribute("tabindex");
-  peek.replaceChildren(copy);
+  peek.lastElementChild.replaceChildren(copy);
 }
 
 function selectAt(event) {
   const at = event.target.closest && event.target.closest("[data-round]");
-  if (at && !peek.contains(at) && +at.dataset.round !== selected) select(+at.dataset.round, at);
+  if (!at || peek.contains(at)) return;
+  if (peek.hidden || +at.dataset.round !== selected) select(+at.dataset.round, at);
 }
 
-document.addEventListener("pointerover", selectAt);
+document.addEventListener("pointerover", (event) => {
+  if (event.pointerType !== "touch") selectAt(event); // a finger may only want to scroll
+});
 document.addEventListener("focusin", selectAt);
 document.addEventListener("click", (event) => {
+  selectAt(event);
   const token = event.target.closest(".tokens a");
   if (token && getComputedStyle(peek).display !== "none") event.preventDefault(); // the card is in view already
-  if (!event.target.closest("[data-round]")) peek.hidden = true;
+  if (!event.target.closest("[data-round]")) peek.hidden = true; // such as at its button
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") peek.hidden = true;

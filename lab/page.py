@@ -22,8 +22,8 @@ MEANING = {
     "same text": "At temperature 0 both loops decode the same tokens. Above, they draw two samples "
     "from one distribution.",
 }
-PLAY = ' <a href="play.html">Play with a single token.</a>'
-ADDED = {"resampled": "drawn from the residual", "bonus": "a bonus: nothing was rejected"}
+PLAY = ' <a href="play.html">Play with one token.</a>'
+ADDED = {"resampled": "from the residual", "bonus": "a bonus: nothing was rejected"}
 
 
 def page(encoder, prompt, plain, fast, rounds, figures, command, beside_play=False):
@@ -48,6 +48,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, command, beside_play=Fal
     parts["prompt"] = shown(encoder.decode(prompt), {})
     parts["text"] = text(encoder, rounds)
     parts["rounds"] = "".join(card(encoder, i, r) for i, r in enumerate(rounds, start=1))
+    parts["speedup"] = escape(figures["speedup"])
     parts["figures"] = "".join(figure(name, value) for name, value in figures.items())
     return Template(read("page.html")).substitute(parts)
 
@@ -104,7 +105,8 @@ def number(x):
 
 
 def bar(share, tick=""):
-    return f'<span class="bar"><b style="width:{100 * share:.0f}%"></b>{tick}</span>'
+    filled = f'<b style="width:{100 * share:.1f}%"></b>' if share else ""
+    return f'<span class="bar">{filled}{tick}</span>'
 
 
 def card(encoder, i, r):
@@ -113,7 +115,7 @@ def card(encoder, i, r):
     head = f"{n_accepted} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
     parts = [f'<article id="round-{i}" data-round="{i}" tabindex="0"><h3>Round {i}: {head}</h3>\n']
     if r.drafted:
-        names = "drafted", "p", "q", "min(1, q/p)", "random u", ""
+        names = "guess", "p", "q", "min(1, q/p)", "u", ""
         parts.append(f"<table>{table_row('th', names)}")
         for place, guess in enumerate(r.looked_at):
             parts.append(drafted_row(encoder, guess, place < n_accepted))

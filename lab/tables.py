@@ -2,45 +2,32 @@
 
     python -m studies.making.write  # writes them into the pages
 
-Everything is computed for the pair of lab/gallery.py, except where another is named.
+Everything is computed for the pair of lab/gallery/setting.py, except where another is named.
 """
 
+import difflib
 import re
+import textwrap
 from fractions import Fraction
 
 import numpy as np
 
 from enumeration import output_distribution, total_variation
-from lab import gallery
 from lab.block import verify_block
-from lab.gallery import (
-    EXACT,
-    GALLERY,
-    GROUPS,
-    TREES,
-    WRONG,
-    V,
-    Variant,
-    changed,
-    changed_draft,
-    favourite,
-    favourites,
-    from_marginals,
-    mean_length,
-    one_hot,
-    ratio,
-    round_distribution,
-    tenths,
-    tests_of_all_guesses,
-    typed,
-)
+from lab.gallery import EXACT, GALLERY, GROUPS, SETTING, TREES, WRONG, P, Q
+from lab.gallery.draft import marginals
+from lab.gallery.lossy import cascade, entropy_verify, fly, lenient, relaxed, synthetic, typical
+from lab.gallery.names import one_hot, without
+from lab.gallery.resampling import greedy_draft
+from lab.gallery.setting import mean_length, round_distribution, tenths
+from lab.gallery.variant import Variant, edited_source, replacements
 from runs import overlap
 from sampling import sample
-from speculative import acceptance, residual, verify
+from speculative import verify
 
-HEADER = ["variant", "what it looks like", "seen in", "distance"]
+HEADER = ["bug", "code", "seen in", "distance"]
 N_WORST = 5
-PAIRS = [  # p and q, where p's favourite is accepted less often, and more often, than a draw
+PAIRS = [  # p and q, where p's argmax is accepted less often, and more often, than a draw
     (tenths(2, 5, 3), tenths(3, 2, 5)),
     (tenths(5, 3, 2), tenths(8, 1, 1)),
 ]
@@ -102,56 +89,87 @@ def linked(seen):
     return re.sub(r"([\w.-]+) #(\d+)|[\w.-]+/[\w.-]+", link, seen)
 
 
-def of_trees():
-    """The wrong variants, the worst first, and then the exact ones."""
-    rows = []
-    for v in sorted(TREES, key=lambda v: (v.exact, -v.distance())):
-        name = f"{v.name} (exact)" if v.exact else v.name
-        rows.append([name, v.looks, linked(v.seen), shown(v.distance())])
-    return table(HEADER, rows, n_left=3)
+def code(text):
+    """For a cell of a table, where a line break or a | would end it."""
+    line = " ".join(text.split())
+    return f"`{line}`".replace("|", "\\|")
 
 
-def families(variants):
-    """The variants as lists, of which each is a line of the table, the worst first."""
-    found = {}
-    for v in sorted(variants, key=lambda v: -v.distance()):
-        found.setdefault(v.family or v.id, []).append(v)
-    return [*found.values()]
+def replaced(old, new):
+    """One place of an edit, in a cell of a table."""
+    if not new:
+        return f"without {code(old)}"
+    first, *more = new.split("\n")
+    if more and first == old:
+        return f"after {code(old)}: {code(*more)}"
+    if more and more[-1].strip() == old:
+        return f"before {code(old)}: {code(first)}"
+    return f"{code(old)} → {code(new)}"
 
 
-def family_line(members):
-    """One variant, or the same mistake in several places, with the range of their distances."""
-    worst, least = members[0], members[-1]
-    if worst is least:
-        return [worst.name, worst.looks, linked(worst.seen), shown(worst.distance())]
-    looks = "; ".join(v.name for v in members)
-    seen = dict.fromkeys(v.seen for v in members if v.seen)
-    distances = f"{four(least.distance())} to {four(worst.distance())}"
-    return [worst.family, looks, linked("; ".join(seen)), distances]
+def change(variant):
+    """What is wrong: the right code and the wrong one, or in words where it's no edit."""
+    places = "<br>".join(replaced(old, new) for old, new in replacements(variant.edit))
+    return ", ".join(filter(None, [places, variant.looks]))
+
+
+def diff(variant):
+    """The red and the green lines of an edit."""
+    right, wrong = (edited_source(variant.of, edit) for edit in ((), variant.edit))
+    _, _, *lines = difflib.unified_diff(right.splitlines(), wrong.splitlines(), n=0)
+    lines = [line for line in lines if not line.startswith("@@")]
+    dedented = textwrap.dedent("\n".join(line[1:] for line in lines)).split("\n")
+    marked = [line[0] + text for line, text in zip(lines, dedented)]
+    return "\n".join(["```diff", *marked, "```"])
+
+
+def as_diff(variant, where):
+    """A variant with its name, its distance and a diff."""
+    name = ", ".join(filter(None, [f"**{variant.name}**", variant.looks]))
+    numbers = f"{name}: wrong by {shown(variant.distance)}."
+    return f"{numbers} {where}".strip() + "\n\n" + diff(variant)
+
+
+def line(variant):
+    return [variant.name, change(variant), linked(variant.seen), shown(variant.distance)]
+
+
+def by_distance(variants):
+    return sorted(variants, key=lambda variant: -variant.distance)
 
 
 def of_gallery():
-    """The worst lines, and then the others by what is wrong."""
-    worst = families(WRONG)[:N_WORST]
-    parts = [("The worst", worst)]
+    """The worst as diffs, and then the others by what is wrong."""
+    worst = by_distance(WRONG)[:N_WORST]
+    texts = ["### The worst"]
+    texts += [as_diff(variant, linked(variant.seen)) for variant in worst]
     for group, variants in GROUPS.items():
-        parts.append((group, [line for line in families(variants) if line not in worst]))
-    texts = []
-    for title, lines in parts:
-        texts.append(f"### {title}\n\n{table(HEADER, map(family_line, lines), n_left=3)}")
+        lines = [line(variant) for variant in by_distance(variants) if variant not in worst]
+        texts += [f"### {group}", table(HEADER, lines, n_left=3)]
     return "\n\n".join(texts)
+
+
+def of_trees():
+    """The wrong rules, the worst first, and then the exact ones."""
+    lines = [line(variant) for variant in by_distance(TREES) if not variant.exact]
+    for variant in TREES:
+        if variant.exact:
+            name, *cells = line(variant)
+            lines.append([f"{name} (exact)", *cells])
+    return table(HEADER, lines, n_left=3)
 
 
 def of_exact_rules():
     """The exact rules, with the tokens that a round adds."""
-    rows = []
-    for v in sorted(EXACT, key=Variant.tokens_per_round):
-        rows.append([v.name, v.looks, linked(v.seen), four(v.tokens_per_round())])
-    return table(["exact rule", "what it looks like", "seen in", "tokens per round"], rows, 3)
+    lines = []
+    for variant in sorted(EXACT, key=Variant.tokens_per_round):
+        rate = four(variant.tokens_per_round())
+        lines.append([variant.name, change(variant), linked(variant.seen), rate])
+    return table(["exact rule", "code", "seen in", "tokens per round"], lines, n_left=3)
 
 
 def of_famous():
-    """Four rows for the README."""
+    """Four diffs for the README."""
     seen = {
         "greedy-draft": "transformers, until "
         "[#33534](https://github.com/huggingface/transformers/pull/33534)",
@@ -161,10 +179,8 @@ def of_famous():
         "[#54282](https://github.com/vllm-project/vllm/pull/54282)",
         "without-it": "EAGLE, until [#20](https://github.com/SafeAILab/EAGLE/issues/20)",
     }
-    rows = []
-    for id in sorted(seen, key=lambda id: -GALLERY[id].distance()):
-        rows.append([GALLERY[id].name, seen[id], shown(GALLERY[id].distance())])
-    return table(["bug", "seen in", "distance"], rows, n_left=2)
+    variants = by_distance(GALLERY[id] for id in seen)
+    return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)
 
 
 # ---- Disputes ----
@@ -173,37 +189,42 @@ def of_famous():
 def ordered_children(rng):
     """EAGLE's rule for children that are not drawn, such as the top 2.
 
-    p counts as 1, and a refused token leaves q.
+    p counts as 1, and a rejected token leaves q.
     """
-    x = np.array(gallery.SETTING.prompt)
-    p = gallery.draft_model(x)[-1]
-    q = gallery.target_model(x)[-1]
+    x = np.array(SETTING.prompt)
+    p = SETTING.draft_model(x)[-1]
+    q = SETTING.target_model(x)[-1]
     for token in np.argsort(-p, kind="stable")[:2].tolist():
         if rng.random() < q[token]:
             return [token]
-        q = gallery.without(q, token)
+        q = without(q, token)
     return [sample(q, rng)]
 
 
+def marginal_argmax(x, draft_model, k_max, rng):
+    rows = [one_hot(row) for row in marginals(x, draft_model, k_max)]
+    drafted = [row.argmax() for row in rows]
+    return np.array(drafted, dtype=int), np.array(rows)
+
+
 def of_disputes():
-    greedy = changed_draft(favourite, one_hot)
     same = GALLERY["same-draw"].verify
     by_token, by_block, by_draw = (
-        round_distribution(rule, greedy) for rule in (verify, verify_block, same)
+        round_distribution(rule, greedy_draft) for rule in (verify, verify_block, same)
     )
-    q = {(t,): mass for t, mass in enumerate(gallery.Q[0])}
+    q = {(t,): probability for t, probability in enumerate(Q[0])}
     eagle = total_variation(output_distribution(ordered_children), q)
-    p_q = [gallery.P[0][t] * mass for (t,), mass in q.items()]
-    of_the_favourite = q[(favourite(gallery.P[0]),)]
+    of_the_argmax = float(Q[0][P[0].argmax()])
+    of_a_draw = float(sum(P[0] * Q[0]))
     by_marginals = GALLERY["own-marginals"].tokens_per_round()
-    marginal_favourites = round_distribution(verify, from_marginals(favourite, one_hot))
+    by_marginal_argmax = mean_length(round_distribution(verify, marginal_argmax))
     less, more = ((float(q[p.argmax()]), float(overlap(p, q))) for p, q in PAIRS)
 
     def rate(id):
         return four(GALLERY[id].tokens_per_round())
 
     def distance(id):
-        return shown(GALLERY[id].distance())
+        return shown(GALLERY[id].distance)
 
     rows = [
         ["accepting what the target draws too is biased", "no", distance("same-draw")],
@@ -221,90 +242,15 @@ def of_disputes():
         ["greedy guesses are accepted more often than drawn ones", "it depends",
          "{:.1f} against {:.1f}, and {:.1f} against {:.1f}".format(*less, *more)],
         ["argmax maximizes exact-match acceptance", "no",
-         f"{float(of_the_favourite):.2f} against {float(sum(p_q)):.2f}"],
-        ["favourites of marginals are accepted more often than draws", "not on every pair",
-         f"{four(mean_length(marginal_favourites))} tokens per round against {four(by_marginals)}"],
+         f"{of_the_argmax:.2f} against {of_a_draw:.2f}"],
+        ["argmax of marginals is accepted more often than draws", "not on every pair",
+         f"{four(by_marginal_argmax)} tokens per round against {four(by_marginals)}"],
         ["a penalty on the bonus alone is self-consistent", "no", distance("penalty-bonus")],
     ]  # fmt: skip
     return table(["claim", "verdict", "computed"], rows, n_left=3)
 
 
 # ---- Lossy rules ----
-
-
-def lenient(λ):
-    """Leviathan et al. 2023, appendix A.5."""
-    return typed(GALLERY["lenient"].formula, λ)
-
-
-def typical(epsilon, delta):
-    """Medusa (Cai et al. 2024, arXiv 2401.10774), as evaluate_posterior of its code."""
-
-    def is_good(q, t):
-        row = q.astype(float)
-        return row[t] > min(epsilon, delta * np.exp((row * np.log(row)).sum()))
-
-    return favourites(is_good)
-
-
-def relaxed(n, delta):
-    """TensorRT-LLM: one of the n most probable tokens, at most delta below the first."""
-    return favourites(lambda q, t: t in np.argsort(-q)[:n] and q[t] >= q.max() - delta)
-
-
-def cascade(alpha):
-    """A speculative cascade, as in MTPLX #485: what is nearly a favourite is always accepted."""
-
-    def accept(p, q, i, t):
-        nearly = q[i][t] >= q[i].max() * (1 - alpha)
-        return 1 if nearly else ratio(p, q, i, t)
-
-    return changed(accept)
-
-
-def synthetic(*rates):
-    """vLLM's rule for benchmarks: rates[i] is how often guess i is kept, with all before it."""
-
-    def accept(p, q, i, t):
-        before = rates[i - 1] if i else 1
-        return rates[i] / before
-
-    return changed(accept)
-
-
-def entropy(row):
-    row = row[row > 0].astype(float)
-    return -(row * np.log(row)).sum()
-
-
-def entropy_verify(alpha, most=0.95):
-    """vllm-ascend #9772: leniency, whose λ falls as the entropy of q rises."""
-
-    def accept(p, q, i, t):
-        λ = min(np.exp(-alpha * entropy(q[i])), most)
-        return acceptance(λ * p[i][t], q[i][t])
-
-    return changed(accept)
-
-
-def fly(least, window=1, n=3):
-    """FLy (arXiv 2511.22972), as in vLLM's fly.py.
-
-    A guess that was refused is accepted all the same, if the entropy of the n most probable
-    tokens is at least so high, and the window of guesses behind it passes its tests.
-    """
-
-    def rule(drafted, p, q, rng):
-        passed = tests_of_all_guesses(drafted, p, q, rng)
-        for i, token in enumerate(drafted):
-            behind = passed[i + 1 : i + 1 + window]
-            is_followed = len(behind) == window and all(behind)
-            is_open = entropy(np.sort(q[i])[-n:]) >= least and q[i][token] > 0
-            if not passed[i] and not (is_followed and is_open):
-                return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
-        return np.append(drafted, sample(q[-1], rng))
-
-    return rule
 
 
 def prices():
@@ -328,8 +274,8 @@ def prices():
         rules[f"relaxed, N = {n}, δ = {delta / 10:g}"] = relaxed(n, delta * tenth)
     found = []
     for name, rule in rules.items():
-        variant = V(name, name, "", verify=rule)
-        found.append((name, variant.distance(), variant.tokens_per_round()))
+        variant = Variant(name, name, verify=rule)
+        found.append((name, variant.distance, variant.tokens_per_round()))
     return found
 
 

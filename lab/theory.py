@@ -33,7 +33,12 @@ def chances(r):
 
 
 def improvement(alpha, K, c, v=1.0, r=0.0):
-    """The speedup: tokens per round / cost of a round. Theorem 3.8 is the case v = 1, r = 0."""
+    """The speedup: tokens per round / cost of a round. Theorem 3.8 is the case v = 1, r = 0.
+
+    A round without guesses is a plain step, the unit, whatever v and r of the others are.
+    """
+    if K == 0:
+        return 1.0
     return expected_tokens(alpha, K)[-1] / (K * c + v + r)
 
 

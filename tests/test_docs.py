@@ -31,9 +31,8 @@ def test_the_pages_and_the_pictures_are_what_the_code_computes():
 
 @pytest.mark.parametrize("page", [*PAGES, *HTML], ids=lambda page: page.name)
 def test_the_links_lead_somewhere(page):
-    links = re.findall(
-        r'href="([^"#]+)"' if page in HTML else r"\]\((?!https?:)([^)#]+)", read(page)
-    )
+    link = r'(?:href|src)="(?!https?:)([^"#]+)"' if page in HTML else r"\]\((?!https?:)([^)#]+)"
+    links = re.findall(link, read(page))
     assert all((page.parent / link).exists() for link in links), links
     if page in HTML:
         assert {"play.html", "trace.html"} - {page.name} <= {*links}

@@ -14,7 +14,16 @@ import lab.__main__ as lab_main
 import main
 from lab import gallery
 
-FOLDERS = "*", "lab/*", "exercise/*", "fast/*", "checkpoint/*", "enumeration/*", "studies/*/*"
+FOLDERS = (
+    "*",
+    "lab/*",
+    "lab/*/*",
+    "exercise/*",
+    "fast/*",
+    "checkpoint/*",
+    "enumeration/*",
+    "studies/*/*",
+)
 PAGES = [
     ROOT / "README.md",
     *sorted(ROOT.glob("[a-z]*/*.md")),

@@ -425,12 +425,11 @@ class Numbers:
         return token_of(p, self.random())
 
 
-RULES = [*gallery.VARIANTS, *gallery.TREES]
 SETTING = gallery.Setting(P, Q, N=2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", RULES, ids=lambda variant: variant.id)
+@pytest.mark.parametrize("variant", gallery.GALLERY.values(), ids=lambda variant: variant.id)
 def test_both_halves_agree_on_each_rule_of_the_gallery(variant, monkeypatch):
     """Two tokens of a vocabulary of three, and looks at 8 points: with all, it takes minutes."""
     monkeypatch.setattr(values, "N_POINTS", 8)

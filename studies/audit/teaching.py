@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from lab.gallery import changed_draft, favourite
+from lab.gallery import GALLERY
 from studies.audit.harness import (
     EOS,
     PROMPT,
@@ -380,8 +380,8 @@ def naive_speculate(path):
         return [*drafted[: int(n)], token]
 
     yield by_rule("speculative_sampling, sample_strategy = random", verify)
-    by_favourites = changed_draft(favourite)
-    yield by_rule("speculative_sampling, sample_strategy = greedy", verify, propose=by_favourites)
+    by_argmax = GALLERY["greedy-draft"].propose
+    yield by_rule("speculative_sampling, sample_strategy = greedy", verify, propose=by_argmax)
 
 
 CLONES = {

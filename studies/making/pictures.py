@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from exercise.__main__ import STEPS, graded
+from exercise.grading import graded
+from exercise.steps import STEPS
 from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
@@ -23,6 +24,8 @@ from speculative import acceptance, residual
 from terminal import LEGEND, PROMPT, figures, printed
 
 SLOWER = 40  # times slower than in reality, so that one can watch the race
+RACE = 70  # tokens: the demo's text, up to the end of a sentence
+WIDE = 48  # characters on a line: a phone makes these pictures smaller, and 11 pixels can be read
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" \
 viewBox="0 0 {width} {height}" width="{width}" height="{height}">
@@ -62,10 +65,10 @@ def dot(kind, x, y, title):
 
 # ---- What the README shows ----
 
-COLUMNS = 38, 116, 236, 308  # of the guess, the verdict, the draw, the token
+COLUMNS = 32, 100, 222, 290  # of the guess, the verdict, the draw, the token
 
 
-@picture(480, 222)
+@picture(450, 222)
 def tree():
     """Each emitted probability is the product of what stands on its path, and they add up to q."""
     p, q = PAIRS[0]
@@ -97,7 +100,7 @@ def tree():
         terms = " + ".join(map(short, some))
         total = f" = {short(sum(some))}" if len(some) > 1 else ""
         sums.append(f"{token}: {terms}{total}")
-    yield text(38, 208, f"{'; '.join(sums)}. This is q.")
+    yield text(32, 208, f"{'; '.join(sums)}. This is q.")
 
 
 def short(x):
@@ -136,11 +139,11 @@ def a_round():
 
     def box(x, y, token, kind):
         name = shown(pair.encoder.decode([token])[:8])
-        return rect(f"box {kind}", x, y - 16, 74, 22, 4) + text(x + 8, y, name, "bold")
+        return rect(f"box {kind}", x, y - 16, 66, 22, 4) + text(x + 8, y, name, "bold")
 
-    columns = 96, 162, 228, 318, 374
+    columns = 84, 146, 208, 292
     yield text(10, 24, "text so far", "soft")
-    yield text(96, 24, "… " + shown(before, {ord("\n"): "⏎"}))
+    yield text(92, 24, "… " + shown(before, {ord("\n"): "⏎"}))
     yield text(10, 204, "emitted", "soft")
     yield text(10, 58, "drafted", "soft")
     for x, name in zip(columns, ("p", "q", "min(1, q/p)", "random u")):
@@ -148,16 +151,17 @@ def a_round():
     for y, d in zip((86, 114, 142, 170), r.drafted):
         yield box(10, y, d.token, "accepted" if d.kept else "rejected")
         if d.u is None:
-            yield text(96, y, "not looked at", "soft")
+            yield text(84, y, "not looked at", "soft")
             continue
         for x, value in zip(columns, (*d.probabilities, d.keep, d.u)):
             yield text(x, y, number(value))
-        yield rect("bar", 374, y - 10, 60, 10)
-        yield rect("keep" if d.kept else "short", 374, y - 10, 60 * d.keep, 10)
-        yield line(374 + 60 * d.u, y - 14, 374 + 60 * d.u, y + 4, "tick")
-    for x, token, origin in zip((96, 178, 260), r.emitted, r.origins):
+        yield rect("bar", 338, y - 10, 32, 10)
+        yield rect("keep" if d.kept else "T2", 338, y - 10, 32 * d.keep, 10)
+        yield line(338 + 32 * d.u, y - 14, 338 + 32 * d.u, y + 4, "tick")
+        yield text(376, y, "accepted" if d.kept else "rejected")
+    for x, token, origin in zip((84, 158, 232), r.emitted, r.origins):
         yield box(x, 204, token, origin)
-    yield text(260, 228, "a draw from the residual", "soft")
+    yield text(232, 228, "drawn from the residual", "soft")
 
 
 @picture(440, 346)
@@ -234,8 +238,8 @@ def prices(found):
 # ---- What a terminal shows ----
 
 
-def measured():
-    """The loops of `python main.py --K 4`, plain and speculative: a Run, and its rounds.
+def measured(N=154):
+    """Both loops of `python main.py --K 4`, for N tokens: a Run, and its rounds.
 
     A round is a list of pieces (text, origin).
     """
@@ -249,7 +253,7 @@ def measured():
             texts = [pair.encoder.decode([token]) for token in r.emitted]
             rounds.append([*zip(texts, origins(r))])
 
-        return pair.decode(prompt, 154, K, on_round=note), rounds
+        return pair.decode(prompt, N, K, on_round=note), rounds
 
     for _ in range(3):  # the last one, when all is warm
         loops = decode(None), decode(4)
@@ -310,31 +314,33 @@ def race(plain, fast):
         parts.append(f'<text x="12" y="{y}"><tspan class="bold">{title}</tspan>\n{took}</text>')
         pieces = [(PROMPT, "soft", " ")]
         for some, seconds in zip(rounds, np.cumsum(run.round_seconds)):
-            for text, origin in some:
+            for piece, origin in some:
                 kind = origin if run.draft_seconds else ""
-                pieces.append((text.replace("\n", " "), kind, at(seconds)))
-        for some in wrapped(pieces, 87):
-            y += 22
+                pieces.append((piece.replace("\n", " "), kind, at(seconds)))
+        for some in wrapped(pieces, WIDE):
+            y += 20
             parts.append(mono(y, some))
         y += 36
     meanings = [f'<tspan class="{kind}">{meaning}</tspan>' for kind, meaning in LEGEND.items()]
-    note = f'<tspan class="soft">; {SLOWER} times slower than it was</tspan>'
-    parts.append(f'<text x="12" y="{y}" class="small">{", ".join(meanings)}{note}</text>')
+    parts.append(f'<text x="12" y="{y}" class="small">{", ".join(meanings)}</text>')
+    y += 20
+    parts.append(text(12, y, f"played {SLOWER} times slower", "soft small"))
     moving = "\n".join(["@media (prefers-reduced-motion: no-preference) {", *rules.values(), "}"])
-    return svg(780, y + 16, [f"<style>{moving}</style>", *parts])
+    return svg(430, y + 16, [f"<style>{moving}</style>", *parts])
 
 
-def terminal(lines, columns=100):
-    """Lines of pieces (text, kind) as on a terminal with so many columns."""
-    wide = [some for pieces in lines for some in wrapped(pieces, columns)]
+def terminal(lines):
+    """Lines of pieces (text, kind) as on a terminal with WIDE columns."""
+    wide = [some for pieces in lines for some in wrapped(pieces, WIDE)]
     n = max(sum(len(text) for text, _ in some) for some in wide)
     parts = [mono(24 + 20 * i, some) for i, some in enumerate(wide)]
     return svg(int(8.45 * n) + 24, 20 * len(wide) + 24, parts)
 
 
+ELLIPSIS = [("...", "soft")]
 HEAD = [
     [("$ python main.py --K 4", "bold")],
-    [("...", "soft")],
+    ELLIPSIS,
     [],
     [("Speculative Decode", "")],
     [("------------------", "")],
@@ -342,16 +348,18 @@ HEAD = [
 
 
 def demo(plain, fast):
-    """The second half of what `python main.py --K 4` shows."""
+    """The second half of what `python main.py --K 4` shows, with the beginning of its text."""
     run, rounds = fast
-    written = sum(rounds, start=[("Text = " + PROMPT, "")])
+    written = sum(rounds[:9], start=[("Text = " + PROMPT, "")])
     time = [(f"Time = {run.seconds:.2f}s", "")]
     legend = [("Colours: ", "")]
     for origin, words in LEGEND.items():
         legend += [(words, origin), (", ", "")]
-    lines = [*HEAD, written, time, legend[:-1], []]
+    lines = [*HEAD, written, ELLIPSIS, time, legend[:-1], []]
     for row in printed(figures(plain[0], run, "K = 4")).split("\n"):
-        lines.append([(row, "")])
+        row = re.sub(" (?=[c=] )|(?<==) ", "\xa0", row)  # no new line within K c = 0.49
+        for part in textwrap.wrap(row, WIDE, subsequent_indent=" " * 18):
+            lines.append([(part.replace("\xa0", " "), "")])
     return terminal(lines)
 
 
@@ -367,7 +375,7 @@ def grader():
         name = (f"{i} {step.function:10}", "")
         lines.append([name, *words(first, kinds[is_exact])])
         lines += [words(f"    {line}") for line in more]
-    return terminal(lines, 48)
+    return terminal(lines)
 
 
 def words(line, kind=""):

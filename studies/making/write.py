@@ -14,7 +14,8 @@ import re
 from pathlib import Path
 
 from ending import report
-from lab import gallery, tables
+from lab import tables
+from lab.gallery import GALLERY
 from studies.audit.__main__ import table as audit_table
 from studies.making import pictures
 from studies.times.acceptance import SHOWN
@@ -28,6 +29,11 @@ PAGES = (
     "docs/play.html",
     "studies/audit/README.md",
 )
+MENU = (  # of docs/play.html
+    "verify", "same-draw", "q-or-another", "from-target", "without-it", "greedy-draft",
+    "one-noise", "one-hot-redrawn", "favourite-replaces", "accept-q-max", "accept-all",
+    "favourites", "from-draft", "absolute", "accept-above", "upside-down", "lenient",
+)  # fmt: skip
 
 
 def read(path):
@@ -68,16 +74,14 @@ def of_trees():
     return tables.table(["draft", *shapes, "its nodes at depth 1, 2, ..."], rows)
 
 
-def rules_of_play():
-    """What docs/play.html takes from the gallery, for the rules of its menu."""
-    menu = re.search(r"const MENU = \{(.*?)\n\};", read("docs/play.html"), re.DOTALL)[1]
-    lines = ["const GALLERY = {"]
-    for id in re.findall(r'^  "([^"]+)":', menu, re.MULTILINE):
-        if id != "yours":
-            variant = gallery.GALLERY[id]
-            formula = dict(zip(("accept", "replace"), variant.formula))
-            rule = {"name": variant.name, "seen": variant.seen, **formula}
-            lines.append(f'  "{id}": {json.dumps(rule, ensure_ascii=False)},')
+def menu():
+    """The rules that docs/play.html offers."""
+    lines = ["const MENU = {"]
+    for id in MENU:
+        variant = GALLERY[id]
+        formula = dict(zip(("accept", "replace"), variant.formula))
+        rule = {"name": variant.name, "seen": variant.seen, **formula}
+        lines.append(f'  "{id}": {json.dumps(rule, ensure_ascii=False)},')
     return "\n".join([*lines, "};"])
 
 
@@ -96,7 +100,7 @@ BLOCKS = {
     "siblings": of_siblings,
     "trees measured": of_trees,
     "audit": of_audit,
-    "rules": rules_of_play,
+    "rules": menu,
 }
 PICTURES = {
     "tree": pictures.tree,
@@ -134,9 +138,8 @@ def main():
     args = parser.parse_args()
     found = files()
     if args.race:
-        runs = pictures.measured()
-        found["docs/race.svg"] = pictures.race(*runs)
-        found["docs/terminal.svg"] = pictures.demo(*runs)
+        found["docs/race.svg"] = pictures.race(*pictures.measured(pictures.RACE))
+        found["docs/terminal.svg"] = pictures.demo(*pictures.measured())
     for path, content in found.items():
         (ROOT / path).write_text(content, encoding="utf-8", newline="\n")
 

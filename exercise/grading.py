@@ -1,0 +1,158 @@
+"""What is right or wrong with a function of a step, in words."""
+
+import contextlib
+import os
+import re
+import sys
+import traceback
+
+import numpy as np
+
+import enumeration
+from enumeration import NotByRng, TooManyPaths, first_difference, total_variation
+from exercise.praise import praise
+from exercise.steps import NAMES, README, Wrong, first_token
+
+ROUNDING = 1e-12  # distances below are rounding
+
+
+# ---- A verdict ----
+
+
+def graded(step, function, path):
+    """The lines about a function, and whether it is exact. None: not written yet."""
+    where = ""
+    try:
+        for check in step.checks:
+            where = f", where {check.where}" if check.where else ""
+            lines = compared(check, function)
+            if lines:
+                table = readme_table(step.as_rule(function)) if step.as_rule else []
+                return [lines[0] + where, *lines[1:], *table], False
+        return praise(step, function), True
+    except BaseException as error:
+        missing = not_written(error, step)
+        if missing:
+            return [missing], None
+        return [problem(error, path) + where], False
+
+
+def compared(check, function):
+    """What is wrong with the distribution of a function, in lines; [] if nothing is."""
+    sampler = check.sampler(function)
+    for setting in check.settings:
+        found = check.distribution(sampler, setting)
+        wanted = check.distribution(check.reference, setting)
+        distance = total_variation(found, wanted)
+        if distance > ROUNDING:
+            n = len(setting.prompt)
+            first = total_variation(first_tokens(found, n), first_tokens(wanted, n))
+            where = f"{shown(first)} in the first token, " if first > ROUNDING else ""
+            headline = f"wrong by {where}{shown(distance)} in the text{name_of(check, sampler)}"
+            return [headline, difference(found, wanted)]
+    return []
+
+
+def shown(distance):
+    return f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
+
+
+def difference(found, wanted):
+    """Where two distributions differ first. A text stands in quotes, a token does not."""
+    words = first_difference(found, wanted, ROUNDING, NAMES.__getitem__)
+    return re.sub(r"after ([\w ]+)", r'after "\1"', words, count=1)
+
+
+def first_tokens(distribution, n):
+    """{the token after a prompt of n tokens, or None for the end: probability}"""
+    row = {}
+    for ids, mass in distribution.items():
+        token = ids[n] if len(ids) > n else None
+        row[token] = row.get(token, 0) + mass
+    return row
+
+
+def name_of(check, sampler):
+    """The bug of the gallery with the same distributions, if there is one."""
+    for other, variant in check.rivals:
+        if is_same(check, sampler, other):
+            seen = f" ({variant.seen})" if variant.seen else ""
+            return f': the distribution of "{variant.name}"{seen}'
+    return ""
+
+
+def is_same(check, one, other):
+    """Whether two samplers agree on two tables, where both can cope: all would take long."""
+    for setting in check.settings[:2]:
+        with contextlib.suppress(Exception):  # for a row that holds zeros
+            both = [check.distribution(sampler, setting) for sampler in (one, other)]
+            if total_variation(*both) > ROUNDING:
+                return False
+    return True
+
+
+def readme_table(rule):
+    kept, replaced = first_token(rule)
+    if np.allclose(kept + replaced, README.Q[0]):
+        return []  # the mistake is somewhere else
+    rows = {"guessed and accepted": kept, "rejected, then": replaced}
+    rows |= {"emitted": kept + replaced, "q": README.Q[0]}
+    lines = [table_line('after "A"', NAMES[:3])]
+    for name, row in rows.items():
+        lines.append(table_line(name, [f"{x:.3f}" for x in row]))
+    return lines
+
+
+def table_line(name, cells):
+    return f"{name:22}" + "".join(f"{cell:>7}" for cell in cells)
+
+
+# ---- An error, in one line ----
+
+
+def not_written(error, step):
+    """What to say if a stub was called."""
+    if not isinstance(error, NotImplementedError) or error.args:
+        return ""
+    name = traceback.extract_tb(error.__traceback__)[-1].name
+    if name == step.function:
+        return "not written yet"
+    return f"it calls {name}, which is not written yet"
+
+
+def problem(error, path):
+    words = in_one_line(error)
+    door = "; enumeration/pytorch.py is for code that draws from PyTorch"
+    door = door if "torch" in sys.modules else ""
+    if isinstance(error, Wrong):
+        return words
+    if isinstance(error, NotByRng):
+        return f"{words}{door}"
+    if isinstance(error, TooManyPaths):
+        words = words.split(";")[0]
+        return "a loop may go on for ever" if "along one path" in words else words
+    frames = traceback.extract_tb(error.__traceback__)
+    place = ""
+    for frame in frames:
+        if os.path.abspath(frame.filename) == path:
+            place = place_of(frame.lineno, frame.line)
+    if isinstance(error, TypeError) and frames[-1].filename.startswith(CHECKER):
+        return f"{place}{words.split(';')[0]}; {INSTEAD}"  # rng cannot do that
+    kind = type(error).__name__
+    return f"{place}{kind}: {words}{door}" if words else f"{place}{kind}"
+
+
+CHECKER = os.path.dirname(enumeration.__file__)
+INSTEAD = "write rng.random() < a or rng.choice(len(p), p=p)"
+
+
+def place_of(number, source):
+    return f"line {number}, {source.strip().rstrip(':')}: "
+
+
+def in_one_line(error):
+    """Its text in one line, whatever it is."""
+    try:
+        return " ".join(str(error).split())
+    except BaseException:
+        return "(an error in its own text)"

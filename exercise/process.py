@@ -1,0 +1,138 @@
+"""The user's file runs in a process of its own, for it may hang, or end Python.
+
+Answers come through a pipe of their own, so the file may print and close what it likes. If
+no answer comes, that is one, too.
+"""
+
+import contextlib
+import faulthandler
+import importlib.util
+import linecache
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from checkpoint import UserError
+from exercise.grading import graded, place_of, problem
+from exercise.steps import STEPS
+
+ROOT = Path(__file__).parent.parent
+LIMIT = 20  # seconds for a step, before it counts as endless
+PATIENCE = 60  # more seconds for a process that does not even end itself
+
+# ---- Here ----
+
+
+def verdicts(file, names):
+    """The answers about some steps, in turn. Where a process ends over one, another goes on."""
+    path = os.path.abspath(file)
+    names = [*names]
+    while names:
+        with process_for(path, names) as (process, next_answer):
+            lines, is_imported = next_answer()
+            if not is_imported:
+                raise UserError(f"{file} cannot be imported: {lines[0]}")
+            while names and process.is_alive():
+                names.pop(0)
+                yield next_answer()
+
+
+@contextlib.contextmanager
+def process_for(path, names):
+    """A process that imports a file and grades steps of it, and a function that awaits an answer.
+
+    If none comes, the function ends the process, and says why.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    answers, theirs = spawn.Pipe(duplex=False)
+    with tempfile.TemporaryDirectory() as folder:
+        log = os.path.join(folder, "log")
+        process = spawn.Process(target=answer, args=[path, names, theirs, LIMIT, log])
+        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the process inherits:
+        process.start()  # Ctrl-C ends us, and we end it
+        signal.signal(signal.SIGINT, usual)
+        theirs.close()
+
+        def next_answer():
+            try:
+                if answers.poll(LIMIT + PATIENCE):
+                    return answers.recv()
+            except (EOFError, OSError):
+                process.join(1)
+            code = process.exitcode
+            end(process)
+            return [why_it_ended(code, path, log)], False
+
+        try:
+            yield process, next_answer
+        finally:
+            end(process)
+
+
+def end(process):
+    process.kill()
+    process.join()
+
+
+def why_it_ended(code, path, log):
+    """In the log, a process that took too long has written what it was doing."""
+    doing = Path(log).read_text() if os.path.exists(log) else ""
+    if code is not None and not doing:
+        return f"it ended Python, with exit code {code}"
+    name = path.encode("ascii", "backslashreplace").decode()
+    found = re.search(rf'File "{re.escape(name)}", line (\d+)', doing)
+    place = ""
+    if found:
+        number = int(found[1])
+        place = place_of(number, linecache.getline(path, number))
+    return f"{place}it did not end within {LIMIT} seconds"
+
+
+# ---- There ----
+
+
+def answer(path, names, answers, limit, log):
+    """Send whether a file can be imported, and then what is to be said about its steps.
+
+    After `limit` seconds without an answer the process ends by itself, and the log holds what
+    it was doing.
+    """
+    sys.stdout = sys.stderr  # for what the file prints
+    with contextlib.suppress(OSError), open(log, "w") as file:  # nobody may listen any more
+        faulthandler.dump_traceback_later(limit, exit=True, file=file)
+        mine, lines = imported(path)
+        answers.send((lines, mine is not None))
+        for step in STEPS:
+            if step.function in names:
+                faulthandler.dump_traceback_later(limit, exit=True, file=file)
+                function = getattr(mine, step.function, None)
+                answers.send(function and graded(step, function, path))
+
+
+def imported(path):
+    """The user's file as a module, which may import its own neighbours, and what is wrong."""
+    spec = importlib.util.spec_from_file_location("mine", path)
+    if spec is None:
+        return None, ["it is no Python file"]
+    folder = os.path.dirname(path)
+    forget_namesakes(Path(folder))
+    sys.path.insert(0, folder)
+    sys.modules["mine"] = mine = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(mine)
+    except BaseException as error:
+        return None, [problem(error, path)]
+    return mine, []
+
+
+def forget_namesakes(folder):
+    """Let a file in this folder import its neighbours, and not ours of the same names."""
+    ours = {path.stem for path in ROOT.iterdir()}
+    theirs = {path.stem for path in folder.iterdir()}
+    for name in [*sys.modules]:
+        if folder != ROOT and name.split(".")[0] in ours & theirs:
+            del sys.modules[name]

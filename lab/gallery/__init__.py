@@ -1,0 +1,47 @@
+"""Ways to get speculative sampling wrong, each with its exact distance from the target.
+
+    python -m studies.making.write  # writes the tables into docs/exactness.md and docs/drafts.md
+
+Most look right, and some rules that look wrong are exact. Nearly all are small edits of
+`verify`, `propose` and other functions of this project: what is right, and what somebody
+wrote in its place. There is a file for each heading of docs/exactness.md. A rule is three
+lines there:
+
+    V("from-target", "resamples from the target",
+      ("residual(p[i], q[i])", "q[i]"),
+      seen="ccs96307/fast-llm-inference")
+
+A thread, as in "vLLM #18902", needs the repository's address in lab/tables.py.
+
+Every variant decodes texts of three tokens after A, with K = 2. The rows are Fractions,
+so the distances are exact, but for one rule with an exp.
+"""
+
+from lab.gallery import (
+    acceptance,
+    bonus,
+    context,
+    draft,
+    ends,
+    exact,
+    noise,
+    penalties,
+    resampling,
+    trees,
+)
+from lab.gallery.setting import EOS, SETTING, P, Q, Setting, draft_model, target_model  # noqa: F401
+
+GROUPS = {
+    "The acceptance": acceptance.VARIANTS,
+    "Resampling": resampling.VARIANTS,
+    "The bonus": bonus.VARIANTS,
+    "The draft's p": draft.VARIANTS,
+    "Rows and their context": context.VARIANTS,
+    "Penalties and truncation": penalties.VARIANTS,
+    "Noise and seeds": noise.VARIANTS,
+    "The end of the text": ends.VARIANTS,
+}
+WRONG = [variant for group in GROUPS.values() for variant in group]
+EXACT = exact.VARIANTS
+TREES = trees.VARIANTS
+GALLERY = {variant.id: variant for variant in [*WRONG, *EXACT, *TREES]}

@@ -1,0 +1,85 @@
+"""Wrong ways to accept draft tokens."""
+
+import math
+from fractions import Fraction
+from functools import partial
+from types import SimpleNamespace
+
+from lab.block import verify_block
+from lab.gallery.names import top_k
+from lab.gallery.penalties import truncated_rows
+from lab.gallery.setting import decode
+from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
+from speculative import propose, verify
+
+REPLACED = "max(q - p, 0)"  # as docs/play.html has it
+
+
+class OnAGrid:
+    """A random number, one of 0, .1, ... .9, so that < and <= are not the same."""
+
+    def __init__(self, rng):
+        self.rng = rng
+
+    def __lt__(self, a):
+        return self.is_among(math.ceil(10 * a))
+
+    def __le__(self, a):
+        return self.is_among(math.floor(10 * a) + 1)
+
+    def is_among(self, n):
+        """Whether it is one of the first n."""
+        return self.rng.random() < Fraction(n, 10)
+
+
+def decode_on_a_grid(rng, setting, verify=verify, **parts):
+    """It draws its tokens from the two most probable ones: others have q = 0."""
+    grid = SimpleNamespace(random=lambda: OnAGrid(rng), choice=rng.choice)
+    parts["rows"] = partial(truncated_rows, top_k)
+    return decode(grid, setting, verify, **parts)
+
+
+VARIANTS = [
+    V("accept-above", "accepts where q >= p",
+      (ACCEPTED, "q[i, token] >= p[i, token]"), formula=("q >= p", REPLACED)),
+    V("accept-q", "accepts with probability q",
+      (RATIO, "q[i, token]")),
+    V("accept-q-max", "accepts with q / max q",
+      (RATIO, "q[i, token] / q[i].max()", "residual(p[i], q[i])", "q[i]"),
+      seen="1bit-MONSTER #637"),
+    V("accept-favourite", "accepts only the argmax",
+      (ACCEPTED, "token == q[i].argmax()", "residual(p[i], q[i])", "q[i]"),
+      seen="claimed in mlxcel #902, taken back in mlxcel #992"),
+    V("upside-down", "ratio upside down",
+      (RATIO, "acceptance(q[i, token], p[i, token])"),
+      looks="if two papers are mixed up", formula=("min(1, p / q)", REPLACED)),
+    V("lenient", "lenient acceptance",
+      ("p[i, token]", "λ * p[i, token]"), looks="with λ = 0.8",
+      seen="Leviathan et al. 2023, appendix A.5", formula=("min(1, q / (λ * p))", REPLACED)),
+    V("accept-all", "accepts everything",
+      (ACCEPTED, "True"),
+      seen="transformers #28508, vllm-ascend #13730", formula=("1", REPLACED)),
+    V("first-unchecked", "first draft token not verified",
+      ("rng.random() <", "i == 0 or rng.random() <"),
+      seen="lattice #243"),
+    V("u-at-most", "u <= ratio",
+      ("rng.random() <", "rng.random() <="), looks="where u may be 0",
+      seen="sglang #35771", decode=decode_on_a_grid, own=decode_on_a_grid, step=""),
+    V("favourites", "argmax in place of draws",
+      (ACCEPTED, "token == q[i].argmax()", RESAMPLED, "q[i].argmax()",
+       "sample(q[-1], rng)", "q[-1].argmax()"),
+      seen="rMLX #519, sglang #31214"),
+    V("continues", "continues after a rejection",
+      (f"return np.append(drafted[:i], {RESAMPLED})", f"drafted[i] = {RESAMPLED}")),
+    V("withdraws-unsure", "withdraws an unsure draft token",
+      ("token = sample(p, rng)", "token = sample(p, rng)\n        if p[token] < UNSURE: break"),
+      of=propose, looks="with UNSURE = 0.4"),
+    V("block-w", "block verification with w",
+      ("< h[i]", "< w[i]"), of=verify_block,
+      seen="vllm-ascend #3794, with products of random numbers"),
+    V("block-left", "block verification from the left",
+      ("i = len(drafted)", "i = 0", "i > 0 and not rng.random() < h[i]",
+       "i < len(drafted) and rng.random() < h[i + 1]", "i -= 1", "i += 1"),
+      of=verify_block,
+      seen="asked for in vllm-ascend #11985"),
+]  # fmt: skip

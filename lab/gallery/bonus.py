@@ -1,0 +1,19 @@
+"""Wrong ways to add a token where all draft tokens are accepted."""
+
+from lab.gallery.variant import RESAMPLED, V
+
+VARIANTS = [
+    V("bonus-row-before", "bonus from the row before",
+      ("q[-1]", "q[len(drafted) - 1]"),
+      seen="AlphaGPU/leetgpu-challenges"),
+    V("bonus-residual", "bonus from a residual",
+      ("q[-1]", "residual(p[-1], q[-1]) if len(p) else q[-1]"),
+      looks="whose rows belong to two positions"),
+    V("bonus-first-row", "bonus from the first row",
+      ("q[-1]", "q[0]")),
+    V("favourite-bonus", "argmax as bonus",
+      ("sample(q[-1], rng)", "q[-1].argmax()"),
+      seen="shreyansh26/Speculative-Decoding"),
+    V("bonus-after-rejection", "bonus after a rejection",
+      (RESAMPLED, f"[{RESAMPLED}, sample(q[i + 1], rng)]")),
+]  # fmt: skip

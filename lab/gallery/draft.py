@@ -1,0 +1,79 @@
+"""Drafts that report another p than the one that they drew from."""
+
+import numpy as np
+
+from lab.gallery.variant import V
+from sampling import sample
+from speculative import propose
+
+
+def best_of_two_beams(x, draft_model, k_max, rng):
+    """Beam search is not greedy: a worse first token may lead to the better text."""
+    beams = [(1, x, [])]
+    for _ in range(k_max):
+        longer = []
+        for probability, ids, rows in beams:
+            row = draft_model(ids)[-1]
+            for token, share in enumerate(row):
+                longer.append((probability * share, np.append(ids, token), [*rows, row]))
+        longer.sort(key=lambda beam: -beam[0])
+        beams = longer[:2]
+    _, ids, rows = beams[0]
+    return ids[len(x) :], np.array(rows)
+
+
+def marginals(x, draft_model, k_max):
+    """The distribution of each of the next tokens, with those between summed out."""
+    rows = []
+    texts = {(): 1}
+    for _ in range(k_max):
+        longer = {}
+        for tokens, probability in texts.items():
+            row = draft_model([*x, *tokens])[-1]
+            for token, share in enumerate(row):
+                longer[(*tokens, token)] = probability * share
+        texts = longer
+        marginal = np.zeros_like(row)
+        for tokens, probability in texts.items():
+            marginal[tokens[-1]] += probability
+        rows.append(marginal)
+    return rows
+
+
+def from_marginals(x, draft_model, k_max, rng):
+    """Each token comes from its marginal distribution, whatever the ones before it are."""
+    p = marginals(x, draft_model, k_max)
+    drafted = [sample(row, rng) for row in p]
+    return np.array(drafted, dtype=int), np.array(p)
+
+
+def from_marginals_with_another_p(x, draft_model, k_max, rng):
+    """It reports the p of a draft that has read the tokens before."""
+    drafted, p = from_marginals(x, draft_model, k_max, rng)
+    if k_max > 0:
+        p = draft_model(np.append(x, drafted)[:-1], k_max)
+    return drafted, p
+
+
+VARIANTS = [
+    V("greedy-draft", "greedy draft with its ordinary p",
+      ("sample(p, rng)", "p.argmax()"), of=propose,
+      seen="until transformers #33534"),
+    V("beam", "the best beam with its ordinary p", best_of_two_beams, of=propose,
+      looks="a beam search is no draw either", seen="ml-recurrent-drafter #6"),
+    V("top-k-draft", "top-k draft with the p of all tokens",
+      ("sample(p, rng)", "sample(top_k(p), rng)"), of=propose,
+      seen="transformers #47932"),
+    V("cold-p", "warm draft with a cold p",
+      ("rows.append(p)", "rows.append(colder(p))"), of=propose),
+    V("mapped", "the token mapped to the target's ids, its row not",
+      ("rows.append(p)", "rows.append(np.roll(p, 1))"), of=propose,
+      looks="so p is that of another token", seen="rtp-llm #1311"),
+    V("other-sequence", "the rows of another sequence",
+      ("rows.append(p)", "rows.append(draft_model((x[:-1] + 1) % len(p))[-1])"), of=propose,
+      looks="as where a batch has been put in another order", seen="feared in vLLM #41044"),
+    V("forgets", "draft that forgets its own tokens",
+      ("sample(p, rng)", "sample(draft_model(x[:n])[-1], rng)"), of=propose),
+    V("marginals", "drawn from marginals, with the p of an autoregressive draft",
+      from_marginals_with_another_p, of=propose, looks="which is right for the first alone"),
+]  # fmt: skip

@@ -1,0 +1,62 @@
+"""Texts that go on behind their end, or lose it."""
+
+from functools import partial
+
+from lab.gallery.setting import EOS, decode, plain
+from lab.gallery.variant import V, Variant, edited
+from speculative import autoregressive_sampling, propose, speculative_sampling, verify
+
+STOP = (1, 2)
+
+
+def stops_at_eos(loop, rng, setting, verify=verify, propose=propose, rows=None):
+    """loop is `speculative_sampling`, or one that has gone wrong."""
+    models = setting.draft_model, setting.target_model
+    parts = {"eos": EOS, "verify": verify, "propose": propose}
+    return loop(setting.prompt, *models, setting.N, setting.K, rng, **parts)
+
+
+def plain_to_eos(rng, setting, eos=EOS):
+    return autoregressive_sampling(setting.prompt, setting.target_model, setting.N, rng, eos=eos)
+
+
+def length(new, emitted, stop=STOP):
+    """How many of the new tokens a text keeps that ends behind a stop sequence, or None."""
+    for n in range(len(stop), len(new) + 1):
+        if (*new[n - len(stop) : n],) == stop:
+            return n
+
+
+OVERLOOKED = ("        r = up_to_eos(r, eos_ids)\n", "")
+overlooks_an_eos = edited(speculative_sampling, OVERLOOKED)
+
+
+def about_eos(loop=speculative_sampling):
+    return {"decode": partial(stops_at_eos, loop), "own": plain_to_eos, "step": "until_eos"}
+
+
+def about_stop(id, name, edit=(), seen="", **parts):
+    own = partial(plain, end_of=length)
+    text = partial(decode, end_of=edited(length, edit))
+    return Variant(id, name, edit=edit, of=length, seen=seen, decode=text, own=own, **parts)
+
+
+VARIANTS = [
+    Variant("eos-inside", "overlooks an eos inside a round",
+            edit=OVERLOOKED, of=speculative_sampling,
+            seen="transformers #47912", **about_eos(overlooks_an_eos)),
+    V("eos-redrawn", "redraws an accepted eos",
+      ("return np.append(drafted[:i]",
+       "if EOS in drafted[:i]: i = drafted.tolist().index(EOS)\n"
+       "        return np.append(drafted[:i]", "residual(p[i], q[i])", "q[i]"),
+      seen="ccs96307/fast-llm-inference", **about_eos(overlooks_an_eos)),
+    V("eos-withdrawn", "withdraws a drafted eos",
+      ("token = sample(p, rng)", "token = sample(p, rng)\n        if token == EOS: break"),
+      of=propose, seen="Mathews-Tom/no-magic, which drops a resampled eos as well",
+      **about_eos()),
+    about_stop("stop-at-end", "stop sequence sought at a round's end",
+               ("range(len(stop), len(new) + 1)", "[len(new)]"),
+               seen="sglang #23802"),
+    about_stop("stop-within", "stop sequence sought within a round",
+               ("range(len(stop),", "range(len(new) - len(emitted) + len(stop),")),
+]  # fmt: skip

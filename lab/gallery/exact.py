@@ -1,0 +1,68 @@
+"""What looks wrong, and is exact."""
+
+from functools import partial
+
+import numpy as np
+
+from lab.block import verify_block
+from lab.gallery.context import masked_rows
+from lab.gallery.draft import from_marginals
+from lab.gallery.ends import about_stop
+from lab.gallery.noise import keeps_its_numbers, keeps_u
+from lab.gallery.setting import decode, plain, target_rows
+from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
+from sampling import sample
+from speculative import acceptance, propose, residual
+
+
+def tests_all_before_it_looks(drafted, p, q, rng):
+    passed = []
+    for i, token in enumerate(drafted):
+        passed.append(rng.random() < acceptance(p[i, token], q[i, token]))
+    i = [*passed, False].index(False)
+    row = residual(p[i], q[i]) if i < len(drafted) else q[i]
+    return np.append(drafted[:i], sample(row, rng))
+
+
+X = partial(V, exact=True)
+
+VARIANTS = [
+    X("q-or-another", "accept with probability q, resample another token",
+      (RATIO, "q[i, token]", "residual(p[i], q[i])", "without(q[i], token)")),
+    X("one-hot-p", "a drawn token, reported as one-hot",
+      ("rows.append(p)", "rows.append(one_hot(p, token))"), of=propose,
+      seen="vLLM #40149"),
+    X("same-draw", "accept if the target draws the same",
+      (ACCEPTED, "(own := sample(q[i], rng)) == token", RESAMPLED, "own"),
+      seen="mlxcel #992"),
+    X("same-noise", "accept if the same noise picks it from q",
+      (ACCEPTED, "(own := picked(q[i], u[i])) == token", RESAMPLED, "own"),
+      propose=keeps_its_numbers, seen="Daliri et al. 2024"),
+    X("withdraws-favourite", "an unsure argmax withdrawn",
+      ("sample(p, rng)", "p.argmax()", "rows.append(p)", "rows.append(one_hot(p))",
+       "x = np.append(x, token)", "if p[token] < HALF: break\n        x = np.append(x, token)"),
+      of=propose, looks="with HALF = 0.5",
+      seen="llama.cpp #22506"),
+    X("mask-on-target", "a mask on the target alone",
+      masked_rows, of=target_rows, own=partial(plain, rows=masked_rows),
+      looks="the draft proposes what is forbidden"),
+    about_stop("stop-in-text", "stop sequence sought in all of the text",
+               looks="not in a round alone", exact=True),
+    X("no-bonus", "no bonus at all",
+      ("return np.append(drafted, sample(",
+       "return drafted if len(drafted) else np.append(drafted, sample("),
+      seen="until vLLM #5765"),
+    X("own-marginals", "drawn from marginals, with their own p", from_marginals, of=propose,
+      looks="each ignores what the others are", seen="z-lab/dflash"),
+    X("stops-behind", "stops behind an unsure token",
+      ("rows.append(p)", "rows.append(p)\n        if p[token] < UNSURE: break"), of=propose,
+      looks="with UNSURE = 0.4",
+      seen="llama.cpp #22673, llama.cpp #25908"),
+    X("u-kept", "u of a position kept", keeps_u(tests_all_before_it_looks), of=decode,
+      looks="and all are tested, those behind a rejected one, too",
+      seen="vLLM, which tests fewer"),
+    X("verify", "`verify`", looks="one by one",
+      seen="Chen et al. 2023, Leviathan et al. 2023", formula=("min(1, q / p)", "max(q - p, 0)")),
+    X("verify-block", "`verify_block`", verify_block, looks="block verification",
+      seen="Sun et al. 2024"),
+]  # fmt: skip

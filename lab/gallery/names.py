@@ -1,0 +1,81 @@
+"""What the edits of this folder call, beside the names of the functions that they change.
+
+A row is a distribution of the next token.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from lab.gallery.setting import EOS  # noqa: F401
+from sampling import sample
+from speculative import max_fn, residual
+
+λ = Fraction(8, 10)  # of lenient acceptance
+UNSURE = Fraction(4, 10)  # a draft token with less is an unsure one
+HALF = Fraction(1, 2)
+u = []  # the random numbers that drew the draft tokens of this round, see noise.py
+
+
+def one_hot(row, token=None):
+    """All on a token, or on the argmax."""
+    return np.eye(len(row), dtype=int)[row.argmax() if token is None else token]
+
+
+def uniform(row):
+    """As much for each token that is possible."""
+    return max_fn(np.where(row > 0, Fraction(1), 0))
+
+
+def softmax(row):
+    row = np.exp(row.astype(float))
+    return row / row.sum()
+
+
+def colder(row):
+    """A row at half its temperature."""
+    return max_fn(row**2)
+
+
+def only(row, kept):
+    """The entries of a row where kept is true, normalised."""
+    return max_fn(np.where(kept, row, 0))
+
+
+def without(row, *tokens):
+    return only(row, ~np.isin(np.arange(len(row)), tokens))
+
+
+def shared_residual(p, q):
+    """The residual without the last token, which the draft does not have."""
+    row = residual(p, q)
+    return without(row if row[:-1].any() else q, len(q) - 1)
+
+
+def top_k(row, k=2):
+    return only(row, row >= np.sort(row)[-k])
+
+
+def top_p(row, p=Fraction(55, 100)):
+    order = np.argsort(-row, kind="stable")
+    n = np.argmax(row[order].cumsum() >= p) + 1
+    return only(row, np.isin(np.arange(len(row)), order[:n]))
+
+
+def min_p(row, share=HALF):
+    return only(row, row >= share * row.max())
+
+
+def picked(row, u):
+    """The token in whose part of [0, 1) the random number u lies."""
+    return int(np.sum(row.cumsum()[:-1] <= u))
+
+
+def shuffled(children, rng):
+    untried = [*children]
+    order = []
+    while untried:
+        n = len(untried)
+        i = sample(np.full(n, Fraction(1, n)), rng)
+        order.append(untried.pop(i))
+    return order

@@ -1,0 +1,96 @@
+"""A random number u in [0, 1) decides a draw, and is used again."""
+
+from types import SimpleNamespace
+
+from lab.block import verify_block
+from lab.gallery.names import picked, u
+from lab.gallery.setting import decode
+from lab.gallery.variant import RESAMPLED, V, edited
+from speculative import propose, verify
+
+
+class Stream:
+    """A generator that reads a list of numbers, and draws those that the list lacks."""
+
+    def __init__(self, numbers, rng):
+        self.numbers = numbers
+        self.rng = rng
+        self.i = 0
+
+    def random(self):
+        if self.i == len(self.numbers):
+            self.numbers.append(self.rng.random())
+        self.i += 1
+        return self.numbers[self.i - 1]
+
+    def choice(self, n, p):
+        return picked(p, self.random())
+
+
+draft_by_numbers = edited(propose, ("sample(p, rng)", "picked(p, rng.random())"))
+
+
+def keeps_its_numbers(x, draft_model, k_max, rng):
+    """`propose`, which leaves in u the numbers that drew its tokens."""
+    u.clear()
+    return draft_by_numbers(x, draft_model, k_max, Stream(u, rng))
+
+
+def one_seed(rng, setting, **parts):
+    """Draft and verifier have one seed, and the draft begins with it again in each round."""
+    numbers = []
+    verifying = Stream(numbers, rng)
+
+    def draft(x, draft_model, k_max, _):
+        return draft_by_numbers(x, draft_model, k_max, Stream(numbers, rng))
+
+    def rule(drafted, p, q, _):
+        return verify(drafted, p, q, verifying)
+
+    return decode(rng, setting, rule, draft)
+
+
+def keeps_u(rule, from_the_right=False):
+    """A `decode` in which the u of a position is drawn once, and used again in later rounds."""
+
+    def text(rng, setting, **parts):
+        numbers = []  # of the positions that come next
+
+        def again(drafted, p, q, rng):
+            while len(numbers) < len(drafted):
+                numbers.append(rng.random())
+            order = numbers[: len(drafted)]
+            if from_the_right:
+                order.reverse()
+            kept = SimpleNamespace(random=iter(order).__next__, choice=rng.choice)
+            emitted = rule(drafted, p, q, kept)
+            del numbers[: len(emitted)]
+            return emitted
+
+        return decode(rng, setting, again)
+
+    return text
+
+
+VARIANTS = [
+    V("one-u-for-all", "one random number for all",
+      ("for i, token in enumerate(drafted):",
+       "u = rng.random()\n    for i, token in enumerate(drafted):", "rng.random() <", "u <"),
+      seen="feifeibear/LLMSpeculativeSampling"),
+    V("u-tests", "the u that drew a token also verifies it",
+      ("rng.random()", "u[i]"), propose=keeps_its_numbers,
+      looks="where u[i] drew the token", seen="vLLM #47386"),
+    V("u-replaces", "the u that rejected also resamples",
+      ("rng.random()", "(u := rng.random())", RESAMPLED, "picked(residual(p[i], q[i]), u)"),
+      seen="vllm-ascend #16370"),
+    V("one-noise", "one noise for two draws",
+      (RESAMPLED, "picked(residual(p[i], q[i]), u[i])"), propose=keeps_its_numbers,
+      looks="where u[i] drew the token", seen="as an option, until vLLM #54282"),
+    V("one-seed", "one seed for draft and verifier, the draft's again in each round",
+      one_seed, of=decode, looks="the numbers that drew tokens come back as tests",
+      seen="in review in llama.cpp #27694; for the draft alone, Infini-AI-Lab/Sequoia"),
+    V("u-kept-block", "u of a position kept, with block verification",
+      keeps_u(verify_block, from_the_right=True), of=decode,
+      looks="that a token was kept says something about the u behind it",
+      seen="avoided in vLLM #46781"),
+]  # fmt: skip

@@ -1,0 +1,80 @@
+"""Wrong ways to resample a rejected token."""
+
+from lab.block import verify_block
+from lab.gallery.names import without
+from lab.gallery.setting import decode
+from lab.gallery.variant import ACCEPTED, RESAMPLED, V, edited
+from speculative import propose, residual, verify
+
+ACCEPT = "min(1, q / p)"  # as docs/play.html has it
+
+
+greedy_draft = edited(propose, ("sample(p, rng)", "p.argmax()",
+                                "rows.append(p)", "rows.append(one_hot(p))"))  # fmt: skip
+
+
+def lacks_the_last_token(x, draft_model, k_max, rng):
+    def small_draft(ids, n_rows=1):
+        return [without(row, len(row) - 1) for row in draft_model(ids, n_rows)]
+
+    return propose(x, small_draft, k_max, rng)
+
+
+def changes_a_row_in_place(rng, setting, **parts):
+    """The residual is computed in a row of a model that computes each row once, and keeps it."""
+    kept = setting.Q.copy()
+    places = []
+
+    def rows(setting, x, drafted):
+        places[:] = setting.index([*x, *drafted])[len(x) - 1 :]
+        return kept[places]
+
+    def rule(drafted, p, q, rng):
+        emitted = verify(drafted, p, q, rng)
+        i = len(emitted) - 1
+        if i < len(drafted):
+            kept[places[i]] = residual(p[i], q[i])
+        return emitted
+
+    return decode(rng, setting, rule, rows=rows)
+
+
+VARIANTS = [
+    V("from-target", "resamples from the target",
+      ("residual(p[i], q[i])", "q[i]"),
+      seen="ccs96307/fast-llm-inference", formula=(ACCEPT, "q")),
+    V("from-draft", "resamples from the draft",
+      ("residual(p[i], q[i])", "p[i]"), formula=(ACCEPT, "p")),
+    V("from-row-after", "resamples from the row after",
+      ("residual(p[i], q[i])", "q[i + 1]"),
+      seen="openvino.genai #4190"),
+    V("without-it", "removes the rejected token from q",
+      ("residual(p[i], q[i])", "without(q[i], token)"),
+      looks="right for a greedy draft alone", seen="until EAGLE #20"),
+    V("absolute", "absolute residual",
+      ("residual(p[i], q[i])", "max_fn(abs(q[i] - p[i]))"), formula=(ACCEPT, "abs(q - p)")),
+    V("softmax", "softmax of the residual",
+      ("residual(p[i], q[i])", "softmax(np.maximum(q[i] - p[i], 0))"),
+      seen="unreleased, until transformers #28508"),
+    V("shared-residual", "resamples from shared tokens alone",
+      ("residual(p[i], q[i])", "shared_residual(p[i], q[i])"), propose=lacks_the_last_token,
+      looks="where the draft lacks one of the target's"),
+    V("first-residual", "residual of the first row",
+      ("residual(p[i], q[i])", "residual(p[0], q[0])")),
+    V("favourite-replaces", "argmax of the residual",
+      (RESAMPLED, "residual(p[i], q[i]).argmax()"),
+      seen="vllm-ascend #4443"),
+    V("one-hot-redrawn", "one-hot draft, drawn again after a miss",
+      (ACCEPTED, "sample(q[i], rng) == token", "residual(p[i], q[i])", "q[i]"),
+      propose=greedy_draft, seen="romsto/Speculative-Decoding", formula=("q", "q")),
+    V("in-place", "changes a row in place", changes_a_row_in_place, of=decode,
+      looks="the residual is computed in a row that the model keeps",
+      seen="a kind of vLLM #16952"),
+    V("keeps-rejected", "keeps the rejected token",
+      ("drafted[:i]", "drafted[:i + 1]")),
+    V("block-residual", "block verification with the residual of q",
+      ("w[i] * q[i]", "q[i]"), of=verify_block,
+      seen="vllm-ascend #7807, which has other h"),
+    V("block-from-q", "block verification that resamples from q",
+      ("residual(p[i], w[i] * q[i])", "q[i]"), of=verify_block),
+]  # fmt: skip

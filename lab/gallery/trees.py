@@ -1,0 +1,117 @@
+"""Wrong rules for trees, in texts of two tokens: one round and a part of the next."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from lab.gallery.names import without, λ
+from lab.gallery.variant import Variant, edited
+from lab.trees import bottom_up, top_down, tree_sampling
+from sampling import sample
+from speculative import residual
+
+
+def decode(rng, setting, verify=top_down, **parts):
+    """The rule for a tree has the place of `verify`."""
+    x, N = np.array(setting.prompt), setting.N - 1
+    models = setting.draft_model, setting.target_model
+    return tree_sampling(x, *models, N, setting.shape, rng, verify)
+
+
+def plain(rng, setting):
+    return decode(rng, replace(setting, shape=()))
+
+
+def verifies_the_best_of_its_siblings(node, rng):
+    """The one with the largest q / p, as if it were the only one."""
+
+    def quotient(child):
+        return node.q[child.token] / child.p[child.token]
+
+    if not node.children:
+        return [sample(node.q, rng)]
+    best = max(node.children, key=quotient)
+    if rng.random() < min(1, quotient(best)):
+        return [best.token, *verifies_the_best_of_its_siblings(best, rng)]
+    return [sample(residual(best.p, node.q), rng)]
+
+
+def draws_for_each_branch(node, rng):
+    own = [sample(node.q, rng) for _ in node.children] or [sample(node.q, rng)]
+    for child, token in zip(node.children, own):
+        if child.token == token:
+            return [token, *draws_for_each_branch(child, rng)]
+    return own[:1]
+
+
+def one_coin(rng, setting, threshold=1, **parts):
+    """The draft's two most probable tokens, with p = 1, and one u for both.
+
+    The first is accepted where u < q / threshold, and so on.
+    """
+    x = np.array(setting.prompt)
+    for _ in range(setting.N - 1):
+        p = setting.draft_model(x)[-1]
+        q = setting.target_model(x)[-1]
+        siblings = np.argsort(-p, kind="stable")[:2].tolist()
+        u = rng.random()
+        reached = 0
+        for token in siblings:
+            reached += q[token]
+            if u < reached / threshold:
+                break
+        else:
+            token = sample(without(q, *siblings), rng)
+        x = np.append(x, token)
+    return x
+
+
+def T(id, name, rule=None, of=top_down, **parts):
+    """rule is an edit of the function `of`, or a function in its place."""
+    parts = {"decode": decode, "own": plain, "of": of} | parts
+    if rule is not None:
+        parts |= {"verify": rule, "step": "siblings"}
+    if isinstance(rule, tuple):
+        parts |= {"verify": edited(of, rule), "edit": rule}
+    return Variant(id, name, **parts)
+
+
+VARIANTS = [
+    T("first-p", "all siblings verified with the first p",
+      ("child.p[child.token]", "node.children[0].p[child.token]")),
+    T("best-sibling", "the best of the siblings verified", verifies_the_best_of_its_siblings,
+      looks="the one with the largest q / p, as if it were the only one"),
+    T("shuffled", "siblings in random order",
+      ("in node.children", "in shuffled(node.children, rng)")),
+    T("by-their-q", "siblings in the order of their q",
+      ("in node.children", "in sorted(node.children, key=lambda child: -node.q[child.token])")),
+    T("q-stays", "q left as it is between siblings",
+      ("r[child.token]", "node.q[child.token]",
+       "residual(child.p, r)", "residual(child.p, node.q)")),
+    T("tree-favourite", "the argmax of what is left",
+      ("sample(r, rng)", "r.argmax()")),
+    T("without-refused", "q without the rejected ones",
+      ("sample(r, rng)", "sample(without(node.q, *[c.token for c in node.children]), rng)")),
+    T("uniform", "uniform over what is left",
+      ("sample(r, rng)", "sample(uniform(r), rng)")),
+    T("draw-per-branch", "each branch draws for itself", draws_for_each_branch,
+      looks="its own token of the target; the first match counts",
+      seen="warned of in fms-extras #12"),
+    T("two-norms", "w from the ratio of two norms",
+      ("w = 1 if w == 1 else surplus / (surplus + 1 - w)",
+       "w = acceptance(1 - child.p[child.token], surplus)",
+       "r = residual(child.p, w * r)",
+       "r = residual(child.p, w * r) if surplus > 0 else node.q",
+       "if rng.random() < w", "if node.token is None or rng.random() < w"), of=bottom_up,
+      seen="brian030128/subspec_v2"),
+    T("coin-threshold", "one coin for all siblings, and a threshold",
+      decode=partial(one_coin, threshold=λ), looks="accepts where u < the q so far / .8",
+      seen="in sglang #35798"),
+    T("one-coin", "one coin for all siblings", decode=one_coin, exact=True,
+      looks="accepts where u < the q so far", seen="sglang #35798"),
+    T("top-down", "`top_down`", top_down, exact=True,
+      looks="each child against what the ones before it left", seen="SpecInfer"),
+    T("bottom-up", "`bottom_up`", bottom_up, exact=True,
+      looks="leaves first", seen="traversal verification"),
+]  # fmt: skip

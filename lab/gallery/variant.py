@@ -1,0 +1,113 @@
+"""What an entry of the gallery is: most are a small edit of a function that is right."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from enumeration import output_distribution, total_variation
+from lab.block import verify_block
+from lab.gallery import names
+from lab.gallery.setting import (
+    SETTING,
+    decode,
+    mean_length,
+    plain,
+    round_distribution,
+    target_rows,
+    text_distribution,
+)
+from speculative import propose, verify
+
+# What many edits replace in `verify`.
+RATIO = "acceptance(p[i, token], q[i, token])"
+ACCEPTED = f"rng.random() < {RATIO}"
+RESAMPLED = "sample(residual(p[i], q[i]), rng)"
+LOOP = "speculative_sampling"
+PLACES = {  # what a rule is in place of: which part of a variant, and which step of the exercise
+    verify: ("verify", "verify"),
+    verify_block: ("verify", "verify"),
+    propose: ("propose", "propose"),
+    target_rows: ("rows", LOOP),
+    decode: ("decode", LOOP),
+}
+
+
+def edited(function, edit, **more_names):
+    """A function with other code, see `edited_source`."""
+    known = vars(names) | function.__globals__ | more_names
+    # This exec is fine: it runs what is written down in this project, with edits that are
+    # written down here as well. No text of a user gets here.
+    exec(edited_source(function, edit), known)
+    return known[function.__name__]
+
+
+def edited_source(function, edit):
+    """The code of a function with changes: edit is old, new, old, new, and so on.
+
+    ValueError unless each old text occurs exactly once.
+    """
+    source = inspect.getsource(function)
+    for old, new in replacements(edit):
+        if source.count(old) != 1:
+            raise ValueError(f"{function.__name__} must contain {old!r} once, or the edit is stale")
+        source = source.replace(old, new)
+    return source
+
+
+def replacements(edit):
+    """(old, new) of each place that an edit changes."""
+    return zip(edit[::2], edit[1::2])
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    id: str
+    name: str
+    looks: str = ""  # in words, what no edit shows
+    seen: str = ""  # where
+    edit: tuple = ()  # old, new, old, new ...: how its code differs from that of `of`
+    of: Callable = verify
+    formula: tuple = ()  # accept with, resample from: what docs/play.html computes
+    verify: Callable = verify
+    propose: Callable = propose
+    rows: Callable = target_rows
+    decode: Callable = decode  # of these three, to a text
+    own: Callable = plain  # own(rng, setting) -> ids: what it should do
+    step: str = ""  # of the exercise: wrong solutions of it may have this distribution
+    exact: bool = False
+
+    def text(self, rng, setting=SETTING):
+        parts = {"verify": self.verify, "propose": self.propose, "rows": self.rows}
+        return self.decode(rng, setting, **parts)
+
+    @cached_property
+    def distance(self):
+        """The total variation distance between its texts and those that it should write."""
+        own = output_distribution(partial(self.own, setting=SETTING))
+        return total_variation(self.distribution(), own)
+
+    def distribution(self):
+        if self.decode is decode:  # without a memory
+            return text_distribution(SETTING, self.verify, self.propose, self.rows)
+        return output_distribution(self.text)
+
+    def round_distribution(self, setting=SETTING):
+        return round_distribution(self.verify, self.propose, self.rows, setting)
+
+    def tokens_per_round(self):
+        """How many tokens a round adds after the prompt, on average."""
+        return mean_length(self.round_distribution())
+
+
+def V(id, name, rule=(), of=verify, **parts):
+    """A `Variant`. Its rule is an edit of the function `of`, or a function in its place."""
+    place, step = PLACES[of]
+    if "propose" in parts:  # a rule for another draft
+        step = LOOP
+    parts = {"step": step, "of": of} | parts
+    if callable(rule):
+        parts[place] = rule
+    elif rule:
+        parts |= {place: edited(of, rule), "edit": rule}
+    return Variant(id, name, **parts)
