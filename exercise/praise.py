@@ -92,10 +92,9 @@ def why_loop(function):
 
 
 def why_eos(function):
-    """The two most probable texts that are cut short."""
+    """The two most probable texts, which end early."""
     found = ENDS[0].distribution(with_loop(function, eos=EOS), README)
-    cut = [ids for ids in found if len(ids) < len(README.prompt) + README.N]
-    first, second = sorted(cut, key=found.get)[:-3:-1]
+    first, second = sorted(found, key=found.get)[:-3:-1]
     one = f"{quoted(first)} has probability {found[first]:g}"
     other = f"{quoted(second)} has {found[second]:g}"
     return f"a text ends with its first new {NAMES[EOS]}: {one}, {other}"

@@ -216,7 +216,7 @@ def check_favourite(ids, draft_model, token):
 def with_penalty(function):
     def rows(setting, x, drafted):
         q = target_rows(setting, x, drafted)
-        return checked_rows(function(q.copy(), np.append(x, drafted)), "the rows", q.shape)
+        return checked_rows(function(q, np.append(x, drafted)), "the rows", q.shape)
 
     return partial(decode, rows=rows)
 

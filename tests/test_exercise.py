@@ -281,6 +281,11 @@ def accept_what_is_rare(p, q, token, rng):
     return 0 < q[token] < 0.02 or accept(p, q, token, rng)
 
 
+accepts_what_is_rare = changed(
+    lambda p, q, i, t: 1 if 0 < q[i][t] < 0.02 else acceptance(p[i][t], q[i][t])
+)
+
+
 def split(row, token):
     return (row == row.max()) / np.sum(row == row.max())
 
@@ -293,6 +298,7 @@ def split(row, token):
         ("residual", right_in_one_pair),
         ("residual", residual_without_equals),
         ("verify", changed(resampled=resampled_for_two_guesses)),
+        ("speculative_sampling", loop_with(verify=accepts_what_is_rare)),
         ("propose", draft_with(split)),
         ("propose", draft_with(lambda row, token: one_hot(row, 0))),
         ("siblings", certain_of_the_second),
@@ -403,8 +409,10 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
         ("return rng.integers(10**7) < 5", "accept", "a choice among 10,000,000 items"),
         ("while q > p:\n        pass", "accept", "line 3, while q > p: ValueError: The truth"),
         ("while rng.random() < 1: pass", "accept", "a loop may go on for ever"),
-        ("return q - p", "residual",
-         "the residual must be a distribution, with a sum of 1; found [0.1, -0.3, 0.2]"),
+        ("return 2 * q - p", "residual",
+         "the residual must be a distribution, with a sum of 1; found [0.4, -0.1, 0.7]"),
+        ("return rows / 2", "penalised",
+         "the rows must be a distribution, with a sum of 1; found [[0.15"),
         ("return [0.5, 0.5]", "residual", "the residual must have the shape [3]; found [2]"),
         ("return ['0.5', p, q]", "residual",
          "the residual must be an array; found ['0.5', array(["),
