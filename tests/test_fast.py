@@ -194,9 +194,11 @@ def test_limits_on_the_number_of_cores(monkeypatch, tmp_path, cpu_max, variables
 
 def test_an_error_in_a_helping_thread_reaches_the_caller():
     """It must not end the thread, because the next call would wait for it forever."""
-    for _ in range(9):
-        with pytest.raises(SystemExit):  # which is no Exception
-            threads.in_parallel(lambda some: some.start and sys.exit(), 2, 1)
+    results = SimpleQueue()
+    threads.do(sys.exit, 1, results)  # SystemExit is no Exception
+    assert isinstance(results.get(), SystemExit)
+    with pytest.raises(SystemExit):
+        threads.in_parallel(lambda some: some.start and sys.exit(), 2, 1)
 
 
 def test_helping_threads_keep_no_weights():
@@ -231,7 +233,12 @@ needs_fork = pytest.mark.skipif(
 def test_a_forked_process_starts_its_own_threads():
     work = partial(threads.in_parallel, lambda some: None, 2, 1)
     work()
-    child = multiprocessing.get_context("fork").Process(target=work)
+
+    def work_in_the_child():
+        work()
+        sys.exit(threading.active_count() < 2)
+
+    child = multiprocessing.get_context("fork").Process(target=work_in_the_child)
     child.start()
     child.join(20)
     child.kill()  # in case it is still waiting

@@ -129,10 +129,10 @@ def test_as_model_passes_everything_on():
 
 
 def test_confidence_is_the_probability_at_temperature_1():
-    network = Table([[0.0, 1.0, 2.0], [2.0, 0.0, 1.0]])
-    model = as_model(network, temperature=0)
+    logits = np.array([[0.0, 1.0, 2.0], [2.0, 0.0, 1.0]])
+    model = as_model(lambda ids, n_rows: logits, temperature=0)
     model([0, 1, 2], 2)
-    probs = logits_to_probs(network([0, 1, 2], 2))
+    probs = logits_to_probs(logits)
     assert model.confidence(1) == probs[-1, 1]
     assert model.confidence(2, row=0) == probs[0, 2]
 
