@@ -34,7 +34,7 @@ def autoregressive_sampling(x, model, N, rng=None, *, eos=None, on_round=None):
     Parameters and result are those of `speculative_sampling`.
     """
     x, rng, eos_ids = prepared(x, rng, eos, N)
-    model = checked(model, must_accept=["ids"])
+    model = checked_model(model, must_accept=["ids"])
 
     for _ in range(N):
         q = model(x)[-1:]  # [n] -> [1, n_vocab]
@@ -117,7 +117,7 @@ def one_round(x, draft_model, target_model, k_max, rng, *, propose=propose, veri
     q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
     if k == 0:
         p = q[:0]  # no rows, but n_vocab columns
-    check_rows(p, q, k, k_max)
+    check_fit(p, q, k, k_max)
     # Step 3: accept drafted tokens from the left, and add one token.
     emitted = checked_tokens(verify(drafted, p, q, rng), k + 1)  # [n_accepted+1]
     return Round(drafted, p, q, emitted, len(emitted) - 1)
@@ -170,8 +170,8 @@ def speculative_sampling(
     int [n + N], fewer only if eos ends the text
     """
     x, rng, eos_ids = prepared(x, rng, eos, N, K)
-    draft_model = checked(draft_model, must_accept=["ids"])
-    target_model = checked(target_model, must_accept=["ids", "n_rows"])
+    draft_model = checked_model(draft_model, must_accept=["ids"])
+    target_model = checked_model(target_model, must_accept=["ids", "n_rows"])
 
     end = len(x) + N
     while len(x) < end:
@@ -212,7 +212,7 @@ def ids_of(eos):
     return {*map(operator.index, eos)}
 
 
-def checked(model, must_accept):
+def checked_model(model, must_accept):
     """The model, whose rows are checked and normalised in each call.
 
     TypeError unless it accepts these arguments. It gets a copy of ids, and its rows are
@@ -253,7 +253,7 @@ def checked_rows(rows):
     return rows / total  # rng.choice refuses sums like 1 + 1e-7
 
 
-def check_rows(p, q, k, k_max):
+def check_fit(p, q, k, k_max):
     """ValueError unless the rows of a round fit each other: [k, n_vocab] and [k+1, n_vocab]."""
     if k > k_max:
         raise ValueError(f"propose must return at most {k_max} tokens; found {k}")

@@ -15,7 +15,7 @@ import numpy as np
 
 
 # ---- The algorithm ----
-# A model is a function of the text x. It returns n rows, and each is the distribution of a
+# A model is a function of the text x. model(x, n) returns n rows, each the distribution of a
 # token. Row -1 predicts the token after x; row -2 predicts x[-1], having read all before it.
 def autoregressive_sampling(x, target, N, rng):
     for _ in range(N):
@@ -27,8 +27,8 @@ def autoregressive_sampling(x, target, N, rng):
 def speculative_sampling(x, draft, target, N, K, rng, verify):
     end = len(x) + N
     while len(x) < end:
-        n = len(x)
-        k = min(K, end - n - 1)  # leaves room for the replacement or the bonus
+        start = len(x)
+        k = min(K, end - start - 1)  # leaves room for the token that each round adds
         # Step 1: the draft guesses k tokens, one after the other.
         p = []
         for _ in range(k):
@@ -37,8 +37,7 @@ def speculative_sampling(x, draft, target, N, K, rng, verify):
         # Step 2: one pass of the target. q[i] judges guess i, and q[k] predicts what follows.
         q = target(x, k + 1)  # [k+1, n_vocab]
         # Step 3: accept guesses from the left, and add one token.
-        emitted = verify(x[n:], p, q, rng)
-        x = np.append(x[:n], checked(emitted, k, verify))
+        x = np.append(x[:start], verify(x[start:], p, q, rng))
     return x
 
 
@@ -82,7 +81,7 @@ class EveryBranch:
     """A fake random generator, which takes one path through the code.
 
     Each draw is a fork of the path. EveryBranch([0, 2]) takes branch 0 at the first fork,
-    branch 2 at the second, and branch 0 at all that follow. There, `others` collects the
+    branch 2 at the second, and branch 0 at all that follow. At those, `others` collects the
     paths that it leaves out.
     """
 
@@ -95,15 +94,16 @@ class EveryBranch:
     def choice(self, n, p):
         depth = len(self.taken)
         require(depth < 100, "100 draws and no end: does a loop draw for ever?")
-        branches = [i for i in range(n) if p[i] > 0]
+        possible = [i for i in range(n) if p[i] > 0]
         branch = 0
         if depth < len(self.path):
             branch = self.path[depth]
         else:
-            self.others += [[*self.taken, other] for other in range(1, len(branches))]
+            self.others += [[*self.taken, other] for other in range(1, len(possible))]
         self.taken.append(branch)
-        self.probability *= p[branches[branch]]
-        return branches[branch]
+        outcome = possible[branch]
+        self.probability *= p[outcome]
+        return outcome
 
     def random(self):
         return Uniform(self)
@@ -152,13 +152,14 @@ def how_wrong(rule, draft, target, x, N, K):  # -> the distance, and tokens per 
 
     def speculative(rng):
         passes.clear()
-        return speculative_sampling(x, draft, count_calls(target, passes), N, K, rng, rule)
+        counted = count_calls(target, passes)
+        return speculative_sampling(x, draft, counted, N, K, rng, checked(rule))
 
     found = Counter()
     n_passes = 0  # on average
     for text, probability in every_path(speculative):
         found[text] += probability
-        n_passes += len(passes) * probability
+        n_passes += len(passes) * probability  # those of the path that was just run
     expected = Counter()
     for text, probability in every_path(lambda rng: autoregressive_sampling(x, target, N, rng)):
         expected[text] += probability
@@ -180,11 +181,17 @@ def count_calls(model, calls):
     return call
 
 
-def checked(emitted, k, rule):
-    n = len(emitted) if isinstance(emitted, list | tuple | np.ndarray) else 0
-    problem = f"{rule.__name__} returned {emitted}"
-    require(1 <= n <= k + 1, f"{problem}; {k} guesses need a list of 1 to {k + 1} tokens")
-    return emitted
+def checked(rule):
+    def call(drafted, p, q, rng):
+        emitted = rule(drafted, p, q, rng)
+        n = len(emitted) if isinstance(emitted, list | tuple | np.ndarray) else 0
+        problem = f"{rule.__name__} returned {emitted}"
+        require(
+            1 <= n <= len(q), f"{problem}; {len(p)} guesses need a list of 1 to {len(q)} tokens"
+        )
+        return emitted
+
+    return call
 
 
 # ---- A toy: the next token depends on the last one. Fractions have no rounding ----

@@ -163,6 +163,9 @@ def as_residual(function):
     return changed(resampled=resampled)
 
 
+ONLY_THE_BONUS = "a round without guesses emits one token, the bonus"
+
+
 def as_verify(function):
     """A rule that is this function, with its result checked."""
 
@@ -170,7 +173,7 @@ def as_verify(function):
         k = len(drafted)
         emitted = checked_tokens(function(drafted, p, q, rng), "the round", q.shape[1])
         if not 1 <= len(emitted) <= k + 1:
-            needed = f"a round of {k} guesses emits 1 to {k + 1} tokens"
+            needed = f"a round of {k} guesses emits 1 to {k + 1} tokens" if k else ONLY_THE_BONUS
             raise Wrong(f"{needed}; found {emitted.tolist()!s:.60}")
         return emitted
 

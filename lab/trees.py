@@ -19,8 +19,8 @@ import numpy as np
 from sampling import sample
 from speculative import (
     acceptance,
-    check_rows,
-    checked,
+    check_fit,
+    checked_model,
     checked_tokens,
     max_fn,
     prepared,
@@ -99,7 +99,7 @@ def grade(x, target_model, root):
         ids = np.array([*x, *(node.token for node in guesses)])
         q = target_model(ids, len(path))
         p = np.array([node.p for node in guesses]) if guesses else q[:0]
-        check_rows(p, q, len(guesses), len(guesses))
+        check_fit(p, q, len(guesses), len(guesses))
         for node, row in zip(path, q):
             node.q = row
 
@@ -139,8 +139,8 @@ def tree_sampling(
     rule is `bottom_up` or `top_down`. on_round gets a `TreeRound`.
     """
     x, rng, eos_ids = prepared(x, rng, eos, N)
-    draft_model = checked(draft_model, must_accept=["ids"])
-    target_model = checked(target_model, must_accept=["ids", "n_rows"])
+    draft_model = checked_model(draft_model, must_accept=["ids"])
+    target_model = checked_model(target_model, must_accept=["ids", "n_rows"])
 
     end = len(x) + N
     while len(x) < end:

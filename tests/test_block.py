@@ -27,12 +27,21 @@ p and q are p[i] and q[i], sums run over the next token, and surplus is sum max(
 
 import numpy as np
 import pytest
+import test_proof
 from hypothesis import given
 from support import EXACT, Table, models
 
 from enumeration import output_distribution
 from lab.block import block_probabilities, verify_block
 from speculative import propose, verify
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@given(drawn=test_proof.models())
+def test_steps_6_and_7_of_test_proof(drawn, K):
+    test_proof.assert_round_exact(drawn, K, verify_block)
+    test_proof.assert_exact(drawn, K, K - 1, eos=0, rule=verify_block)
+
 
 # How many tokens it accepts
 

@@ -123,10 +123,10 @@ def test_a_broken_rule_is_one_line(source, message, capsys, monkeypatch):
 
 def test_a_loop_that_adds_no_token_is_one_line(monkeypatch):
     source = read("tiny.py")
-    added = "        x = np.append(x[:n], checked(emitted, k, verify))\n"
+    added = "        x = np.append(x[:start], verify(x[start:], p, q, rng))\n"
     assert source.count(added) == 1
     names = {"__name__": "edited"}
-    exec(source.replace(added, "        x = x[:n]\n"), names)
+    exec(source.replace(added, "        x = x[:start]\n"), names)
     names["RULES"] = [lambda drafted, p, q, rng: drafted]
     with pytest.raises(SystemExit, match=r"^tiny\.py: 100 (passes|draws) and no end"):
         names["main"]()

@@ -50,7 +50,7 @@ VARIANTS = [
       seen="openvino.genai #4190"),
     V("without-it", "removes the rejected token from q",
       ("residual(p[i], q[i])", "without(q[i], token)"),
-      looks="right for a greedy draft alone", seen="until EAGLE #20"),
+      looks="right only with a greedy draft", seen="until EAGLE #20"),
     V("absolute", "absolute residual",
       ("residual(p[i], q[i])", "max_fn(abs(q[i] - p[i]))"), formula=(ACCEPT, "abs(q - p)")),
     V("softmax", "softmax of the residual",
