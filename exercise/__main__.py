@@ -21,7 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint import UserError
-from enumeration import NotByRng, TooManyPaths, first_difference, total_variation
+from enumeration import (
+    NotByRng,
+    TooManyPaths,
+    first_difference,
+    output_distribution,
+    total_variation,
+)
 from exercise.praise import praise
 from exercise.steps import NAMES, README, STEPS, Wrong, first_token
 from terminal import Parser, report
@@ -43,7 +49,7 @@ class Endless(BaseException):
 def grade(check, function):
     """What is wrong with a function, in lines; [] if nothing is."""
     for setting in check.settings:
-        found = check.distribution(check.sampler(function), setting)
+        found = check.distribution(check.sampler(function), setting, output_distribution)
         wanted = check.distribution(check.reference, setting)
         distance = total_variation(found, wanted)
         if distance > ROUNDING:

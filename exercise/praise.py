@@ -1,6 +1,6 @@
 """What to say of a right function: how much it saves, and why it is right."""
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from exercise.steps import LOOPS, README, SIZES, SPARSE_TREE, first_token, grown, spelt, with_loop
 from lab.gallery import mean_length, round_distribution
 from lab.trees import top_down
@@ -32,7 +32,7 @@ def of_rounds(rule):
 
 
 def of_trees(rule):
-    found = output_distribution(lambda rng: rule(grown(SPARSE_TREE, rng), rng))
+    found = sum_over_paths(lambda rng: rule(grown(SPARSE_TREE, rng), rng))
     rate = mean(found, len)
     flaw = "it never uses the guesses below an accepted one" if max(map(len, found)) < 3 else ""
     return rate, ONE_TOKEN if rate < 1 + ROUNDING else flaw
@@ -64,7 +64,7 @@ def calls_of(function, setting):
         with_loop(function, calls=calls)(rng, setting)
         return calls
 
-    return output_distribution(run)
+    return sum_over_paths(run)
 
 
 def drafts_too_much(function, setting):
@@ -133,7 +133,7 @@ def why_siblings(step, function):
         token = function(root, rng)[0]
         return [*guesses, token].index(token)
 
-    found = output_distribution(place)
+    found = sum_over_paths(place)
     first, second, neither = (f"{found[i,]:.2f}" for i in range(3))
     return f"it emits guess 1 with {first}, guess 2 with {second}, else {neither}: in all as q says"
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from lab import gallery
 from lab.gallery import EOS, VARIANTS, Setting, changed, decode, plain
 from lab.trees import Node, balanced, grade, grow, paths
@@ -29,9 +29,9 @@ class Check:
     where: str = ""
     is_round: bool = False  # whether the sampler emits one round, which the target continues
 
-    def distribution(self, sampler, setting):
+    def distribution(self, sampler, setting, compute=sum_over_paths):
         with np.errstate(all="ignore"):
-            found = output_distribution(lambda rng: sampler(rng, setting))
+            found = compute(lambda rng: sampler(rng, setting))
         return completed(found, setting) if self.is_round else found
 
 
@@ -223,7 +223,7 @@ def first_token(rule):
         return [len(ids) == 2, ids[0]]
 
     found = np.zeros((2, 3))
-    for (accepted, token), mass in output_distribution(emitted).items():
+    for (accepted, token), mass in sum_over_paths(emitted).items():
         found[1 - accepted, token] += mass
     return found
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from enumeration import output_distribution, total_variation
+from enumeration import sum_over_paths, total_variation
 from lab.block import block_probabilities, verify_block
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from sampling import sample
@@ -115,7 +115,7 @@ def round_distribution(verify=verify, propose=propose, rows=target_rows, setting
         target = with_rows(rows, {}, setting)
         return one_round(x, setting.draft_model, target, setting.K, rng, verify, propose).emitted
 
-    return output_distribution(emitted)
+    return sum_over_paths(emitted)
 
 
 def mean_length(distribution):
@@ -148,8 +148,8 @@ class Variant(NamedTuple):
     @cache  # noqa: B019  # there are only some dozens of them
     def distance(self):
         """The total variation distance between its texts and those that it should write."""
-        found = output_distribution(self.text)
-        return total_variation(found, output_distribution(partial(self.own, setting=SETTING)))
+        found = sum_over_paths(self.text)
+        return total_variation(found, sum_over_paths(partial(self.own, setting=SETTING)))
 
     def tokens_per_round(self, setting=SETTING):
         """How many tokens a round adds after the prompt, on average."""

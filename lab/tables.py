@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from enumeration import output_distribution, total_variation
+from enumeration import sum_over_paths, total_variation
 from lab import gallery
 from lab.block import verify_block
 from lab.gallery import (
@@ -192,7 +192,7 @@ def of_disputes():
         round_distribution(rule, greedy) for rule in (verify, verify_block, same)
     )
     q = {(t,): mass for t, mass in enumerate(gallery.Q[0])}
-    eagle = total_variation(output_distribution(ordered_children), q)
+    eagle = total_variation(sum_over_paths(ordered_children), q)
     p_q = [gallery.P[0][t] * mass for (t,), mass in q.items()]
     of_the_favourite = q[(favourite(gallery.P[0]),)]
     by_marginals = GALLERY["own-marginals"].tokens_per_round()

@@ -31,7 +31,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import EXACT, Table, assert_lossless, assert_same, models, product_of_conditionals
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from lab.block import block_probabilities, verify_block
 from lab.gallery import draft_model, target_model
 from speculative import autoregressive_sampling, propose, verify
@@ -49,7 +49,7 @@ def test_a_round_and_then_plain_sampling_have_the_distribution_of_the_target(dra
         n_left = K + 1 - len(emitted)
         return autoregressive_sampling(np.append(x, emitted), target, n_left, rng)
 
-    assert_same(output_distribution(completed_round), product_of_conditionals(x, target, K + 1))
+    assert_same(sum_over_paths(completed_round), product_of_conditionals(x, target, K + 1))
 
 
 @pytest.mark.parametrize("N, K", [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
@@ -78,7 +78,7 @@ def n_accepted(rule, draft, target, x, K):
         emitted = rule(drafted, p, target(np.append(x, drafted), K + 1), rng)
         return len(emitted) - 1
 
-    return sum(n * mass for (n,), mass in output_distribution(accepted).items())
+    return sum(n * mass for (n,), mass in sum_over_paths(accepted).items())
 
 
 @pytest.mark.parametrize("K", [0, 1, 2, 3])

@@ -541,7 +541,7 @@ def verify_with(drafted, p, q, rng):
         ("import random\n    return random.random() < 0.5", "accept",
          "it draws from random; draw from rng alone"),
         ("return np.random.default_rng().random() < 0.5", "accept",
-         "makes a generator without a seed"),
+         "asks the operating system for random numbers"),
         ("raise SystemExit", "accept", "line 3, raise SystemExit: SystemExit"),
         ("return rng.integers(10**7) < 5", "accept",
          "accept                a choice among 10,000,000 items"),

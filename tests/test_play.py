@@ -16,7 +16,7 @@ import pytest
 from support import EXACT, ROOT, read
 
 import runs
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from lab import gallery, theory
 
 PAGE = read("docs/play.html")
@@ -139,7 +139,7 @@ def test_the_page_computes_what_python_computes(tmp_path):
                 return variant.verify(drafted, p, q, rng)
 
             emitted, accepted = np.zeros(len(p)), 0
-            for (token, *more), mass in output_distribution(one_round).items():
+            for (token, *more), mass in sum_over_paths(one_round).items():
                 emitted[token] += mass
                 accepted += mass * len(more)
             assert np.abs(emitted - found["emitted"]).max() < EXACT, found["id"]

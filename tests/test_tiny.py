@@ -31,7 +31,7 @@ import tiny
 from checkpoint.openai import DATA
 from checkpoint.read import read as read_model
 from encoder import get_encoder
-from enumeration import output_distribution, total_variation
+from enumeration import sum_over_paths, total_variation
 from terminal import PROMPT
 
 ENCODER = tiny.Encoder(ROOT / "models" / "target")
@@ -47,7 +47,7 @@ def test_both_loops_have_the_targets_distribution_and_both_checks_agree(drawn, N
         lambda rng: tiny.speculative_sampling(x, draft, target, N, K, rng),
     ):
         found, n_paths = tiny.distribution(loop)
-        assert_same(output_distribution(loop), expected)
+        assert_same(sum_over_paths(loop), expected)
         assert total_variation(found, expected) < EXACT
         assert n_paths >= len(found)
 
