@@ -62,8 +62,7 @@ class Forks:
         if branches is not known and branches != known:
             self.compare(branches, known)
         self.n_forks += 1
-        _, outcome = known[i]
-        return outcome
+        return known[i][1]
 
     def next_path(self):
         """Move on to the next path, if there is one."""

@@ -26,8 +26,8 @@ def refused(name):
     return property(lambda rng: rng.refuse(TypeError(problem)))
 
 
-PUBLIC = [name for name in dir(np.random.Generator) if not name.startswith("_")]
-Refusing = type("Refusing", (np.random.Generator,), {name: refused(name) for name in PUBLIC})
+METHODS = {name: refused(name) for name in dir(np.random.Generator) if name[0] != "_"}
+Refusing = type("Refusing", (np.random.Generator,), METHODS)
 
 
 class EveryBranch(Forks, Refusing):
@@ -191,7 +191,8 @@ class Uniform:
         except (TypeError, OverflowError):
             kind = None
         if kind not in LARGEST_SHIFT:
-            self.refuse(f"was combined with a {type(a).__name__}")
+            other = "another one" if kind is Uniform else f"a {type(a).__name__}"
+            self.refuse(f"was combined with {other}")
         if not 1e-30 < abs(self.scale) < 1e30:
             self.refuse(f"was multiplied by {self.scale}, not by 1e-30 to 1e30")
         if abs(self.shift) > LARGEST_SHIFT[kind] * abs(self.scale):

@@ -33,20 +33,23 @@ def nothing_else_draws(rng):
     seen, where a path ends in another output when it is run again.
     """
 
+    def check_who_asks():
+        if is_on_a_path():
+            rng.refuse(NotByRng(f"{WITHOUT_SEED}; let rng alone decide"))
+
     def refused(function):
-        def asked(*args, **options):
-            if is_on_a_path():
-                rng.refuse(NotByRng(f"{WITHOUT_SEED}; let rng alone decide"))
-            return function(*args, **options)
+        def asked(*args):
+            check_who_asks()
+            return function(*args)
 
         return asked
 
     def seed(self, a=None, *args, **options):
-        sow = python_seed if a is not None else without_seed
-        sow(self, a, *args, **options)
+        if a is None:
+            check_who_asks()
+        python_seed(self, a, *args, **options)
 
     python_seed = random.Random.seed
-    without_seed = refused(python_seed)
     urandom = os.urandom
     replacements = [
         (os, "urandom", refused(urandom)),
