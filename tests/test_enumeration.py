@@ -221,7 +221,7 @@ def test_an_odd_call_does_what_it_does_in_numpy(draw):
         (lambda rng: np.log(np.log(rng.random()) + 2) < 0, r"given to np\.log"),
         (lambda rng: rng.random() < Decimal("0.3"), "combined with a Decimal"),
         (lambda rng: rng.random() < np.float16(0.3), "combined with a float16"),
-        (lambda rng: rng.random() < rng.random(), "combined with a Uniform"),
+        (lambda rng: rng.random() < rng.random(), "combined with another one"),
         (lambda rng: (rng.random() + 2.0**52) - 2.0**52 < 0.3, "rounding in float decides"),
         (lambda rng: np.float32(2**20) + rng.random() < 2**20, "rounding in float32 decides"),
         (lambda rng: np.log(rng.random() + 2.0**52) < 36.1, "rounding in float decides"),
