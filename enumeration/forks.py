@@ -75,8 +75,7 @@ class Forks:
 
     def probabilities(self):
         """Those of the branches that this run has taken."""
-        taken = self.path[: self.n_forks]
-        return [branches[i][0] for branches, i in taken]
+        return [branches[i][0] for branches, i in self.path[: self.n_forks]]
 
     def run(self, function):
         """Take one path: the output of function(self)."""
