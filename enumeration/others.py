@@ -38,16 +38,16 @@ def nothing_else_draws(rng):
             rng.refuse(NotByRng(f"{WITHOUT_SEED}; let rng alone decide"))
 
     def refused(function):
-        def asked(*args):
+        def asked(*args, **options):
             check_who_asks()
-            return function(*args)
+            return function(*args, **options)
 
         return asked
 
-    def seed(self, a=None, *args, **options):
+    def seed(self, a=None, version=2):
         if a is None:
             check_who_asks()
-        python_seed(self, a, *args, **options)
+        python_seed(self, a, version)
 
     python_seed = random.Random.seed
     urandom = os.urandom
