@@ -3,16 +3,17 @@
 Comparing histograms misses small bugs, and fails on good code by chance. But a sampler that draws
 a few tokens from a small vocabulary can take only finitely many paths, and
 `output_distribution` takes each of them once. The probability of a path is the product
-of the probabilities of its outcomes. Add up the paths that end in the same output, and
+of the probabilities of its branches. Add up the paths that end in the same output, and
 you have its probability: exact but for rounding, and exact if the rows are Fractions.
 
-The sampler doesn't change. It just gets an `EveryBranch` for its generator. From run to
-run, its draws move on like the digits of a counter. In the first run, each draw has its
-first possible outcome. Then the last draw that has an outcome left takes the next one. The
-draws before it are repeated, and those after it begin again.
+The sampler doesn't change. It just gets an `EveryBranch` for its generator. There, each
+draw is a fork, with a branch for each outcome that is possible. The first run takes
+branch 0 at all forks. From run to run, the branches move on like the digits of a counter:
+if a fork of two is followed by a fork of three, the paths are [0, 0], [0, 1], [0, 2],
+[1, 0], and so on.
 
 A number from `rng.random()` never has a value, only an interval in which it lies, at
-first [0, 1). `u < 0.3` is a choice, True with probability 0.3, and then u lies in
+first [0, 1). `u < 0.3` is a fork, True with probability 0.3, and then u lies in
 [0, 0.3). Ask `u < 0.2` next, and it is True with probability 0.2 / 0.3.
 
 Take a sampler that draws x from p = (1/2, 1/2), accepts x with probability
@@ -38,8 +39,11 @@ wrong: after a rejection, the token should come from the residual. To check your
 
 Use 2 to 4 tokens, because n draws among V tokens make V^n paths. Let the rows depend on
 the text, or a row from the wrong position goes unnoticed, and put zeros into them. A
-loop that may run for ever can't be enumerated, and all randomness has to come from
-`rng`: any other source of it is an error.
+loop that may run for ever can't be enumerated.
+
+All randomness has to come from `rng`. Other generators are found, and refused. A clock
+can't be found, but paths are run twice, and then the function runs with NumPy's own
+generator: if the outputs don't fit, that's an error as well.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, numpys.py imitates
@@ -48,72 +52,58 @@ distributions differ, and pytorch.py is for code that draws from PyTorch. values
 for what needs real numbers: noise such as Gumbel's, compiled code, other languages.
 """
 
-import math
-
 import numpy as np
 
 from .compare import Contradicted, check_real_runs, first_difference, total_variation
-from .forks import REPEATS, Forks, NotByRng, TooManyPaths, as_output
+from .forks import NotByRng, TooManyPaths, as_output
 from .numpys import EveryBranch
 from .others import nothing_else_draws
 
 __all__ = [
     "Contradicted",
     "EveryBranch",
-    "Forks",
     "NotByRng",
     "TooManyPaths",
     "assert_same_distribution",
     "check_real_runs",
     "first_difference",
     "output_distribution",
+    "sum_over_paths",
     "total_variation",
 ]
 
 
-def output_distribution(function, max_paths=1_000_000, real_runs=0):
-    """{output: probability} of function(rng), an int or several. Outputs are tuples of int.
+def output_distribution(function, max_paths=1_000_000, real_runs=100):
+    """{output: probability} of function(rng). Outputs are tuples: (0,) for a token 0.
 
-    TooManyPaths is raised after max_paths, a million of which take minutes. NotByRng is
-    raised if another generator was used, or if a path has another output when it is run
-    again. With real_runs, the function also runs that often with a usual generator, and
-    Contradicted is raised if its outputs do not fit the probabilities.
+    Raises TooManyPaths after max_paths, a million of which take minutes, NotByRng if
+    something else than rng decides, and Contradicted if real_runs outputs with NumPy's own
+    generator hardly fit. Where rows are Fractions, which NumPy can't draw from, there are
+    none of these.
     """
     rng = EveryBranch()
-    with nothing_else_draws(rng) as others:
-        outputs, kept = all_paths(function, rng, max_paths)
-        others.look()
-        rng.run_again(function, kept)
+    with nothing_else_draws(rng) as watch:
+        outputs = sum_over_paths(function, max_paths, rng)
+        watch.look()  # for generators that were made on the way, and kept
+        rng.run_again(function)
     if not rng.is_exact:
-        outputs = {output: float(probability) for output, probability in outputs.items()}
-    usual = np.random.default_rng(0)
-    check_real_runs(outputs, lambda: as_output(function(usual)), real_runs)
+        usual = np.random.default_rng(0)
+        check_real_runs(outputs, lambda: as_output(function(usual)), real_runs)
     return outputs
 
 
-def all_paths(function, rng, max_paths):
-    """Run the function once for each path -> {output: probability}, and some of the paths.
+def sum_over_paths(function, max_paths=1_000_000, rng=None):
+    """`output_distribution` without its checks, of functions that draw from rng alone.
 
-    rng.script is the list of choices on a path, and rng.next_path() moves on to the next one.
-    Some paths, from all over the tree, are kept as (script, output), to be run again later.
-    When there are too many, every second one goes.
+    It's for those who need hundreds of distributions.
     """
+    rng = EveryBranch() if rng is None else rng
     outputs = {}
-    kept = []
-    step = 1  # every path is kept, later every second one, and so on
-    for n in range(max_paths):
-        output = rng.run(function)
-        probability = math.prod(rng.taken())
+    for output, probability in rng.run_all(function, max_paths):
         outputs[output] = outputs.get(output, 0) + probability
-        rng.covered += probability
-        if n % step == 0:
-            kept.append(([*rng.script], output))
-        if len(kept) > 3 * REPEATS:
-            kept = kept[::2]
-            step = 2 * step
-        if not rng.next_path():
-            return outputs, kept
-    raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", rng.covered)
+    if rng.is_exact:
+        return outputs
+    return {output: float(probability) for output, probability in outputs.items()}
 
 
 def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str):
@@ -125,6 +115,8 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str):
     found = distribution_of(sampler)
     expected = distribution_of(reference)
     distance = total_variation(found, expected)
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must be 0 or more; found {tolerance}")
     if distance > tolerance:
         distance = float(distance)
         shown = f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"

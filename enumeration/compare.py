@@ -5,6 +5,7 @@ from collections import Counter
 
 END = math.inf  # after the last token of a text
 SURE = 1e-9  # real runs less probable than this contradict a distribution
+ROUNDING = 1e-9  # by which probabilities may miss a sum of 1
 
 
 class Contradicted(RuntimeError):
@@ -17,6 +18,8 @@ def total_variation(a, b):
     No set of outputs differs by more in probability. The worst set holds every output
     to which a gives more than b does.
     """
+    check_distribution(a)
+    check_distribution(b)
     outputs = {*a, *b}
     if len({isinstance(output, tuple) for output in outputs}) > 1:
         problem = "some outputs are tuples, and others are not"
@@ -29,6 +32,17 @@ def total_variation(a, b):
         )
     differences = [abs(a.get(output, 0) - b.get(output, 0)) for output in outputs]
     return sum(differences) / 2
+
+
+def check_distribution(outputs):
+    """ValueError unless {output: probability} is one."""
+    for output, probability in outputs.items():
+        if not probability >= 0:  # NaN is not
+            raise ValueError(f"the probability of {output} is {probability}")
+    total = sum(outputs.values())
+    if not abs(total - 1) <= ROUNDING:
+        problem = f"the probabilities of {len(outputs)} outputs have a sum of {float(total):.10g}"
+        raise ValueError(f"{problem}, not of 1")
 
 
 def lengths(outputs):
@@ -104,7 +118,8 @@ def check_real_runs(outputs, draw_once, n):
     if len(candidates) * how_probable < SURE:
         raise Contradicted(
             f"{n:,} real runs gave {output} {counts[output]:,} times, where the distribution "
-            f"says {float(n * p):.4g}; a draw was misread, or is none of rng's"
+            f"says {float(n * p):.4g}; a draw was misread, or is none of rng's, "
+            "or memory was read that nobody has written"
         )
 
 

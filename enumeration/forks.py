@@ -1,14 +1,22 @@
-"""Choices, and how each run takes other branches of them until all have been taken."""
+"""Forks, their branches, and how each run takes another path until all have been taken."""
 
 import math
+from fractions import Fraction
 
-import numpy as np
-
-MAX_CHOICES = 1_000  # along one path; a loop without end gets there within seconds
-MAX_BRANCHES = 1_000_000  # of one choice
-REPEATS = 1_000  # paths that are run again, at most
+MAX_FORKS = 10_000  # along one path; a loop without end gets there within seconds
+MAX_BRANCHES = 1_000_000  # of one fork
+REPEATS = 300  # paths that are run again, and of more paths each 300th
+FEW = 16  # runs that are made again, at least
 ROUNDING = 1e-6  # by which a probability may change from run to run
 IMPROBABLE = 1e-12
+TOKENS = int, float, Fraction, str, bytes  # what outputs are made of
+RETURN = {  # in place of these
+    "dict": "sorted(output.items())",
+    "set": "sorted(output)",
+    "generator": "[*output]",
+    "coroutine": "asyncio.run(output)",
+    "NoneType": "what was drawn",
+}
 
 
 class TooManyPaths(RuntimeError):
@@ -28,44 +36,50 @@ class NotByRng(RuntimeError):
 
 
 class Forks:
-    """Choices, of which each run takes other branches, until all have been taken."""
+    """Each draw is a fork in the path of a program, with branches [(probability, outcome), ...].
+
+    A path says which branch to take at each fork: [0, 2] takes branch 0 at the first, and
+    branch 2 at the second. If the second has no branch 3, the next path begins with [1],
+    and takes branch 0 from there on.
+    """
 
     def __init__(self):
-        self.script = []  # for each choice: (branches, index of the branch to take)
-        self.n_taken = 0  # choices made in this run
+        self.path = []  # for each fork: (its branches, which one to take)
+        self.n_forks = 0  # that this run has come to
         self.is_exact = False  # whether it was given Fractions
         self.covered = 0  # total probability of the runs before
+        self.kept = []  # some paths, with their outputs
         self.refused = None  # the last error of ours, in case the program catches it
 
     def take(self, branches):
-        """Make one choice among [(probability, outcome), ...], all of them possible."""
-        if self.n_taken == MAX_CHOICES:
-            problem = f"more than {MAX_CHOICES:,} choices along one path"
+        """Go on from a fork: the outcome of a branch. All of them are possible."""
+        if self.n_forks == MAX_FORKS:
+            problem = f"more than {MAX_FORKS:,} forks along one path"
             self.refuse(TooManyPaths(problem, self.covered))
-        if self.n_taken == len(self.script):
-            self.script.append((branches, 0))  # no earlier run came to this choice
-        known, i = self.script[self.n_taken]
+        if self.n_forks == len(self.path):
+            self.path.append((branches, 0))  # no earlier run came to this fork
+        known, i = self.path[self.n_forks]
         if branches is not known and branches != known:
             self.compare(branches, known)
-        self.n_taken += 1
+        self.n_forks += 1
         return known[i][1]
 
     def next_path(self):
-        """Move the last choice that can move to its next branch. False if none can."""
-        while self.script:
-            branches, i = self.script.pop()
+        """Move on to the next path, if there is one."""
+        while self.path:
+            branches, i = self.path.pop()
             if i + 1 < len(branches):
-                self.script.append((branches, i + 1))
+                self.path.append((branches, i + 1))
                 return True
         return False
 
-    def taken(self):
-        """The probabilities of the branches that were taken in this run."""
-        return [branches[i][0] for branches, i in self.script[: self.n_taken]]
+    def probabilities(self):
+        """Those of the branches that this run has taken."""
+        return [branches[i][0] for branches, i in self.path[: self.n_forks]]
 
     def run(self, function):
-        """One path: the output of function(self)."""
-        self.n_taken = 0
+        """Take one path: the output of function(self)."""
+        self.n_forks = 0
         try:
             output = as_output(function(self))
         except Exception as error:
@@ -73,25 +87,37 @@ class Forks:
             raise
         if self.refused:
             raise self.refused
-        if self.n_taken < len(self.script):
-            self.differ("the end", "another choice")
+        if self.n_forks < len(self.path):
+            self.differ("the end", "another fork")
+            self.n_forks = len(self.path)  # so that all probabilities still have a sum of 1
         return output
 
-    def run_again(self, function, kept):
-        """Run a third of the paths, (script, output) each, again, but at least 16.
+    def run_all(self, function, max_paths):
+        """Take each path: yield its output and its probability."""
+        for n in range(max_paths):
+            output = self.run(function)
+            probability = math.prod(self.probabilities())
+            self.covered += probability
+            if n < REPEATS or n % REPEATS == 0:
+                self.kept.append(([*self.path], output))
+            yield output, probability
+            if not self.next_path():
+                return
+        raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", self.covered)
 
-        The first path is run once more, for only the first run sees a program as it was.
-        """
-        n = max(16, len(kept) // 3)
-        again = (kept[::-3] + kept[::-1] * 16)[:n]
-        for script, output in [*again, kept[0]]:
-            self.script = script
+    def run_again(self, function):
+        """Take the paths that were kept again, the last one first."""
+        n_times = math.ceil(FEW / len(self.kept))
+        for path, output in self.kept[::-1] * n_times:
+            self.path = [*path]
             found = self.run(function)
             if found != output:
                 self.differ(found, output)
+            if len(self.path) > len(path):
+                self.differ("another fork", "the end")
 
     def compare(self, branches, known):
-        """An error, unless the branches of a choice are, but for rounding, those known."""
+        """An error, unless the branches of a fork are, but for rounding, those known."""
         now = {outcome: mass for mass, outcome in branches}
         before = {outcome: mass for mass, outcome in known}
         for outcome in {*now, *before}:
@@ -102,20 +128,20 @@ class Forks:
     def tolerance(self):
         """How much the next probability may differ from run to run.
 
-        A cache adds up in another order each time. After a rejection of probability
-        0.001, what it rounds is a thousand times as much of the residual.
+        A cache adds up in another order each time, which changes rows a little. What comes
+        after a rejection of probability 0.001 is divided by 0.001, and so is its rounding.
         """
-        return 0 if self.is_exact else ROUNDING / min(self.taken(), default=1)
+        return 0 if self.is_exact else ROUNDING / min(self.probabilities(), default=1)
 
     def differ(self, found, before):
         """Something differs from run to run: an error, unless only rounding leads here."""
         if self.tolerance() < 1:
-            problem = f"the same choices led to {found}, earlier to {before}"
-            self.refuse(NotByRng(f"let rng alone decide: {problem}"))
+            problem = f"the same path led to {found}, and earlier to {before}"
+            self.refuse(NotByRng(f"{problem}; something else than rng decides as well"))
 
     def add_note(self, error):
         """Say how improbable the path is on which a program failed."""
-        probability = float(math.prod(self.taken()))
+        probability = float(math.prod(self.probabilities()))
         if probability < IMPROBABLE and not self.is_exact and hasattr(error, "add_note"):
             error.add_note(f"on a path of probability {probability:.1e}, which rounding opens")
 
@@ -125,5 +151,19 @@ class Forks:
 
 
 def as_output(found):
-    """What a function returns, an int or several, as a tuple."""
-    return tuple(np.ravel(found).tolist())
+    """What a function returns, as it is: 5 and [5] as (5,), [[1], [2]] as ((1,), (2,))."""
+    output = as_tuples(found)
+    return output if isinstance(output, tuple) else (output,)
+
+
+def as_tuples(found):
+    if hasattr(found, "tolist"):  # of an array, or of a number of NumPy
+        found = found.tolist()
+    if isinstance(found, list | tuple | range):
+        return tuple(map(as_tuples, found))
+    if isinstance(found, TOKENS) and found == found:
+        return found
+    kind = type(found).__name__
+    advice = f"; return {RETURN[kind]}" if kind in RETURN else ""
+    problem = f"an output is an int or a string, or a list of outputs; found {found!r:.80}"
+    raise TypeError(f"{problem}{advice}")

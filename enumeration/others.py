@@ -1,7 +1,9 @@
-"""Nothing but rng may decide: other generators are watched, wherever they are kept."""
+"""Nothing but rng may decide: who draws from elsewhere is refused, or watched."""
 
 import contextlib
+import functools
 import gc
+import os
 import pickle
 import random
 import sys
@@ -9,35 +11,58 @@ import tempfile
 
 import numpy as np
 
-from .forks import NotByRng
+from .forks import Forks, NotByRng
 
 # What has a state. A Generator and a RandomState draw from a BitGenerator.
 KINDS = np.random.BitGenerator, np.random.SeedSequence, random.Random
+WITHOUT_SEED = (
+    "the function asks the operating system for random numbers, as secrets, uuid4, a RandomState "
+    "and generators without a seed do"
+)
 
 
 @contextlib.contextmanager
 def nothing_else_draws(rng):
     """Within the `with` statement, an error where something draws that is not rng.
 
-    A generator without a seed cannot be made, and neither can a RandomState, which begins
-    as one. One that has a seed, and was there before, must be as before at the end. One
-    that is made from a seed on each path may draw.
+    To ask the operating system for random numbers, or for a seed, is refused. A generator
+    with a seed that was there before must be as before at the end. One that is made from a
+    seed on each path may draw.
+
+    A clock isn't seen, nor a generator of PyTorch or C, such as libc's rand. What they do is
+    seen, where a path ends in another output when it is run again.
     """
 
-    def refuse(*_):
-        problem = "the function makes a generator without a seed, or a RandomState"
-        rng.refuse(NotByRng(f"{problem}; let rng alone decide"))
+    def check_who_asks():
+        if is_on_a_path():
+            rng.refuse(NotByRng(f"{WITHOUT_SEED}; let rng alone decide"))
 
-    def seed(self, a=None, *args, **options):
-        python_seed(self, a, *args, **options)
-        if a is None:  # an import may make it, but nobody may use it
-            watch.add(self)
+    def refused(function):
+        def asked(*args, **options):
+            check_who_asks()
+            return function(*args, **options)
+
+        return asked
+
+    def seed(self, a=None, version=2):
+        if a is None:
+            check_who_asks()
+        python_seed(self, a, version)
 
     python_seed = random.Random.seed
+    urandom = os.urandom
+    replacements = [
+        (os, "urandom", refused(urandom)),
+        (random, "_urandom", refused(urandom)),  # which gives NumPy its seeds, too
+        (random, "seed", functools.partial(seed, random._inst)),
+        (random.Random, "seed", seed),
+        # Names of files decide nothing. A progress bar of tqdm needs one for its lock.
+        (tempfile._RandomNameSequence, "__next__", lambda self: urandom(4).hex()),
+    ]
+    if hasattr(os, "getrandom"):
+        replacements.append((os, "getrandom", refused(os.getrandom)))
     watch = Watch()
-    watch.look()
-    # NumPy, too, takes a seed from random._urandom
-    with replaced(random, "_urandom", refuse), replaced(random.Random, "seed", seed):
+    with replaced(replacements):
         try:
             yield watch
         except NotByRng:
@@ -46,58 +71,50 @@ def nothing_else_draws(rng):
     watch.check()
 
 
+def is_on_a_path():
+    """Whether a run calls this, and not an import in it, or another thread."""
+    frame = sys._getframe()
+    while frame is not None and "importlib" not in frame.f_code.co_filename:
+        if frame.f_code is Forks.run.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
 @contextlib.contextmanager
-def replaced(owner, name, new):
-    """As mock.patch, which leaves reference cycles, and these keep generators alive."""
-    usual = getattr(owner, name)
-    setattr(owner, name, new)
+def replaced(replacements):
+    usual = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
     try:
+        for owner, name, new in replacements:
+            setattr(owner, name, new)
         yield
     finally:
-        setattr(owner, name, usual)
+        for owner, name, old in usual:
+            setattr(owner, name, old)
 
 
 class Watch:
     """The generators that are alive, each with its state when it was first seen."""
 
-    last_look = ()  # those found when all objects were last looked at
-
     def __init__(self):
         self.states = {}
-
-    def add(self, generator):
-        self.states.setdefault(id(generator), (generator, state_of(generator)))
+        self.look()
 
     def look(self):
-        """Find the generators that have been made since.
-
-        To look at all objects takes a few hundredths of a second. But as long as
-        Python's collector counts the last list among the young objects, whatever was
-        made later is among them, too.
-        """
-        young = gc.get_objects(generation=0)
-        if sys.version_info < (3, 14):
-            young += gc.get_objects(generation=1)  # which no longer is what it was
-        if id(Watch.last_look) in map(id, young):
-            found = [*Watch.last_look, *generators_among(young)]
-        else:
-            Watch.last_look = []  # lets go of the generators that nobody else has
-            gc.unfreeze()  # get_objects leaves out what is frozen
-            Watch.last_look += generators_among(gc.get_objects())
-            found = Watch.last_look
-        for generator in found:
-            self.add(generator)
+        """Look at all objects, which takes a few hundredths of a second."""
+        gc.unfreeze()  # get_objects leaves out what is frozen
+        objects = gc.get_objects()
+        kinds = {kind for kind in {*map(type, objects)} if issubclass(kind, KINDS)}
+        for thing in [thing for thing in objects if type(thing) in kinds]:
+            if id(thing) not in self.states:
+                self.states[id(thing)] = thing, state_of(thing)
 
     def check(self):
-        """An error if a generator has drawn."""
+        """An error if a generator is not as before."""
         for generator, state in self.states.values():
-            if state_of(generator) != state and not names_files(generator):
-                problem = f"the function drew from {description(generator)}"
+            if state_of(generator) != state:
+                problem = f"the function draws from {description(generator)}, or seeds it"
                 raise NotByRng(f"{problem}; let rng alone decide")
-
-
-def generators_among(objects):
-    return [thing for thing in objects if issubclass(type(thing), KINDS)]
 
 
 def state_of(generator):
@@ -106,34 +123,9 @@ def state_of(generator):
     return pickle.dumps(generator.state)
 
 
-def names_files(generator):
-    """Whether it belongs to tempfile. A progress bar of tqdm, too, names a file for its lock."""
-    for thing in gc.get_objects():
-        is_tempfiles = type(thing) is tempfile._RandomNameSequence
-        if is_tempfiles and vars(thing).get("_rng") is generator:
-            return True
-    return False
-
-
 def description(generator):
-    """A generator in words, with the attribute that holds it if there is one."""
     if generator is np.random.get_bit_generator():
         return "np.random"
     if generator is random._inst:
         return "Python's random"
-    name = f"a {type(generator).__name__}"
-    for holder in gc.get_referrers(generator):
-        if isinstance(holder, np.random.Generator | np.random.RandomState):
-            return f"{name}{place_of(holder)}"
-    return f"{name}{place_of(generator)}"
-
-
-def place_of(thing):
-    """Where a thing is an attribute, if it is one."""
-    for holder in gc.get_referrers(thing):
-        attributes = holder if type(holder) is dict else getattr(holder, "__dict__", {})
-        for attribute, value in attributes.items():
-            if value is thing:
-                owner = attributes.get("__name__") or attributes.get("__module__")
-                return f" that is {attribute} in {owner or type(holder).__name__}"
-    return ""
+    return f"a {type(generator).__name__}"

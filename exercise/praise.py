@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from exercise.steps import (
     ENDS,
     LOOPS,
@@ -46,7 +46,7 @@ def in_loops(function):
         function(x, README.draft_model, target_model, N, K, rng)
         return len(passes)
 
-    found = output_distribution(n_passes)
+    found = sum_over_paths(n_passes)
     passes = sum(mass * n for (n,), mass in found.items())
     return f", with {N / passes:.2f} tokens per pass of the target"
 
@@ -117,7 +117,7 @@ def why_siblings(function):
         token = function(root, rng)[0]
         return [*guesses, token].index(token)
 
-    found = output_distribution(place)
+    found = sum_over_paths(place)
     first, second, neither = (f"{found.get((i,), 0):.2f}" for i in range(3))
     return f"it emits guess 1 with {first}, guess 2 with {second}, else {neither}: in all as q says"
 

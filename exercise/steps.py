@@ -6,7 +6,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from lab.gallery import EOS, GALLERY, Setting
 from lab.gallery.ends import plain_to_eos
 from lab.gallery.penalties import penalised_rows
@@ -33,15 +33,15 @@ class Check:
     where: str = ""
     is_round: bool = False  # whether the sampler emits one round, which the target continues
 
-    def distribution(self, sampler, setting):
-        found = distribution_of(sampler, setting)
+    def distribution(self, sampler, setting, compute=sum_over_paths):
+        found = distribution_of(sampler, setting, compute)
         return completed({**found}, setting) if self.is_round else found
 
 
 @cache
-def distribution_of(sampler, setting):
+def distribution_of(sampler, setting, compute):
     with np.errstate(all="ignore"):
-        return output_distribution(lambda rng: sampler(rng, setting))
+        return compute(lambda rng: sampler(rng, setting))
 
 
 def completed(found, setting):
@@ -254,7 +254,7 @@ def first_token(rule):
         return [len(ids) == 2, ids[0]]
 
     found = np.zeros((2, 3))
-    for (accepted, token), mass in output_distribution(emitted).items():
+    for (accepted, token), mass in sum_over_paths(emitted).items():
         found[1 - accepted, token] += mass
     return found
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from enumeration import output_distribution, total_variation
+from enumeration import sum_over_paths, total_variation
 from lab.block import verify_block
 from lab.gallery import EXACT, GALLERY, GROUPS, SETTING, TREES, WRONG, P, Q
 from lab.gallery.draft import marginals
@@ -213,7 +213,7 @@ def of_disputes():
         round_distribution(rule, greedy_draft) for rule in (verify, verify_block, same)
     )
     q = {(t,): probability for t, probability in enumerate(Q[0])}
-    eagle = total_variation(output_distribution(ordered_children), q)
+    eagle = total_variation(sum_over_paths(ordered_children), q)
     of_the_argmax = float(Q[0][P[0].argmax()])
     of_a_draw = float(sum(P[0] * Q[0]))
     by_marginals = GALLERY["own-marginals"].tokens_per_round()

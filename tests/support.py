@@ -23,7 +23,7 @@ from checkpoint.openai import FILES
 from checkpoint.read import expected_shapes, nest
 from checkpoint.read import read as read_model
 from checkpoint.write import write_vocabulary
-from enumeration import assert_same_distribution, output_distribution, total_variation
+from enumeration import assert_same_distribution, sum_over_paths, total_variation
 from fast import GPT2
 from lab.block import verify_block
 from speculative import speculative_sampling, verify
@@ -154,7 +154,7 @@ def assert_lossless(drawn, N, K, eos=None, parts=dict, **options):
     def sampler(rng):
         return speculative_sampling(x, draft, target, N, K, rng, eos=eos, **options, **parts())
 
-    decoded = output_distribution(sampler)
+    decoded = sum_over_paths(sampler)
     expected = product_of_conditionals(x, target, N, eos)
     assert_same(decoded, expected)
     # No output that the target forbids, however improbable

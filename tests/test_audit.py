@@ -16,7 +16,7 @@ from support import read
 
 from checkpoint import UserError
 from checkpoint.openai import DATA
-from enumeration import output_distribution, total_variation
+from enumeration import sum_over_paths, total_variation
 from speculative import one_round, speculative_sampling, verify
 from studies.audit import ascend, kernels
 from studies.audit.__main__ import CLONES, clone, main, merged, repository, shown, version_of
@@ -82,17 +82,17 @@ def round_after(ids, rng):
 
 def test_rounds_one_after_the_other_write_the_texts_of_the_whole_loop():
     def rounds(ids):
-        return output_distribution(partial(round_after, ids))
+        return sum_over_paths(partial(round_after, ids))
 
     def loop(rng):
         return speculative_sampling([0], model(P), model(Q), 3, K, rng)[1:]
 
-    assert total_variation(text_distribution(rounds, 3), output_distribution(loop)) < 1e-12
+    assert total_variation(text_distribution(rounds, 3), sum_over_paths(loop)) < 1e-12
 
 
 def test_a_context_that_is_read_twice_is_seen():
     def rounds(ids, context):
-        return output_distribution(partial(round_after, context(ids)))
+        return sum_over_paths(partial(round_after, context(ids)))
 
     assert numbers_of(partial(rounds, context=tuple))["distance"] < 1e-12
     assert numbers_of(partial(rounds, context=lambda ids: ids + ids))["distance"] > 0.1
@@ -112,7 +112,7 @@ def test_a_rule_of_this_project_is_exact_from_its_outputs_alone():
         return verify(np.array(case.drafted), case.p, case.q, rng)
 
     found = kernels.Kernel("verify", [*kernels.drawn()], kernels.from_outputs(run)).measured()
-    exact = numbers_of(lambda ids: output_distribution(partial(round_after, ids)))
+    exact = numbers_of(lambda ids: sum_over_paths(partial(round_after, ids)))
     assert found["distance"] < 1e-12
     assert abs(found["tokens_per_round"] - exact["tokens_per_round"]) < 1e-12
 

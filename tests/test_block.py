@@ -31,7 +31,7 @@ import test_proof
 from hypothesis import given
 from support import EXACT, Table, models
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from lab.block import block_probabilities, verify_block
 from speculative import propose, verify
 
@@ -54,7 +54,7 @@ def n_accepted(rule, draft, target, x, K):
         emitted = rule(drafted, p, target(np.append(x, drafted), K + 1), rng)
         return len(emitted) - 1
 
-    return sum(n * mass for (n,), mass in output_distribution(accepted).items())
+    return sum(n * mass for (n,), mass in sum_over_paths(accepted).items())
 
 
 @pytest.mark.parametrize("K", [0, 1, 2, 3])

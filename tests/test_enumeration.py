@@ -1,16 +1,17 @@
 """enumeration/: distributions computed by hand, and errors where it would be wrong in silence."""
 
+import contextlib
 import copy
 import functools
 import gc
 import math
-import multiprocessing
+import os
 import random
 import re
+import secrets
 import shutil
 import sys
-import tempfile
-import types
+import uuid
 from decimal import Decimal
 from fractions import Fraction
 
@@ -25,8 +26,10 @@ from enumeration import (
     assert_same_distribution,
     check_real_runs,
     output_distribution,
+    sum_over_paths,
     total_variation,
 )
+from enumeration.forks import as_output
 
 P = np.array([0.125, 0.5, 0, 0.375])
 ONE_DRAW = {(0,): 0.125, (1,): 0.5, (3,): 0.375}
@@ -37,6 +40,15 @@ HALF_TWICE = {(1, 1): 0.5, (0, 0): 0.5}
 QUARTER_AND_HALF = {(1, 1): 0.125, (1, 0): 0.125, (0, 1): 0.375, (0, 0): 0.375}
 THIRD = Fraction(1, 3)
 ROW = np.float32([0.3, 0.3000001, 0.4])  # NumPy takes it as an array, but not as a list
+HALVES_OR_SO = {(0,): 0.5 / 1.000000005, (1,): 0.500000005 / 1.000000005}
+
+
+def enumerated(draw):
+    """Its distribution, which 2,000 real runs do not contradict."""
+    outputs = sum_over_paths(draw)
+    usual = np.random.default_rng(0)
+    check_real_runs(outputs, lambda: as_output(draw(usual)), 2000)
+    return outputs
 
 
 # ---- Right distributions ----
@@ -51,29 +63,30 @@ def halves(u, v):
     ("draw", "expected"),
     [
         (lambda rng: np.array([3, 1]), {(3, 1): 1}),
+        (lambda rng: int(hasattr(rng, "choices")), {(0,): 1}),
         (lambda rng: rng.choice(2), COIN),
         (lambda rng: rng.choice([5, 6, 7, 8], p=P) - 5, ONE_DRAW),
-        (lambda rng: rng.choice(4, size=(2, 1), p=P), TWO_DRAWS),
+        (lambda rng: rng.choice(4, size=(1, 2), p=P)[0], TWO_DRAWS),
+        (lambda rng: rng.choice(4, 1, replace=False, p=P), ONE_DRAW),
+        (lambda rng: rng.choice(2, p=[0.5, 0.500000005]), HALVES_OR_SO),
         (lambda rng: np.arange(4)[rng.choice(4, size=0)], {(): 1}),
         (lambda rng: rng.integers(3, 4, size=1, endpoint=True) - 3, COIN),
         (lambda rng: rng.integers(np.uint8(254), 256) - 254, COIN),
-        (lambda rng: np.argmax(rng.multinomial(1, P, size=2), axis=-1), TWO_DRAWS),
-        (lambda rng: rng.multinomial(2, [0.25, 0.5])[0] // 2, {(1,): 1 / 16, (0,): 15 / 16}),
         (lambda rng: int(rng.random() < -0.5), {(0,): 1}),
         (lambda rng: int(rng.random() < 1), {(1,): 1}),
         (lambda rng: int(rng.random() < np.inf), {(1,): 1}),
         (lambda rng: int(~(np.float64(0.25) <= rng.random())), QUARTER),
-        (lambda rng: int(~np.greater_equal(rng.random(), 0.25)), QUARTER),
-        (lambda rng: -int(rng.random() < 0.25), {(-1,): 0.25, (0,): 0.75}),
         (lambda rng: halves(rng.random(), rng.random()), {(0,): 0.25, (1,): 0.5, (2,): 0.25}),
         (lambda rng: halves(*rng.random(2)), {(0,): 0.25, (1,): 0.75}),
+        (lambda rng: halves(*rng.random(2).tolist()), {(0,): 0.25, (1,): 0.5, (2,): 0.25}),
+        (lambda rng: halves(rng.random(1).item(), 0), {(1,): 0.5, (2,): 0.5}),
         (lambda rng: [int((u := rng.random()) < u), int(u > u)], {(0, 0): 1}),
         (lambda rng: np.searchsorted(np.cumsum(P), rng.random(), side="right"), ONE_DRAW),
         (lambda rng: [np.cumsum(P).searchsorted(u) for u in rng.random(2)], TWO_DRAWS),
+        (lambda rng: np.searchsorted(np.cumsum(P), rng.random(2)), TWO_DRAWS),
+        (lambda rng: np.searchsorted(np.cumsum(P), 1 - rng.random(2), "right"), TWO_DRAWS),
         (lambda rng: (np.cumsum(P) < rng.random()).sum(), ONE_DRAW),
-        (lambda rng: (rng.random(2) < [0.25, 0.5]).astype(int), QUARTER_AND_HALF),
-        (lambda rng: (rng.uniform([1, 2], [2, 4]) < [1.25, 3]).astype(int), QUARTER_AND_HALF),
-        (lambda rng: (rng.uniform(size=0) < 1).astype(int), {(): 1}),
+        (lambda rng: (rng.random(2, dtype=np.float32) < [0.25, 0.5]).astype(int), QUARTER_AND_HALF),
         (lambda rng: (~(-(rng.random() * np.array([])) < 1)).astype(int), {(): 1}),
         (lambda rng: int(rng.uniform(2, 4) < 2.5), QUARTER),
         (lambda rng: int(1 - rng.random() < 0.25), QUARTER),
@@ -88,7 +101,7 @@ def halves(u, v):
     ],
 )
 def test_the_distribution_is_the_one_computed_by_hand(draw, expected):
-    outputs = output_distribution(draw, real_runs=2000)
+    outputs = enumerated(draw)
     assert outputs == pytest.approx(expected, abs=1e-15)
     assert {type(mass) for mass in outputs.values()} == {float}
     assert all(type(x) is int for output in outputs for x in output)
@@ -99,12 +112,9 @@ def test_the_distribution_is_the_one_computed_by_hand(draw, expected):
     [
         lambda rng: int(rng.random() < THIRD),
         lambda rng: int(3 * rng.random() < 1 + 0 * THIRD),
-        lambda rng: int(rng.random() / 2 < THIRD / 2),
         lambda rng: int(not rng.random() < 2 * THIRD),
         lambda rng: rng.choice(2, p=np.array([2, 1]) * THIRD),
         lambda rng: int(rng.random() < 2 * THIRD and rng.random() < Fraction(1, 2)),
-        lambda rng: np.argmax(rng.multinomial(1, [2 * THIRD, THIRD])),
-        lambda rng: rng.choices([0, 1], [2, 3 * THIRD])[0],
     ],
 )
 def test_fractions_stay_fractions(draw):
@@ -115,28 +125,25 @@ def test_fractions_stay_fractions(draw):
 
 def test_fractions_of_numpy_integers_do_not_overflow():
     p = Fraction(np.int64(1), np.int64(10**10))
-    outputs = output_distribution(lambda rng: [rng.random() < p, rng.choice(2, p=[1 - p, p])])
+    outputs = sum_over_paths(lambda rng: [rng.random() < p, rng.choice(2, p=[1 - p, p])])
     assert outputs[1, 1] == Fraction(1, 10**20)
 
 
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda rng: rng.random() < 0.3,
+        lambda rng: rng.random(),
+        lambda rng: np.float32(1) - rng.random(),
+        lambda rng: rng.random(1, dtype=np.float32)[0] * 2,
         lambda rng: rng.random() < np.float32(0.3),
         lambda rng: np.float64(0.3) > rng.random(),
-        lambda rng: rng.random(2)[0] < 0.3,
-        lambda rng: rng.uniform(2, 4) < 3,
         lambda rng: rng.uniform(2, 4, size=1)[0] >= 3,
-        lambda rng: 1 - rng.random() < 0.3,
         lambda rng: rng.random() * np.float64(2) < 1,
         lambda rng: rng.random() / np.float64(2) < 0.3,
         lambda rng: np.log(rng.random()) < -1,
         lambda rng: np.array(2.0) + rng.random() > 2.5,
-        lambda rng: (np.array([1, 2]) * rng.random())[0] < 1,
         lambda rng: np.random.default_rng(rng).choice(4),
         lambda rng: rng.choice([5, 6]),
-        lambda rng: rng.choice(4, size=2),
         lambda rng: rng.integers(4),
     ],
 )
@@ -145,10 +152,10 @@ def test_types_are_those_of_numpy(draw):
     types = []
 
     def draw_and_note(rng):
-        types.append(type(draw(rng)))
+        types.append(draw(rng).__class__)
         return 0
 
-    output_distribution(draw_and_note)
+    sum_over_paths(draw_and_note)
     assert {*types} == {type(draw(np.random.default_rng(0)))}
 
 
@@ -160,7 +167,7 @@ def test_a_drawn_row_is_a_copy():
         row[0] = 9
         return row
 
-    assert output_distribution(draw) == {(9, 2): 0.5, (9, 4): 0.5}
+    assert sum_over_paths(draw) == {(9, 2): 0.5, (9, 4): 0.5}
     assert table[0, 0] == 1
 
 
@@ -171,8 +178,6 @@ def test_a_drawn_row_is_a_copy():
     "draw",
     [
         lambda rng: int((np.array([200], np.uint8) - rng.random() > 199.7)[0]),
-        lambda rng: rng.multinomial(1, ROW),
-        lambda rng: (rng.uniform([0, 0], 1, size=1) < 0.3).astype(int),
         lambda rng: int(rng.uniform(0, np.inf) < 1),
         lambda rng: rng.choice(3, p=ROW),
         lambda rng: rng.choice(3, p=list(ROW)),
@@ -185,6 +190,7 @@ def test_a_drawn_row_is_a_copy():
         lambda rng: rng.choice(3, size=-1),
         lambda rng: rng.integers(3, 1),
         lambda rng: rng.random(2.0),
+        lambda rng: int(rng.random(1, dtype=int)[0] < 0.5),
         lambda rng: int(rng.random(()) < 0.3),
     ],
 )
@@ -195,56 +201,50 @@ def test_an_odd_call_does_what_it_does_in_numpy(draw):
         except Exception:
             return 9
 
-    output_distribution(draw_or_fail, real_runs=2000)
+    enumerated(draw_or_fail)
 
 
 @pytest.mark.parametrize(
-    ("draw", "error", "message"),
+    ("draw", "message"),
     [
-        (lambda rng: rng.random(), TypeError, "stands for all its values"),
-        (lambda rng: float(rng.random()), TypeError, r"values\.py runs code that needs values"),
-        (lambda rng: math.log(rng.random()), TypeError, r"values\.py runs code that needs values"),
-        (lambda rng: rng.normal(), TypeError, r"rng\.normal cannot be enumerated; use rng\.choice"),
-        (lambda rng: rng.rand(), AttributeError, "has no attribute 'rand'"),
-        (lambda rng: rng.choice(3, size=2, replace=False), TypeError, "with replace=False"),
-        (lambda rng: rng.choice(3, shuffle=False), TypeError, "shuffle; leave it out"),
-        (lambda rng: rng.integers(300, dtype=np.uint8), TypeError, "dtype; leave it out"),
-        (lambda rng: rng.random(dtype=np.float32), TypeError, "dtype; leave it out"),
-        (lambda rng: rng.uniform(3, 1), ValueError, "high - low"),
-        (lambda rng: rng.random() < [0.3], TypeError, "combined with a list; it stands"),
-        (lambda rng: rng.random() < Decimal("0.3"), TypeError, "combined with a Decimal"),
-        (lambda rng: rng.random() < np.float16(0.3), TypeError, "float16"),
-        (lambda rng: rng.random() < rng.random(), TypeError, "combined with another one"),
-        (lambda rng: isinstance(rng.random(), float), TypeError, "asked for its type"),
-        (lambda rng: rng.integers(2**31), TooManyPaths, "a choice among 2,147,483,648 items"),
-        (lambda rng: rng.integers([2, 3]), TypeError, "found an array; call it once for each"),
-        (lambda rng: rng.multinomial([1], [0.5, 0.5]), TypeError, "found an array"),
-        (lambda rng: rng.multinomial(1, [[0.5, 0.5]]), TypeError, "found an array"),
-        (lambda rng: rng.random() < np.nan, ValueError, "NaN"),
-        (lambda rng: 0 * rng.random() < 1, ValueError, "multiplied by 0"),
-        (lambda rng: rng.random() / 0 < 1, ValueError, "finite"),
-        (lambda rng: np.log(rng.random() - 0.5) < -2, TypeError, "was given to np.log"),
-        (lambda rng: np.log(np.log(rng.random()) + 2) < 0, TypeError, "was given to np.log"),
-        (lambda rng: rng.choice(2, p=[0.5, 0.5000005]), ValueError, "[Pp]robabilities"),
-        (lambda rng: rng.choice(2, p=np.array([0.5, THIRD])), ValueError, "[Pp]robabilities"),
-        (lambda rng: rng.choice(2, p=[3 * THIRD / 2, THIRD]), ValueError, "2 .* a sum of 1"),
-        (lambda rng: rng.multinomial(1, np.float32([0.6, 0.4000002, 0])), ValueError, "sum"),
-        (lambda rng: copy.deepcopy(rng).choice(2), TypeError, "copy"),
-        (lambda rng: rng.choices([0, 1], [0, 0]), ValueError, "above 0 are needed; found .0, 0."),
-        (lambda rng: rng.choices([0, 1], [1, np.nan]), ValueError, "a finite sum above 0"),
-        (lambda rng: rng.choices([0, 1], [1, np.inf]), ValueError, "a finite sum above 0"),
-        (lambda rng: rng.choices([0, 1], [2, -1]), ValueError, "not non-negative"),
-        (lambda rng: rng.choices([0, 1], [1, 1, 1]), ValueError, "same size"),
-        (
-            lambda rng: rng.choices([0, 1], cum_weights=[1, 2]),
-            TypeError,
-            "cum_weights; leave it out",
-        ),
+        (lambda rng: rng.random(), "used as a value; it stands for all its values"),
+        (lambda rng: f"{rng.random():.3f}", "used as a value"),
+        (lambda rng: str(rng.random()), "used as a value"),
+        (lambda rng: rng.random() == 0.5, "used as a value"),
+        (lambda rng: rng.random() % 2, "used as a value"),
+        (lambda rng: {rng.random(): 1}, r"values\.py runs code that needs values"),
+        (lambda rng: math.log(rng.random()), r"values\.py runs code that needs values"),
+        (lambda rng: np.exp(rng.random()), r"given to np\.exp"),
+        (lambda rng: np.add(rng.random(), 1, dtype=float), r"given to np\.add"),
+        (lambda rng: rng.random().is_integer(), r"asked for \.is_integer"),
+        (lambda rng: np.log(rng.random() - 0.5) < -2, r"given to np\.log"),
+        (lambda rng: np.log(np.log(rng.random()) + 2) < 0, r"given to np\.log"),
+        (lambda rng: rng.random() < Decimal("0.3"), "combined with a Decimal"),
+        (lambda rng: rng.random() < np.float16(0.3), "combined with a float16"),
+        (lambda rng: rng.random() < rng.random(), "combined with another one"),
+        (lambda rng: (rng.random() + 2.0**52) - 2.0**52 < 0.3, "rounding in float decides"),
+        (lambda rng: np.float32(2**20) + rng.random() < 2**20, "rounding in float32 decides"),
+        (lambda rng: np.log(rng.random() + 2.0**52) < 36.1, "rounding in float decides"),
+        (lambda rng: rng.random() + 2000 < np.float32(2000.3), "rounding in float32 decides"),
+        (lambda rng: 0 * rng.random() < 1, "multiplied by 0"),
+        (lambda rng: rng.random() < np.nan, "NaN"),
+        (lambda rng: rng.normal(), r"rng\.normal cannot be enumerated; use rng\.choice"),
+        (lambda rng: rng.choice(3, size=2, replace=False), "with replace=False; draw one after"),
+        (lambda rng: rng.integers([2, 3]), "found an array; call it once for each"),
+        (lambda rng: rng.uniform([0, 0], 1), "found an array; call it once for each"),
+        (lambda rng: rng.integers(2**31), "a choice among 2,147,483,648 items"),
+        (lambda rng: copy.deepcopy(rng).choice(2), "a copy of rng"),
     ],
 )
-def test_a_draw_that_cannot_be_enumerated_is_an_error(draw, error, message):
-    with pytest.raises(error, match=message):
-        output_distribution(draw)
+def test_what_cannot_be_enumerated_is_refused_even_if_the_program_catches_it(draw, message):
+    def draw_or_fail(rng):
+        with contextlib.suppress(Exception):
+            return draw(rng)
+        return 0
+
+    for function in draw, draw_or_fail:
+        with pytest.raises((TypeError, ValueError, TooManyPaths), match=message):
+            sum_over_paths(function)
 
 
 def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
@@ -255,62 +255,41 @@ def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
 
     message = r"more than max_paths = 5 paths.*probability of 0\.96875"
     with pytest.raises(TooManyPaths, match=message) as error:
-        output_distribution(lambda rng: draw_until(rng, below=True), max_paths=5)
+        sum_over_paths(lambda rng: draw_until(rng, below=True), max_paths=5)
     assert error.value.covered == 1 - 2**-5
-    with pytest.raises(TooManyPaths, match="more than 1,000 choices along one path") as error:
-        output_distribution(lambda rng: rng.choice(2) and draw_until(rng, below=False))
+    with pytest.raises(TooManyPaths, match="more than 10,000 forks along one path") as error:
+        sum_over_paths(lambda rng: rng.choice(2) and draw_until(rng, below=False))
     assert error.value.covered == 0.5
-    assert len(output_distribution(lambda rng: rng.choice(5), max_paths=5)) == 5
+    assert len(sum_over_paths(lambda rng: rng.choice(5), max_paths=5)) == 5
+
+
+def test_a_scan_of_many_limits_is_no_loop_without_end():
+    limits = np.linspace(0, 1, 2000)
+    with pytest.raises(TooManyPaths, match="more than max_paths = 3 paths"):
+        sum_over_paths(lambda rng: (rng.random() > limits).sum(), max_paths=3)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="no notes here")
 def test_an_error_on_a_path_that_rounding_opens_says_so():
-    def notes_of(certain):
-        with pytest.raises(IndexError) as error:
-            output_distribution(lambda rng: 0 if rng.random() < certain else [][0])
-        return getattr(error.value, "__notes__", None)
-
-    note = "on a path of probability 2.2e-16, which rounding opens"
-    assert notes_of(1 - 2**-52) == [note]
-    assert notes_of(0.9) is None
-    assert notes_of(1 - Fraction(1, 2**52)) is None
+    with pytest.raises(IndexError) as error:
+        sum_over_paths(lambda rng: 0 if rng.random() < 1 - 2**-52 else [][0])
+    assert error.value.__notes__ == ["on a path of probability 2.2e-16, which rounding opens"]
 
 
 # ---- Something else decides ----
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        int,
-        bool,
-        round,
-        math.floor,
-        np.exp,
-        lambda u: {u: 1},
-        lambda u: u == 0.5,
-        lambda u: u % 2,
-        lambda u: np.minimum(u, 0.5),
-        lambda u: np.add(u, 1, dtype=float),
-        lambda u: u.is_integer(),
-        lambda u: f"{u:.3f}",
-    ],
-)
-def test_a_program_that_catches_a_refusal_is_refused_all_the_same(use):
-    def draw(rng):
-        try:
-            return use(rng.random())
-        except TypeError:
-            return 0
-
-    with pytest.raises(TypeError, match=r"a random number was .* it stands for"):
-        output_distribution(draw)
 
 
 def draws_less_often(rng, n_calls):
     if n_calls == 1:
         rng.choice(2)
     return rng.choice(2)
+
+
+def draws_more_often(rng, n_calls):
+    token = rng.choice(2)
+    if n_calls > 1:
+        rng.choice(2)
+    return token
 
 
 def catches_that_probabilities_differ(rng, n_calls):
@@ -335,10 +314,11 @@ def flips(n):
     [
         lambda rng, n_calls: int(rng.random() < 1 / (1 + n_calls)),
         lambda rng, n_calls: n_calls,
-        lambda rng, n_calls: [rng.choice(4), n_calls > 4],
+        lambda rng, n_calls: [rng.choice(2), n_calls > 9],
         draws_less_often,
+        draws_more_often,
         catches_that_probabilities_differ,
-        *map(first_of, (2, 16, 17, 200)),
+        *map(first_of, (2, 200)),
         *map(flips, (2, 3, 4)),
     ],
 )
@@ -349,7 +329,7 @@ def test_a_function_that_depends_on_more_than_rng_is_an_error(draw):
         calls.append(1)
         return draw(rng, len(calls))
 
-    with pytest.raises(NotByRng, match="let rng alone"):
+    with pytest.raises(NotByRng, match="something else than rng decides as well"):
         output_distribution(counted)
 
 
@@ -380,7 +360,7 @@ def test_after_a_rejection_that_rounding_opens_the_residual_may_be_noise():
         calls.append(1)
         if rng.random() < 1 - rejected * (len(calls) % 2):
             return rng.choice(2)
-        for _ in range(len(calls) % 3):
+        for _ in range(len(calls) % 5):
             rng.choice(3, p=np.roll([0.2, 0.3, 0.5], len(calls)))
         return 2
 
@@ -392,15 +372,7 @@ def test_after_a_rejection_that_rounding_opens_the_residual_may_be_noise():
 # ---- Other generators ----
 
 
-class Keeper:
-    """Has a generator in a class attribute."""
-
-    rng = np.random.default_rng(1)
-
-
-OTHER_MODULE = types.ModuleType("other_module")
-OTHER_MODULE.rng = np.random.RandomState(1)
-HIDDEN = [{"deep": (random.Random(1),)}]
+PCG64, MT19937, PYTHONS = np.random.default_rng(1), np.random.RandomState(1), random.Random(1)
 
 
 @functools.cache
@@ -411,11 +383,11 @@ def made_on_some_path(path):
 OTHERS = {  # what the error calls the generator: function(path) -> a number
     "np.random": lambda path: np.random.random(),
     "Python's random": lambda path: random.random(),
-    "a PCG64 that is rng in": lambda path: Keeper.rng.random(),
-    "a MT19937 that is rng in other_module": lambda path: OTHER_MODULE.rng.random(),
-    "a Random": lambda path: HIDDEN[0]["deep"][0].random(),
-    "a SeedSequence": lambda path: Keeper.rng.spawn(1)[0].random(),
-    "a Random that is": lambda path: made_on_some_path(path).random(),
+    "a PCG64": lambda path: PCG64.random(),
+    "a MT19937": lambda path: MT19937.random(),
+    "a Random": lambda path: PYTHONS.random(),
+    "a SeedSequence": lambda path: PCG64.spawn(1)[0].random(),
+    "a Random, or": lambda path: made_on_some_path(path).random(),
 }
 
 
@@ -430,41 +402,15 @@ def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(name, only)
             return int(OTHERS[name](path) < 1e-4)  # hardly ever, so that no run differs
         return 0
 
-    with pytest.raises(NotByRng, match=f"drew from {name}.*let rng alone decide"):
+    gc.freeze()  # what is frozen is hidden from get_objects
+    with pytest.raises(NotByRng, match=f"draws from {name}.*let rng alone decide"):
         output_distribution(draw)
 
 
-def test_who_drew_is_said_even_if_no_two_runs_agree():
-    with pytest.raises(NotByRng, match=r"drew from np\.random; let rng alone decide"):
-        output_distribution(lambda rng: [rng.choice(2), np.random.choice(1000)])
-
-
-@pytest.mark.parametrize(
-    "collect", [lambda: gc.collect(0), lambda: gc.collect(1), gc.collect, gc.freeze]
-)
-def test_a_generator_is_seen_after_any_collection_of_garbage(collect):
-    output_distribution(lambda rng: rng.choice(2))
-    other = np.random.default_rng(1)
-    collect()
-    with pytest.raises(NotByRng, match="drew from a PCG64"):
-        output_distribution(lambda rng: int(other.random() < 1e-9))
-
-
-@pytest.mark.parametrize("collect", [gc.collect, lambda: None])
-def test_generators_are_not_kept_alive(collect):
-    def n_alive():
-        return sum(type(thing) is np.random.PCG64 for thing in gc.get_objects())
-
-    gc.disable()
-    try:
-        output_distribution(lambda rng: rng.choice(2))
-        before = n_alive()
-        for _ in range(5):
-            output_distribution(lambda rng: rng.choice(2))
-            collect()
-        assert n_alive() <= before + 2
-    finally:
-        gc.enable()
+def test_a_generator_that_only_the_first_run_uses_is_seen():
+    draw_once = functools.cache(np.random.random)
+    with pytest.raises(NotByRng, match=r"draws from np\.random"):
+        output_distribution(lambda rng: [rng.choice(2), int(draw_once() < 1e-9)])
 
 
 def test_a_generator_that_each_path_makes_from_a_seed_may_draw():
@@ -476,38 +422,82 @@ def test_a_generator_that_each_path_makes_from_a_seed_may_draw():
     assert output_distribution(draw) == COIN
 
 
-def test_names_of_temporary_files_decide_nothing():
-    def draw(rng):
-        with tempfile.TemporaryDirectory(), tempfile.NamedTemporaryFile():
-            multiprocessing.Lock()
-            return rng.choice(2)
-
-    assert output_distribution(draw) == COIN
-    assert output_distribution(draw) == COIN
+def seeds_anew_and_back():
+    state = random.getstate()
+    random.seed()
+    found = random.random()
+    random.setstate(state)
+    return found
 
 
 @pytest.mark.parametrize(
-    "make",
+    "draw",
     [
-        np.random.default_rng,
+        lambda: os.urandom(1),
+        lambda: getattr(os, "getrandom", os.urandom)(1),
+        uuid.uuid4,
+        lambda: secrets.randbelow(2),
+        lambda: random.SystemRandom().random(),
         random.Random,
-        random.SystemRandom,
+        np.random.default_rng,
         np.random.RandomState,
-        lambda: np.random.Generator(np.random.PCG64()),
-        lambda: np.random.default_rng(np.random.SeedSequence()),
+        np.random.SeedSequence,
+        seeds_anew_and_back,
     ],
 )
-@pytest.mark.parametrize("where", [0, 3])
-def test_a_generator_without_a_seed_is_always_seen(make, where):
-    """On one path of four, even if it hardly ever changes what comes out."""
-
-    def draw(rng):
+@pytest.mark.parametrize("where", [0, 3])  # on one path of four
+def test_who_asks_the_operating_system_is_refused(draw, where):
+    def function(rng):
         path = 2 * rng.choice(2) + rng.choice(2)
-        return path if path != where else int(make().random() < 1e-9)
+        if path == where:
+            with contextlib.suppress(NotByRng):
+                draw()
+        return path
 
-    message = "(makes a generator without a seed|drew from a Random).*; let rng alone decide"
-    with pytest.raises(NotByRng, match=message):
-        output_distribution(draw)
+    with pytest.raises(NotByRng, match="the function asks the operating system"):
+        output_distribution(function)
+
+
+# ---- Outputs ----
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ab", "ab\0"),
+        (b"ab", b"ab\0"),
+        ([1, "a"], ["1", "a"]),
+        ([[1], [2]], [[1, 2]]),
+        (np.zeros((2, 3)), np.zeros((3, 2))),
+        ([2**63 + 1, -1], [2**63 + 3, -1]),
+        (np.array([1, 2]), (1, (2,))),
+        (range(2), range(3)),
+    ],
+)
+def test_outputs_are_compared_as_they_are(one, other):
+    assert len(sum_over_paths(lambda rng: one if rng.choice(2) else other)) == 2
+
+
+async def asleep():
+    return 1
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+@pytest.mark.parametrize(
+    ("output", "advice"),
+    [
+        (lambda: None, "found None; return what was drawn"),
+        (lambda: [1, None], "found None; return what was drawn"),
+        (lambda: {1: 2}, r"found {1: 2}; return sorted\(output\.items\(\)\)"),
+        (lambda: {1}, r"found \{1\}; return sorted\(output\)"),
+        (lambda: (i for i in range(2)), r"found <generator .*>; return \[\*output\]"),
+        (asleep, r"found <coroutine .*>; return asyncio\.run\(output\)"),
+        (lambda: math.nan, "found nan"),
+    ],
+)
+def test_an_output_that_is_none_says_what_to_return(output, advice):
+    with pytest.raises(TypeError, match=f"an output is .*; {advice}"):
+        output_distribution(lambda rng: output())
 
 
 # ---- Comparisons ----
@@ -525,22 +515,30 @@ def test_total_variation():
 
 
 @pytest.mark.parametrize(
+    ("law", "message"),
+    [
+        ({}, "0 outputs have a sum of 0, not of 1"),
+        ({(0,): 0.5}, "1 outputs have a sum of 0.5, not of 1"),
+        ({(0,): 1 + Fraction(1, 10**8)}, "not of 1"),
+        ({(0,): math.nan, (1,): 1}, r"the probability of \(0,\) is nan"),
+        ({(0,): 1.5, (1,): -0.5}, r"the probability of \(1,\) is -0.5"),
+    ],
+)
+def test_what_is_no_distribution_is_not_compared(law, message):
+    for pair in (law, COIN), (COIN, law), (law, law):
+        with pytest.raises(ValueError, match=message):
+            assert_same_distribution(*pair)
+    with pytest.raises(ValueError, match="tolerance must be 0 or more; found nan"):
+        assert_same_distribution(COIN, COIN, tolerance=math.nan)
+
+
+@pytest.mark.parametrize(
     ("found", "expected", "words"),
     [
         (
             {(7, 0): 0.3, (7, 1): 0.7},
             {(7, 0): 0.29, (7, 1): 0.71},
             "wrong by 0.0100; after 7, 0 is emitted with probability 0.3, but should be 0.29",
-        ),
-        (
-            {(0, 0): 0.25, (0, 1): 0.25, (1, 0): 0.5},
-            {(0, 0): 0.5, (1, 0): 0.5},
-            "wrong by 0.2500; after 0, 0 is emitted with probability 0.5, but should be 1",
-        ),
-        (
-            {(2,): 0.5, (3,): 0.5},
-            {(2,): THIRD, (3,): 2 * THIRD},
-            "at the beginning, 2 is emitted with probability 0.5, but should be 0.3333",
         ),
         (
             {(0,): 0.5, (1, 0): 0.1, (1, 1): 0.4},
@@ -584,9 +582,8 @@ def test_real_runs_contradict_a_wrong_distribution():
     def is_enumerated(rng):
         return int(type(rng) is not np.random.Generator)
 
-    message = r"2,000 real runs gave \([01],\) .* times, where the distribution says"
-    with pytest.raises(Contradicted, match=message):
-        output_distribution(is_enumerated, real_runs=2000)
+    with pytest.raises(Contradicted, match=r"^100 real runs gave \(0,\) 100 times, where"):
+        output_distribution(is_enumerated)
     with pytest.raises(Contradicted, match=r"gave \(2,\) 1 times, where the distribution says 0;"):
         check_real_runs({(0,): 1.0}, iter([(0,)] * 999 + [(2,)]).__next__, 1000)
 
@@ -603,26 +600,6 @@ def test_real_runs_contradict_no_right_distribution(p):
         if 0 <= wrong <= 1:
             with pytest.raises(Contradicted):
                 check_real_runs({(0,): wrong, (1,): 1 - wrong}, draw_once, 20_000)
-
-
-# ---- Python's choices ----
-
-
-@pytest.mark.parametrize(
-    ("draw", "expected"),
-    [
-        (lambda rng: rng.choices([5, 6])[0] - 5, {(0,): 0.5, (1,): 0.5}),
-        (lambda rng: rng.choices([0, 1], [3, 1])[0], {(0,): 0.75, (1,): 0.25}),
-        (lambda rng: rng.choices("ba", weights=[3, 1])[0] == "a", {(0,): 0.75, (1,): 0.25}),
-        (lambda rng: rng.choices([0, 1, 2], np.float32([0.3, 0, 0.1])), {(0,): 0.75, (2,): 0.25}),
-        (lambda rng: rng.choices(range(4), P, k=2), TWO_DRAWS),
-    ],
-)
-def test_choices_are_those_of_pythons_random(draw, expected):
-    found = output_distribution(draw)
-    assert found == pytest.approx(expected, abs=1e-7)
-    usual = random.Random(0)
-    check_real_runs(found, lambda: tuple(np.ravel(draw(usual)).tolist()), 2000)
 
 
 # ---- Where it is used ----

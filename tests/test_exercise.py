@@ -397,7 +397,7 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
         ("return np.random.random() < 0.5", "accept", "from np.random"),
         (f"return {NUMPYS_OWN}", "verify", "from np.random"),
         ("return np.random.default_rng().random() < 0.5", "accept",
-         "without a seed"),
+         "asks the operating system for random numbers"),
         ("return float(rng.random()) < 0.5", "accept",
          "line 3, return float(rng.random()) < 0.5: a random number was used as a value" + INSTEAD),
         ("return rng.binomial(1, 0.5) == 1", "accept", "rng.binomial cannot be enumerated"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import read
 
-from enumeration import output_distribution, total_variation
+from enumeration import sum_over_paths, total_variation
 from lab.block import verify_block
 from lab.gallery import EXACT, GALLERY, WRONG, draft_model, target_model
 from lab.gallery.lossy import cascade
@@ -33,7 +33,7 @@ def test_no_two_wrong_rules_have_one_distance():
 @pytest.mark.parametrize("id", ["verify-block", "bonus-after-rejection", "late-grammar"])
 def test_round_by_round_is_the_whole_text(id):
     """The second emits two tokens after a rejection, and the third looks at all of the text."""
-    assert GALLERY[id].distribution() == output_distribution(GALLERY[id].text)
+    assert GALLERY[id].distribution() == sum_over_paths(GALLERY[id].text)
 
 
 def test_an_edit_that_does_not_apply_is_an_error():

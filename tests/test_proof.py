@@ -72,7 +72,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import assert_same
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from lab.gallery import draft_model, target_model
 from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
@@ -134,7 +134,7 @@ def one_draft(p, q):
         return drafted[0], len(emitted) - 1, emitted[0]
 
     mass = np.zeros((len(p), 2, len(p)), dtype=object)
-    for result, probability in output_distribution(one_round).items():
+    for result, probability in sum_over_paths(one_round).items():
         mass[result] = probability
     return mass
 
@@ -168,7 +168,7 @@ def assert_round_exact(drawn, K, rule=verify):
         n_left = K + 1 - len(emitted)
         return autoregressive_sampling(np.append(x, emitted), target, n_left, rng)
 
-    assert_same(output_distribution(completed_round), product_of_conditionals(x, target, K + 1))
+    assert_same(sum_over_paths(completed_round), product_of_conditionals(x, target, K + 1))
 
 
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
@@ -180,7 +180,7 @@ def test_step_6_a_completed_round_has_the_distribution_of_the_target(drawn, K):
 @given(drawn=models(sizes=[1, 2, 3, 4]), N=st.integers(0, 4), eos=st.sampled_from([None, 0]))
 def test_step_7a_plain_sampling_is_the_product_of_the_targets_conditionals(drawn, N, eos):
     _, target, x = drawn
-    found = output_distribution(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
+    found = sum_over_paths(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
     assert_same(found, product_of_conditionals(x, target, N, eos))
 
 
@@ -190,7 +190,7 @@ def assert_exact(drawn, N, K, eos=None, rule=verify):
     def sampler(rng):
         return speculative_sampling(x, draft, target, N, K, rng, eos=eos, verify=rule)
 
-    assert_same(output_distribution(sampler), product_of_conditionals(x, target, N, eos))
+    assert_same(sum_over_paths(sampler), product_of_conditionals(x, target, N, eos))
 
 
 @pytest.mark.parametrize("N, K", [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support import EXACT, models
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from lab import block, schedules, theory
 from lab.block import verify_block
 from lab.pair import RULES, LabRun
@@ -115,7 +115,7 @@ def test_chances_predict_the_tokens_of_a_round(drawn, K, rule):
 
     found = []
     n_tokens = 0
-    for key, mass in output_distribution(one_round).items():
+    for key, mass in sum_over_paths(one_round).items():
         n_tokens += mass * key[-1]
         reached, kept = RULES[rule]["chances"](rounds[key])
         found.append(Chances(mass * reached, mass * kept))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import EXACT, assert_same, models, product_of_conditionals, read
 
 import tiny
-from enumeration import output_distribution, total_variation
+from enumeration import sum_over_paths, total_variation
 
 PRINTED = """\
 keep_all         wrong by 0.4400 = 11/25      3.00 tokens per pass
@@ -33,7 +33,7 @@ def test_both_loops_have_the_targets_distribution_and_both_checks_agree(drawn, N
         found = Counter()
         for text, probability in tiny.every_path(loop):
             found[text] += probability
-        assert_same(output_distribution(loop), expected)
+        assert_same(sum_over_paths(loop), expected)
         assert total_variation(found, expected) < EXACT
 
 

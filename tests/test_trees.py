@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import EXACT, Table, assert_same, models, pairs, product_of_conditionals
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from lab.block import verify_block
 from lab.theory import best_acceptance
 from lab.trees import Node, balanced, bottom_up, grade, grow, top_down, tree_sampling
@@ -37,7 +37,7 @@ def rounds(drawn, shape, rule):
         grade(x, target, root)
         return rule(root, rng)
 
-    return output_distribution(one_round)
+    return sum_over_paths(one_round)
 
 
 def filled_up(emitted, drawn):
@@ -81,7 +81,7 @@ def test_a_text_has_the_distribution_of_the_target(rule, drawn, shape, n, eos):
     def sampler(rng):
         return tree_sampling(x, draft, target, n, shape, rng, rule, eos=eos)
 
-    assert_same(output_distribution(sampler), product_of_conditionals(x, target, n, eos))
+    assert_same(sum_over_paths(sampler), product_of_conditionals(x, target, n, eos))
 
 
 @pytest.mark.parametrize(("rule", "verifier"), [(top_down, verify), (bottom_up, verify_block)])
@@ -93,7 +93,7 @@ def test_on_a_chain_the_rules_are_verify_and_verify_block(rule, verifier, drawn)
         drafted, p = propose(x, draft, 3, rng)
         return verifier(drafted, p, target(np.append(x, drafted), 4), rng)
 
-    assert_same(rounds(drawn, balanced(1, 1, 1), rule), output_distribution(one_round))
+    assert_same(rounds(drawn, balanced(1, 1, 1), rule), sum_over_paths(one_round))
 
 
 def random_tables():
@@ -183,7 +183,7 @@ def accepted(p, q, n):
             node.q = q
         return len(top_down(root, rng)) - 1
 
-    return output_distribution(n_accepted).get((1,), 0)
+    return sum_over_paths(n_accepted).get((1,), 0)
 
 
 @given(drawn=pairs())

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from enumeration import output_distribution
+from enumeration import sum_over_paths
 from lab.trees import balanced
 from speculative import one_round, propose, verify
 
@@ -106,7 +106,7 @@ def round_distribution(verify=verify, propose=propose, rows=target_rows, setting
 
 def distribution_after(ids, k_max, setting, *parts):
     x = np.array(ids)
-    return output_distribution(lambda rng: emitted(x, k_max, rng, setting, *parts))
+    return sum_over_paths(lambda rng: emitted(x, k_max, rng, setting, *parts))
 
 
 def text_distribution(setting, *parts):

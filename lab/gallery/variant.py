@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from enumeration import output_distribution, total_variation
+from enumeration import sum_over_paths, total_variation
 from lab.block import verify_block
 from lab.gallery import names
 from lab.gallery.setting import (
@@ -84,13 +84,13 @@ class Variant:
     @cached_property
     def distance(self):
         """The total variation distance between its texts and those that it should write."""
-        own = output_distribution(partial(self.own, setting=SETTING))
+        own = sum_over_paths(partial(self.own, setting=SETTING))
         return total_variation(self.distribution(), own)
 
     def distribution(self):
         if self.decode is decode:  # without a memory
             return text_distribution(SETTING, self.verify, self.propose, self.rows)
-        return output_distribution(self.text)
+        return sum_over_paths(self.text)
 
     def round_distribution(self, setting=SETTING):
         return round_distribution(self.verify, self.propose, self.rows, setting)

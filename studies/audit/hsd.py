@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ending import report
-from enumeration import output_distribution, total_variation
+from enumeration import sum_over_paths, total_variation
 from lab import gallery
 from lab.block import verify_block
 from lab.tables import table
@@ -79,7 +79,7 @@ RULES = {
 
 def one_round(rule, P, Q, K):
     """The distribution of what rule(drafted, p, q, rng) returns in a round after token 0."""
-    return output_distribution(partial(run, rule, P, Q, K))
+    return sum_over_paths(partial(run, rule, P, Q, K))
 
 
 def run(rule, P, Q, K, rng):
