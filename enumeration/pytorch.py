@@ -21,6 +21,7 @@ PyTorch, and so are choice, randint, random and uniform of np.random.
 """
 
 import contextlib
+import functools
 import math
 import random
 import statistics
@@ -112,6 +113,10 @@ def number_or_list(part):
 class Numbers(TorchDispatchMode):
     """Takes the place of PyTorch's random numbers in one run."""
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False
+
     def __init__(self, draw, axes):
         super().__init__()
         self.draw = draw
@@ -202,10 +207,15 @@ def leave_something(out):
 
 def bound(function, args, kwargs):
     """The arguments of an operation by their names, with its defaults."""
+    names, defaults = signature(function)
+    return defaults | dict(zip(names, args)) | kwargs
+
+
+@functools.cache
+def signature(function):
     arguments = function._schema.arguments
-    given = {a.name: a.default_value for a in arguments if a.has_default_value()}
-    given |= {a.name: value for a, value in zip(arguments, args)}
-    return given | kwargs
+    defaults = {each.name: each.default_value for each in arguments if each.has_default_value()}
+    return [each.name for each in arguments], defaults
 
 
 def numbers_in(given):
@@ -240,11 +250,14 @@ def uniform(numbers, out, low=0.0, high=1.0):
     steps = 2**53 if out.dtype is torch.float64 else 2**24
     noise = numbers.noise("rand", out)
     if noise is None:
-        u = [numbers.draw.below(steps) for _ in range(out.numel())]
+        whole = np.array([numbers.draw.below(steps) for _ in range(out.numel())])
     else:
-        u = np.floor(np.exp(-noise.ravel()) * steps).clip(0, steps - 1)
+        whole = np.floor(np.exp(-noise.ravel()) * steps).clip(0, steps - 1)
+    u = whole / steps
+    if (low, high) == (0, 1) and out.dtype not in HALVES:
+        return u
     low, high = torch.tensor([low, high], dtype=out.dtype)
-    found = torch.tensor(u, dtype=torch.float64) / steps * (high - low).double() + low.double()
+    found = torch.tensor(u) * (high - low).double() + low.double()
     found = found.to(out.dtype)
     return torch.where(found == high, low, found).double().numpy()
 

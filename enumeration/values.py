@@ -59,8 +59,8 @@ UNIT = 2**53  # draw() is a whole number of units 2^-53, as in NumPy and Python
 NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for sure, or loses
 CLOSE = 1e-5  # a race that is won by less may end otherwise in float32, so it is no evidence
 ROUNDING = 1e-6  # by which the weights of a choice may change from run to run
-N_POINTS = 24  # at which each part is tried
-N_FRESH = 6  # of them that are new, at least; the others are known from the part above
+N_POINTS = 32  # at which each part is tried
+N_FRESH = 8  # of them that are new, at least; the others are known from the part above
 N_PAIRS = 8  # of points with different outcomes, which are compared before a cut
 N_NUDGES = 8  # of all other values, which show whether a threshold moves
 NUDGE = 2.0**-20  # as a part of the way to a corner, which float32 can see
@@ -354,7 +354,7 @@ class Draw:
 
     def choice(self, weights):
         """An index, with a probability in proportion to its weight."""
-        row = Row(weights)
+        row = row_of(np.array(weights, float).tobytes())
         if len(row.possible) == 1:
             return row.possible[0]
         branch = row.branch(self.next(Choice))
@@ -389,7 +389,6 @@ class Row:
     """The weights of a choice. They are equal to others if they differ by rounding alone."""
 
     def __init__(self, weights):
-        weights = np.array(weights, float)
         total = weights.sum()
         if not (weights >= 0).all() or not 0 < total < math.inf:
             raise ValueError(f"weights with a finite sum above 0 are needed; found {weights}")
@@ -406,6 +405,11 @@ class Row:
             return value
         place = int(np.searchsorted(self.shares.cumsum(), value, side="right"))
         return min(place, self.possible[-1])
+
+
+@functools.lru_cache(maxsize=9999)  # because many runs draw with the same weights
+def row_of(weights):
+    return Row(np.frombuffer(weights))
 
 
 class Run(NamedTuple):
@@ -875,8 +879,10 @@ class Search:
         return next((pair for pair in pairs if self.differ(*pair)), None)
 
     def race(self, step):
-        duels = Duels(self, step.key, step.after)
-        return Race(step.key, duels.weights(), step.after)
+        weights = Duels(self, step.key, step.after).weights()
+        if not weights.any():
+            raise NotByThresholds(NO_RACE)
+        return Race(step.key, weights, step.after)
 
     def others_weigh(self, box, race):
         """Two points which show that other values change the weights of a race, or None."""
