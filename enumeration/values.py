@@ -65,7 +65,8 @@ N_PAIRS = 8  # of points with different outcomes, which are compared before a cu
 N_NUDGES = 8  # of all other values, which show whether a threshold moves
 NUDGE = 2.0**-20  # as a part of the way to a corner, which float32 can see
 SMALL = 2.0**-60  # parts with less probability are not cut; a million of them have 1e-12
-LONG, MAX_LONG = 12, 100  # cuts of a small part that isn't at its end, and how many may have more
+FAINT, LONG = 2.0**-40, 12  # a part with less probability, and more cuts, can be left for later
+MANY = 50  # such parts; if there are more, they multiply
 MAX_NUMBERS = 1_000  # in one run
 
 SEVERAL = "the outcome depends on several numbers at once, as u * v < c does; see by_boxes"
@@ -457,6 +458,11 @@ class Point(dict):
         rows = self.run.rows[: self.depth + 1]
         return rows, None if len(rows) > self.depth else self.run.outcome
 
+    def on_the_way_to(self, other, n):
+        """This point with the first n values that the other one asked for."""
+        values = {key: other[key] for key in other.numbers()[:n]}
+        return Point(self.__getitem__, self.depth, values)
+
     def numbers(self):
         """The keys of all numbers and noise that were asked for before it."""
         before = itertools.takewhile(lambda key: key != Choice(self.depth), self.run.asked)
@@ -515,6 +521,10 @@ class Part:
                 return None
             part = part.parts[side]
         return part
+
+    def is_long(self):
+        """Whether it's a path of low probability that is not at its end, as in a loop."""
+        return self.mass < FAINT and LONG < len(self.box) < len(self.point.run.asked)
 
     def races(self):
         """The parts above it that a race divides."""
@@ -587,25 +597,10 @@ class Race(NamedTuple):
         return second > best * (1 - CLOSE)
 
 
-class Way:
-    """From one point to another, of which something else is seen: value by value, as asked for."""
-
-    def __init__(self, start, end):
-        self.start = start
-        self.end = end
-        self.keys = end.numbers()
-
-    @functools.cache
-    def point(self, n):
-        """After n values."""
-        values = {key: self.end[key] for key in self.keys[:n]}
-        return Point(self.start.__getitem__, self.start.depth, values)
-
-
 class Step(NamedTuple):
     """One value of a point becomes another one, and what is seen changes."""
 
-    n_before: int  # other values that were changed on the way here
+    n_before: int  # other values that were changed before
     key: Number | Noise
     before: Point
     after: Point
@@ -626,7 +621,6 @@ class Search:
         self.random = random.Random(seed)
         self.n_runs = 0
         self.n_tests = 0
-        self.n_long = 0
         self.is_certain = True  # as long as there were choices alone, whose branches are all taken
         self.limits = defaultdict(set)  # where bisection has ended, for numbers of each kind
         self.draw = None  # of the run that goes on
@@ -725,30 +719,43 @@ class Search:
 
     def explore(self, todo):
         """Cut these parts, and theirs, until one outcome is seen in each."""
-        while todo:
-            part = todo.pop()
-            same, others = self.look_at(part)
-            row = part.point.run.row(part.depth)
-            if others:
-                cut = self.divide(part, same, others)
-            elif row is not None and part.mass > SMALL:
-                cut = part
-                cut.cut(Fork(Choice(part.depth), row))
-            else:
+        waiting = []
+        while todo or waiting:
+            part = (todo or waiting).pop()
+            self.choose_point(part)
+            if todo and part.is_long():
+                waiting.append(part)
+                if len(waiting) > MANY:
+                    raise TooManyRuns(MULTIPLIES)
                 continue
-            if cut is not part:
-                todo[:] = [part for part in todo if cut not in part.above]  # they are gone
-            todo += cut.parts
+            cut = self.cut(part)
+            if cut is not None:
+                todo = [part for part in todo if cut not in part.above]  # others are gone
+                waiting = [part for part in waiting if cut not in part.above]
+                todo += cut.parts
 
-    def look_at(self, part):
-        """Points where the same is seen as at the first point, and points where it isn't."""
+    def choose_point(self, part):
         if part.point is None:
             part.point = part.points[0] if part.points else self.point(part.box)
             self.look(part.point)
-        if part.mass <= SMALL:
-            self.count_long(part)
-            return [part.point], []
-        if not part.point.numbers():  # then it is certain what is seen
+
+    def cut(self, part):
+        """Cut a part where something else is seen, or one above it, or before the next choice.
+
+        Returns which, or None if the same outcome is seen everywhere.
+        """
+        same, others = self.look_at(part)
+        if others:
+            return self.divide(part, same, others)
+        row = part.point.run.row(part.depth)
+        if row is None or part.mass <= SMALL:
+            return None
+        part.cut(Fork(Choice(part.depth), row))
+        return part
+
+    def look_at(self, part):
+        """Points where the same is seen as at the point of a part, and points where it isn't."""
+        if part.mass <= SMALL or not part.point.numbers():  # then it is certain what is seen
             return [part.point], []
         n_fresh = max(N_FRESH, N_POINTS - len(part.points))
         part.points += self.points(part.box, n_fresh)
@@ -759,12 +766,6 @@ class Search:
         if len(same) == 1:
             self.look_for_values(part.box, others[:N_PAIRS])
         return same, others
-
-    def count_long(self, part):
-        """An error if the runs of many small parts have gone far, and are not at their end."""
-        self.n_long += LONG < len(part.box) < len(part.point.run.asked)
-        if self.n_long > MAX_LONG:
-            raise TooManyRuns(MULTIPLIES)
 
     def look_for_values(self, box, points):
         """An error if the slightest change of each point can be seen."""
@@ -798,7 +799,7 @@ class Search:
             for point in points:
                 pair = self.objection(above, point.at(above.depth))
                 if pair is not None:
-                    above.cut(self.split(above.box, self.first_step(Way(*pair))))
+                    above.cut(self.split(above.box, self.first_step(*pair)))
                     return above
         part.cut(self.split(part.box, step))
         return part
@@ -816,24 +817,25 @@ class Search:
         step = None
         for x, y in zip(itertools.cycle(same), others[:N_PAIRS]):
             for start, end in (x, y), (y, x):
-                way = Way(start, end)
-                if step is None or self.differ(start, way.point(step.n_before)):
-                    step = self.first_step(way)
+                if step is None or self.differ(start, start.on_the_way_to(end, step.n_before)):
+                    step = self.first_step(start, end)
         return step
 
-    def first_step(self, way):
-        """By bisection. If there are several, it may be another one than the first."""
-        low, high = 0, len(way.keys)
+    def first_step(self, x, y):
+        """On the way from one point to another one. By bisection, so it may not be the first."""
+        keys = y.numbers()
+        before, after = x, x.on_the_way_to(y, len(keys))
+        low, high = 0, len(keys)
         while high - low > 1:
             middle = (low + high) // 2
-            if self.differ(way.start, way.point(middle)):
-                high = middle
+            point = x.on_the_way_to(y, middle)
+            if self.differ(x, point):
+                high, after = middle, point
             else:
-                low = middle
-        step = Step(low, way.keys[low], way.point(low), way.point(high))
-        if not self.differ(step.before, step.after):
+                low, before = middle, point
+        if not keys or not self.differ(before, after):
             raise NotByThresholds(STATE)
-        return step
+        return Step(low, keys[low], before, after)
 
     def split(self, box, step):
         """The `Threshold` or `Race` that divides a box in which a step was found."""
@@ -850,7 +852,7 @@ class Search:
                 pair = self.others_weigh(box, split)
             if pair is None:
                 return split
-            step = self.first_step(Way(*pair))
+            step = self.first_step(*pair)
         raise NotByThresholds(SEVERAL)
 
     def threshold(self, step):
