@@ -161,8 +161,9 @@ class Numbers(TorchDispatchMode):
             self.refuse(f"torch.multinomial in {arguments['self'].dtype}")
         if not out.numel():
             return out
-        start, end = place_of(before), place_of(after)
-        self.follow(start, end)
+        start = place_of(before)
+        if start not in self.drawn:
+            self.follow(start, place_of(after))
         what = kind, layout_of(out), [comparable(each) for each in given]
         found = self.same_or_new(start, what, partial(kind, self, out, *given))
         out.copy_(torch.as_tensor(np.array(found)).reshape(out.shape))
@@ -252,8 +253,9 @@ def place_of(state):
 
 
 def uniform(numbers, out, low=0.0, high=1.0):
-    """As PyTorch makes them. What rounding makes equal to high becomes low."""
-    steps = 2**53 if out.dtype is torch.float64 else 2**24
+    """As PyTorch makes them: half precision is rounded. What becomes high by it becomes low."""
+    wide = torch.float64 if out.dtype is torch.float64 else torch.float32
+    steps = 2 ** DIGITS[wide]
     noise = numbers.noise("rand", out)
     if noise is None:
         whole = np.array([numbers.draw.below(steps) for _ in range(out.numel())])
@@ -262,9 +264,9 @@ def uniform(numbers, out, low=0.0, high=1.0):
     u = whole / steps
     if (low, high) == (0, 1) and out.dtype not in HALVES:
         return u
-    low, high = torch.tensor([low, high], dtype=out.dtype)
+    low, high = torch.tensor([low, high], dtype=wide)
     found = torch.tensor(u) * (high - low).double() + low.double()
-    found = found.to(out.dtype)
+    low, high, found = (each.to(out.dtype) for each in (low, high, found))
     return torch.where(found == high, low, found).double().numpy()
 
 
