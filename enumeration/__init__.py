@@ -44,8 +44,8 @@ loop that may run for ever can't be enumerated, and all randomness has to come f
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, numpys.py imitates
 NumPy's generator, others.py sees what else draws, compare.py says where two
-distributions differ, and pytorch.py is for code that draws from PyTorch. values.py is
-for what needs real numbers: noise such as Gumbel's, compiled code, other languages.
+distributions differ. values.py is for what needs real numbers: noise such as Gumbel's,
+compiled code, other languages. pytorch.py gives them to code that draws from PyTorch.
 """
 
 import math
@@ -116,12 +116,16 @@ def all_paths(function, rng, max_paths):
     raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", rng.covered)
 
 
-def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str):
+def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, resolution=1.0):
     """Raise an AssertionError that says how far two distributions differ, and where first.
 
     Both are functions of rng, or {output: probability}. name(token) is what the message
-    calls a token.
+    calls a token. What pytorch.py and values.py have found by random numbers may miss
+    something: up to its `resolution` they don't know more. If that is not enough, say
+    which resolution is, and the error tells how many random runs would give it.
     """
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must be 0 or more; found {tolerance}")
     found = distribution_of(sampler)
     expected = distribution_of(reference)
     distance = total_variation(found, expected)
@@ -130,6 +134,21 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str):
         shown = f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
         where = first_difference(found, expected, tolerance, name)
         raise AssertionError(f"wrong by {shown}; {where}")
+    check_resolution([found, expected], resolution)
+
+
+def check_resolution(distributions, resolution):
+    """An AssertionError if distributions agree, but a larger difference could have been missed."""
+    unsure = [each for each in distributions if getattr(each, "resolution", 0)]
+    missed = sum(each.resolution for each in unsure)
+    if missed > resolution:
+        problem = f"no difference was found, but one of {missed:.2g} could have been missed"
+        n_checks = [each.n_checks_for(resolution / len(unsure)) for each in unsure]
+        if None in n_checks:
+            raise AssertionError(
+                f"{problem}, whatever n_checks is; races need {resolution:g} or more"
+            )
+        raise AssertionError(f"{problem}; n_checks={max(n_checks):,} would see {resolution:g}")
 
 
 def distribution_of(given):

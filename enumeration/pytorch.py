@@ -21,6 +21,7 @@ PyTorch, and so are choice, randint, random and uniform of np.random.
 """
 
 import contextlib
+import ctypes
 import functools
 import math
 import random
@@ -43,6 +44,7 @@ FEW = 64  # a draw from more integers is a number, and no fork
 HALVES = torch.float16, torch.bfloat16
 DIGITS = {torch.float32: 24, torch.float64: 53, torch.float16: 11, torch.bfloat16: 8}
 RACES = 1e-41, 1e30  # in a race, float32 overflows with larger weights, and with smaller ones
+N_BYTES = 4 * 625  # of a Mersenne twister in NumPy, which takes long to say its state
 SEED = 0x5EED_0F_7E57  # PyTorch's generator begins with it, and goes on from run to run
 LEFTOVERS = torch.Generator()  # fills new memory
 EMPTY = (
@@ -385,11 +387,11 @@ class Sources:
 
         with (
             generators_restored(),
+            one_thread(),
             mock.patch.object(threading.Thread, "run", run_with_numbers),
             mock.patch.multiple(np.random, **self.of_numpy.functions()),
             of_python(),
         ):
-            torch.manual_seed(SEED)
             yield
 
 
@@ -397,12 +399,24 @@ class Sources:
 def generators_restored():
     """Leave the generators of PyTorch, Python and NumPy as they were."""
     of_torch, of_python, of_numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    torch.manual_seed(SEED)
     try:
         yield
     finally:
         torch.set_rng_state(of_torch)
         random.setstate(of_python)
         np.random.set_state(of_numpy)
+
+
+@contextlib.contextmanager
+def one_thread():
+    """More of them wait for one another, and tensors are small here."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 class OfPython(random.Random):
@@ -459,9 +473,10 @@ class OfNumpy(EveryBranch):
         self.numbers.draw.refuse(error)
 
     def once(self, what, make):
-        _, block, *place = np.random.get_state()
+        source = np.random.get_bit_generator()
+        state = ctypes.string_at(source.ctypes.state_address, N_BYTES)
         np.random.mtrand._rand.random_sample()  # moves on
-        return self.numbers.same_or_new((block.tobytes(), *place), what, make)
+        return self.numbers.same_or_new(state, what, make)
 
     def take(self, branches):
         weights, outcomes = zip(*branches)

@@ -63,7 +63,8 @@ N_POINTS = 32  # at which each part is tried
 N_FRESH = 8  # of them that are new, at least; the others are known from the part above
 N_PAIRS = 8  # of points with different outcomes, which are compared before a cut
 N_NUDGES = 8  # of all other values, which show whether a threshold moves
-NUDGE = 2.0**-20  # as a part of the way to a corner, which float32 can see
+NUDGE = 2.0**-20  # as a part of the way to a corner, or of the noise; float32 can see it
+N_AGAIN = 16  # of the first points, at the end
 SMALL = 2.0**-60  # parts with less probability are not cut; a million of them have 1e-12
 FAINT, LONG = 2.0**-40, 12  # a part with less probability, and more cuts, can be left for later
 MANY = 50  # such parts; if there are more, they multiply
@@ -300,14 +301,18 @@ class Noise(NamedTuple):
         noise = self.rounded(race.won_by(winner, noise))
         return self.inside(random, entry) if race.is_close(noise) else noise
 
-    corner = inside
+    def corner(self, random, entry=None):
+        """With which any token wins, however small its weight is."""
+        if entry is None:
+            return self.of({random.randrange(self.n): NEAR})
+        return self.inside(random, entry)
 
     def share(self, entry):
         race, winner = entry
         return race.weights[winner] / race.weights.sum()
 
     def nearer(self, noise, corner):
-        return self.rounded(noise + (corner - noise) * NUDGE)
+        return self.rounded(noise * (1 + NUDGE * np.sign(corner - noise)))
 
     def middle(self, low, high):
         return float(self.dtype(math.sqrt(low * high)))
@@ -492,12 +497,12 @@ class Part:
     def cut(self, split):
         above = *self.above, self
         boxes = [{**self.box, split.key: entry} for entry in split.entries(self.box)]
+        points = [point for part in self.leaves() for point in part.points]
         self.split, self.parts = split, [Part(box, above) for box in boxes]
-        for point in self.points:
+        for point in points:
             part = self.leaf_of(point)
             if part in self.parts:
                 part.points.append(point.at(part.depth))
-        self.points = []
 
     def leaves(self):
         todo = [self]
@@ -521,6 +526,12 @@ class Part:
                 return None
             part = part.parts[side]
         return part
+
+    def has_no_new_numbers(self):
+        """Whether it's a branch that asks for no more numbers than were asked for before the fork."""
+        if not self.above or not isinstance(self.above[-1].split, Fork):
+            return False
+        return self.point.numbers() == self.above[-1].point.numbers()
 
     def is_long(self):
         """Whether it's a path of low probability that is not at its end, as in a loop."""
@@ -621,6 +632,7 @@ class Search:
         self.random = random.Random(seed)
         self.n_runs = 0
         self.n_tests = 0
+        self.first = []  # the points of the first runs
         self.is_certain = True  # as long as there were choices alone, whose branches are all taken
         self.limits = defaultdict(set)  # where bisection has ended, for numbers of each kind
         self.draw = None  # of the run that goes on
@@ -629,10 +641,15 @@ class Search:
         root = Part({})
         todo = [root]
         with self.errors_in_c_noted():
+            self.choose_point(root)
+            if not self.is_certain:
+                root.points = [self.point({}) for _ in range(n_checks // 10)]
+                root.points += self.points({}, N_POINTS)
+                [*map(self.look, root.points)]
             while todo:  # until neither finds anything new
                 self.explore(todo)
                 todo = self.contradicted(root, n_checks)
-            self.run_again(root.point)  # which alone has seen the function as it was
+            [*map(self.run_again, self.first)]  # they have seen the function as it was
         masses = defaultdict(list)
         for part in root.leaves():
             masses[part.point.run.outcome].append(part.mass)
@@ -668,6 +685,7 @@ class Search:
     def look(self, point):
         if point.run is None:
             point.run = self.run(point)
+            self.first += [point][: N_AGAIN - len(self.first)]
         return point.seen()
 
     def differ(self, x, y):
@@ -757,8 +775,8 @@ class Search:
         """Points where the same is seen as at the point of a part, and points where it isn't."""
         if part.mass <= SMALL or not part.point.numbers():  # then it is certain what is seen
             return [part.point], []
-        n_fresh = max(N_FRESH, N_POINTS - len(part.points))
-        part.points += self.points(part.box, n_fresh)
+        n_known = N_POINTS if part.has_no_new_numbers() else len(part.points)
+        part.points += self.points(part.box, max(N_FRESH, N_POINTS - n_known))
         same, others = [part.point], []
         for point in part.points:
             group = others if self.differ(part.point, point) else same
