@@ -639,23 +639,31 @@ class Search:
 
     def distribution(self, n_checks):
         root = Part({})
-        todo = [root]
         with self.errors_in_c_noted():
-            self.choose_point(root)
-            if not self.is_certain:
-                root.points = [self.point({}) for _ in range(n_checks // 10)]
-                root.points += self.points({}, N_POINTS)
-                [*map(self.look, root.points)]
-            while todo:  # until neither finds anything new
-                self.explore(todo)
-                todo = self.contradicted(root, n_checks)
-            [*map(self.run_again, self.first)]  # they have seen the function as it was
+            try:
+                self.find(root, n_checks)
+            except NotByThresholds:
+                self.run_first_again()  # something else that decides is the problem, if it exists
+                raise
+            self.run_first_again()
         masses = defaultdict(list)
         for part in root.leaves():
             masses[part.point.run.outcome].append(part.mass)
         n_races = max(len(part.races()) for part in root.leaves())  # on the way to a part, at most
         n_checks = math.inf if self.is_certain else n_checks
         return Distribution(masses, self.n_runs, n_checks, self.n_tests, n_races * CLOSE)
+
+    def find(self, root, n_checks):
+        """Look at some points, cut parts, and try random inputs, until these find nothing new."""
+        self.choose_point(root)
+        if not self.is_certain:
+            root.points = [self.point({}) for _ in range(n_checks // 10)]
+            root.points += self.points({}, N_POINTS)
+            [*map(self.look, root.points)]
+        todo = [root]
+        while todo:
+            self.explore(todo)
+            todo = self.contradicted(root, n_checks)
 
     # ---- Runs ----
 
@@ -676,6 +684,11 @@ class Search:
             raise draw.refused
         self.is_certain &= all(isinstance(key, Choice) for key in draw.asked)
         return Run(outcome, draw.asked, draw.rows, draw.branches)
+
+    def run_first_again(self):
+        """For the first runs have seen the function as it was."""
+        for point in self.first:
+            self.run_again(point)
 
     def run_again(self, point):
         """An error if something else is seen now, or other numbers are asked for."""

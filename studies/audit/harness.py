@@ -35,7 +35,7 @@ P, Q = gallery.P.astype(float), gallery.Q.astype(float)
 PROMPT, EOS = gallery.SETTING.prompt, gallery.EOS
 N, K = gallery.SETTING.N, gallery.SETTING.K
 MAX_RUNS = 1_000_000
-N_CHECKS = 300  # random runs for each distribution, which must agree
+N_CHECKS = 1_000  # random runs for each distribution, which must agree
 
 
 class Setting(NamedTuple):
