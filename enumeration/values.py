@@ -528,7 +528,7 @@ class Part:
         return part
 
     def has_no_new_numbers(self):
-        """Whether it's a branch that asks for no more numbers than were asked for before the fork."""
+        """Whether it's a branch of a fork, and asks for the numbers that came before it alone."""
         if not self.above or not isinstance(self.above[-1].split, Fork):
             return False
         return self.point.numbers() == self.above[-1].point.numbers()
