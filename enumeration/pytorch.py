@@ -386,8 +386,7 @@ class Sources:
                 run(thread)
 
         with (
-            generators_restored(),
-            one_thread(),
+            settings_restored(),
             mock.patch.object(threading.Thread, "run", run_with_numbers),
             mock.patch.multiple(np.random, **self.of_numpy.functions()),
             of_python(),
@@ -396,27 +395,19 @@ class Sources:
 
 
 @contextlib.contextmanager
-def generators_restored():
+def settings_restored():
     """Leave the generators of PyTorch, Python and NumPy as they were."""
     of_torch, of_python, of_numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
-    torch.manual_seed(SEED)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(of_torch)
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
-
-
-@contextlib.contextmanager
-def one_thread():
-    """More of them wait for one another, and tensors are small here."""
     n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.default_generator.manual_seed(SEED)
+    torch.set_num_threads(1)  # for small tensors, several wait for one another
     try:
         yield
     finally:
         torch.set_num_threads(n_threads)
+        torch.set_rng_state(of_torch)
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
 
 
 class OfPython(random.Random):

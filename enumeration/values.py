@@ -338,8 +338,7 @@ class Draw:
         self.point = point
         self.counts = Counter()
         self.asked = []  # the keys, in their order
-        self.rows = []  # of the choices
-        self.branches = []  # that were taken
+        self.choices = []  # the weights of each, and the branch that was taken
         self.refused = None  # an error of ours, in case the program catches it
         self.is_in_c = False  # which goes on after an error
 
@@ -364,8 +363,7 @@ class Draw:
         if len(row.possible) == 1:
             return row.possible[0]
         branch = row.branch(self.next(Choice))
-        self.rows.append(row)
-        self.branches.append(branch)
+        self.choices.append((row, branch))
         return branch
 
     def next(self, kind, *form):
@@ -423,12 +421,11 @@ class Run(NamedTuple):
 
     outcome: tuple
     asked: list
-    rows: list
-    branches: list
+    choices: list
 
     def row(self, i):
         """The weights of choice i, if there was one."""
-        return self.rows[i] if i < len(self.rows) else None
+        return self.choices[i][0] if i < len(self.choices) else None
 
 
 class Point(dict):
@@ -455,12 +452,12 @@ class Point(dict):
 
     def at(self, depth):
         """The same run, looked at up to another choice."""
-        point = Point(self.__getitem__, depth)
+        point = Point(self.new, depth, self)
         point.run = self.run
         return point
 
     def seen(self):
-        rows = self.run.rows[: self.depth + 1]
+        rows = [row for row, _ in self.run.choices[: self.depth + 1]]
         return rows, None if len(rows) > self.depth else self.run.outcome
 
     def on_the_way_to(self, other, n):
@@ -537,9 +534,9 @@ class Part:
         """Whether it's a path of low probability that is not at its end, as in a loop."""
         return self.mass < FAINT and LONG < len(self.box) < len(self.point.run.asked)
 
-    def races(self):
-        """The parts above it that a race divides."""
-        return [part for part in self.above if isinstance(part.split, Race)]
+    def n_races(self):
+        """How many races divide the parts above it."""
+        return sum(isinstance(part.split, Race) for part in self.above)
 
 
 def depth_of(box):
@@ -554,7 +551,7 @@ class Fork(NamedTuple):
     row: Row
 
     def side(self, point):
-        branch = point.run.branches[self.key.i]
+        _, branch = point.run.choices[self.key.i]
         return self.row.possible.index(branch) if branch in self.row.possible else None
 
     def entries(self, box):
@@ -611,7 +608,7 @@ class Race(NamedTuple):
 class Step(NamedTuple):
     """One value of a point becomes another one, and what is seen changes."""
 
-    n_before: int  # other values that were changed before
+    n_before: int  # how many other values were changed before
     key: Number | Noise
     before: Point
     after: Point
@@ -649,7 +646,7 @@ class Search:
         masses = defaultdict(list)
         for part in root.leaves():
             masses[part.point.run.outcome].append(part.mass)
-        n_races = max(len(part.races()) for part in root.leaves())  # on the way to a part, at most
+        n_races = max(part.n_races() for part in root.leaves())
         n_checks = math.inf if self.is_certain else n_checks
         return Distribution(masses, self.n_runs, n_checks, self.n_tests, n_races * CLOSE)
 
@@ -683,7 +680,7 @@ class Search:
         if draw.refused:  # code in C does not notice
             raise draw.refused
         self.is_certain &= all(isinstance(key, Choice) for key in draw.asked)
-        return Run(outcome, draw.asked, draw.rows, draw.branches)
+        return Run(outcome, draw.asked, draw.choices)
 
     def run_first_again(self):
         """For the first runs have seen the function as it was."""
@@ -899,17 +896,16 @@ class Search:
     def others_move(self, box, threshold):
         """Two points on one side of a threshold that is moved by other values. None if it isn't."""
         below, above = threshold.sides_of(threshold.point)
-        if not self.differ(below, above):
-            raise NotByThresholds(STATE)
+        if not self.differ(below, above):  # weights that change little by little do that
+            raise NotByThresholds(VALUES if above.run.row(above.depth) else STATE)
         self.run_again(above)
         others = dict.fromkeys([*below.numbers(), *above.numbers()])
         del others[threshold.key]
-        for _ in range(N_NUDGES if others else 0):  # some directions lead across another threshold
+        for _ in range(N_NUDGES):  # some directions lead across another threshold
             moved = threshold.sides_of(self.nudged(box, threshold.point, others))
             if self.differ(*moved):
                 return None
-        pairs = zip((below, above), moved) if others else ()
-        return next((pair for pair in pairs if self.differ(*pair)), None)
+        return next(pair for pair in zip((below, above), moved) if self.differ(*pair))
 
     def race(self, step):
         weights = Duels(self, step.key, step.after).weights()
