@@ -369,7 +369,6 @@ class Sources:
         """The output of function() in one run."""
         self.numbers = numbers = Numbers(draw, self.axes)
         self.of_numpy.numbers = random._inst.numbers = numbers
-        random._inst.gauss_next = None  # a second number of an earlier run
         with numbers:
             return as_output(plain(function()))
 
@@ -451,11 +450,9 @@ class OfNumpy(EveryBranch):
         refused = {name: partial(self.refuse_function, name) for name in names}
         for name in "seed", "get_state", "set_state":
             del refused[name]
-        same = {
-            name: getattr(self, name) for name in ("choice", "multinomial", "random", "uniform")
-        }
-        others = dict(random_sample=self.random, rand=self.rand, randint=self.integers)
-        return refused | same | others
+        served = dict(choice=self.choice, randint=self.integers, uniform=self.uniform)
+        served |= dict(random=self.random, random_sample=self.random, rand=self.rand)
+        return refused | served
 
     def refuse_function(self, name, *_, **__):
         self.numbers.refuse(f"np.random.{name} (use choice or random)")

@@ -214,7 +214,11 @@ def by_race(row):
     return (row / e()).argmax()
 
 
-@pytest.mark.parametrize("draw", [by_race, lambda row: torch.multinomial(row, 1)[0]])
+def by_gumbel(row):
+    return (row.log() - (-torch.rand(3).log()).log()).argmax()
+
+
+@pytest.mark.parametrize("draw", [by_race, by_gumbel, lambda row: torch.multinomial(row, 1)[0]])
 def test_a_sampler_is_as_right_or_wrong_as_it_is(draw):
     right = output_distribution(lambda: speculative_token(draw, (Q - P).clamp(min=0)))
     assert total_variation(right, FROM_Q) < 1e-6
