@@ -48,8 +48,8 @@ generator: if the outputs don't fit, that's an error as well.
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, numpys.py imitates
 NumPy's generator, others.py sees what else draws, compare.py says where two
-distributions differ, and pytorch.py is for code that draws from PyTorch. values.py is
-for what needs real numbers: noise such as Gumbel's, compiled code, other languages.
+distributions differ. values.py is for what needs real numbers: noise such as Gumbel's,
+compiled code, other languages. pytorch.py gives them to code that draws from PyTorch.
 """
 
 import numpy as np
@@ -106,22 +106,39 @@ def sum_over_paths(function, max_paths=1_000_000, rng=None):
     return {output: float(probability) for output, probability in outputs.items()}
 
 
-def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str):
+def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, resolution=1.0):
     """Raise an AssertionError that says how far two distributions differ, and where first.
 
     Both are functions of rng, or {output: probability}. name(token) is what the message
-    calls a token.
+    calls a token. What pytorch.py and values.py have found by random numbers may miss
+    something: up to its `resolution` they don't know more. If that is not enough, say
+    which resolution is, and the error tells how many random runs would give it.
     """
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must be 0 or more; found {tolerance}")
     found = distribution_of(sampler)
     expected = distribution_of(reference)
     distance = total_variation(found, expected)
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance must be 0 or more; found {tolerance}")
     if distance > tolerance:
         distance = float(distance)
         shown = f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
         where = first_difference(found, expected, tolerance, name)
         raise AssertionError(f"wrong by {shown}; {where}")
+    check_resolution([found, expected], resolution)
+
+
+def check_resolution(distributions, resolution):
+    """An AssertionError if distributions agree, but a larger difference could have been missed."""
+    unsure = [each for each in distributions if getattr(each, "resolution", 0)]
+    missed = sum(each.resolution for each in unsure)
+    if missed > resolution:
+        problem = f"no difference was found, but one of {missed:.2g} could have been missed"
+        n_checks = [each.n_checks_for(resolution / len(unsure)) for each in unsure]
+        if None in n_checks:
+            raise AssertionError(
+                f"{problem}, whatever n_checks is; races need {resolution:g} or more"
+            )
+        raise AssertionError(f"{problem}; n_checks={max(n_checks):,} would see {resolution:g}")
 
 
 def distribution_of(given):

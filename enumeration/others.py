@@ -22,9 +22,10 @@ WITHOUT_SEED = (
 
 
 @contextlib.contextmanager
-def nothing_else_draws(rng):
+def nothing_else_draws(rng, run=Forks.run):
     """Within the `with` statement, an error where something draws that is not rng.
 
+    run is the method that calls a program, and what is done outside of it is not asked about.
     To ask the operating system for random numbers, or for a seed, is refused. A generator
     with a seed that was there before must be as before at the end. One that is made from a
     seed on each path may draw.
@@ -34,7 +35,7 @@ def nothing_else_draws(rng):
     """
 
     def check_who_asks():
-        if is_on_a_path():
+        if is_called_by(run):
             rng.refuse(NotByRng(f"{WITHOUT_SEED}; let rng alone decide"))
 
     def refused(function):
@@ -71,11 +72,11 @@ def nothing_else_draws(rng):
     watch.check()
 
 
-def is_on_a_path():
+def is_called_by(run):
     """Whether a run calls this, and not an import in it, or another thread."""
     frame = sys._getframe()
     while frame is not None and "importlib" not in frame.f_code.co_filename:
-        if frame.f_code is Forks.run.__code__:
+        if frame.f_code is run.__code__:
             return True
         frame = frame.f_back
     return False

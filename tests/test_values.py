@@ -36,6 +36,14 @@ def winner(row, noise):
     return int(np.argmax(row / noise))
 
 
+RUNS = Counter()
+
+
+def counted(name):
+    RUNS[name] += 1
+    return RUNS[name]
+
+
 # ---- What has thresholds ----
 
 RIGHT = {}  # name: (function, {(token, ...): probability})
@@ -235,18 +243,97 @@ def draws_from_one_row_on_either_path(draw):
     return replacement, winner(P[0], draw.exponential(3))
 
 
+def two_tokens(draw, row_of_replacement):
+    """Guesses are forks, and numbers test them."""
+    tokens = []
+    for _ in range(2):
+        p, q = (table[tokens[-1] if tokens else 0] for table in (P, Q))
+        tokens.append(draw.choice(p))
+        if not draw() < q[tokens[-1]] / p[tokens[-1]]:
+            tokens[-1] = draw.choice(row_of_replacement(p, q))
+    return tokens
+
+
+@gives(TWO_TOKENS)
+def takes_each_branch(draw):
+    return two_tokens(draw, lambda p, q: np.maximum(q - p, 0))
+
+
+@gives(
+    {
+        (i, j): 0.3 * P[1, i] * P[2, j] + 0.7 * P[2, i] * P[1, j]
+        for i in (0, 1, 2)
+        for j in (0, 1, 2)
+    }
+)
+def weighs_by_a_number(draw):
+    first = draw() < 0.3
+    return [draw.choice(P[1 if first else 2]), draw.choice(P[2 if first else 1])]
+
+
+@gives({0: 0.5 * 0.25, 1: 0.5 * 0.75, 2: 0.5})
+def weighs_by_a_race(draw):
+    noise = draw.exponential(2)
+    return draw.choice([1, 3, 0] if winner(np.ones(2), noise) else [0, 0, 1])
+
+
+@gives(coin(0.3))
+def weighs_with_a_rounding_error(draw):
+    """As a cache makes it."""
+    draw()
+    return draw.choice([0.7 + 1e-9 * (counted("rounding") % 3), 0.3])
+
+
+@gives({0: 0.3, 1: 0.2, 2: 0.5})
+def draws_whole_numbers(draw):
+    i = draw.below(10)
+    return 0 if i < 3 else 1 + (i >= 5)
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_distribution_is_the_one_computed_by_hand(name):
     function, expected = RIGHT[name]
     found = output_distribution(function, n_checks=2000)
     assert found.keys() == expected.keys()
-    assert total_variation(found, expected) < 1e-15
+    assert total_variation(found, expected) < (1e-8 if "rounding" in name else 1e-15)
 
 
 @pytest.mark.parametrize("limit", [0.3, 0.7, 2**-53, 3 * 2**-53, 1 - 2**-53])
 def test_a_threshold_is_found_to_the_last_bit(limit):
     found = output_distribution(lambda draw: int(draw() < limit), n_checks=100)
     assert found[1,] * 2**53 == math.ceil(limit * 2**53)
+
+
+def test_forks_alone_are_exact_and_need_no_random_inputs():
+    def three(draw):
+        return [draw.choice([1 - 1e-9, 1e-9]) for _ in range(3)]
+
+    found = output_distribution(three)
+    assert found[1, 1, 1] == pytest.approx(1e-27)
+    assert found.resolution == 0
+    assert found.n_runs < 100
+
+
+def test_a_sampler_with_forks_is_as_wrong_as_it_is():
+    found = output_distribution(lambda draw: two_tokens(draw, lambda p, q: q), n_checks=2000)
+    expected = enumeration.output_distribution(
+        lambda rng: two_tokens(Choosing(rng), lambda p, q: q)
+    )
+    assert total_variation(found, expected) < 1e-15
+    assert total_variation(found, TWO_TOKENS) > 0.05
+
+
+class Choosing:
+    """A draw of the functions above, from a generator."""
+
+    def __init__(self, rng):
+        self.rng = rng
+
+    def __call__(self):
+        return self.rng.random()
+
+    def choice(self, weights):
+        return self.rng.choice(len(weights), p=weights / weights.sum())
 
 
 HARD = (
@@ -294,15 +381,9 @@ def test_a_race_that_is_close_is_no_evidence(monkeypatch):
 
 # ---- What is refused ----
 
-RUNS = Counter()
 SEVERAL = "several numbers at once"
-NOISE = "row of noise has to decide one draw"
+NOISE = "one noise decides two draws"
 STATE = "same numbers gave"
-
-
-def counted(name):
-    RUNS[name] += 1
-    return RUNS[name]
 
 
 def one_row(use):
@@ -336,6 +417,14 @@ def catches(draw):
         return forgets(draw)
     except RuntimeError:
         return 0
+
+
+def repeats(draw):
+    """Its paths multiply."""
+    while True:
+        token = draw.choice(P[0])
+        if draw.choice([1, 1]):
+            return token
 
 
 def draws_again(draw):
@@ -372,13 +461,17 @@ REFUSED = {
     "later on": (lambda draw: int(draw() < 0.5) + 2 * (counted("later") > 500), STATE),
     "the number before": (draws_again, STATE),
     "coins that are remembered": (remembers, STATE),
+    "weights that are numbers": (
+        lambda draw: draw.choice([u := draw(), 1 - u + 1e-9]), "slightest change of a number"),
+    "no weights": (lambda draw: draw.choice([0, 0]), "a finite sum above 0"),
+    "repeats": (repeats, "paths of a loop multiply"),
     "the last bit": (lambda draw: int(2**53 * draw()) % 2, "max_runs = 20,000"),
     "without end": (forgets, "^a run asked for more than 1,000 numbers"),
     "without end, and caught": (catches, "^a run asked for more than 1,000 numbers"),
-    "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], r"an int, or several; found \["),
+    "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], "an int, or several; found nan"),
     "a number": (lambda draw: draw(), "an int, or several; found 0"),
     "nothing": (lambda draw: None, "an int, or several; found None"),
-    "log(0)": (lambda draw: int(math.log(draw()) < -1), r"numbers \[0.0\] it raised ValueError"),
+    "log(0)": (lambda draw: int(math.log(draw()) < -1), r"with the numbers \[0.0\]"),
     "an empty row": (lambda draw: len(draw.exponential(0)), "at least one entry; found n = 0"),
 }  # fmt: skip
 
@@ -387,7 +480,7 @@ REFUSED = {
 def test_what_has_no_distribution_by_thresholds_is_refused_by_name(name):
     RUNS.clear()
     function, message = REFUSED[name]
-    with pytest.raises((RuntimeError, TypeError), match=message) as error:
+    with pytest.raises((RuntimeError, TypeError, ValueError), match=message) as error:
         output_distribution(function, n_checks=2000, max_runs=20_000)
     assert "\n" not in str(error.value)
 
@@ -410,6 +503,23 @@ def test_random_inputs_find_what_the_search_has_missed(monkeypatch):
     found = output_distribution(function, n_checks=2000)
     assert found == pytest.approx({(0,): 0.99, (1,): 0.01})
     assert math.log(2e9) / 2000 <= found.resolution < 0.02  # the inputs came at least twice
+
+
+def test_a_caller_who_demands_less_is_told_how_many_random_inputs_would_do():
+    def first_token(draw):
+        return token_of(Q[0], draw())
+
+    found = output_distribution(first_token, n_checks=1000)
+    enumeration.assert_same_distribution(found, ONE_TOKEN, tolerance=1e-6)
+    with pytest.raises(
+        AssertionError, match="could have been missed; n_checks=4,145 would"
+    ) as error:
+        enumeration.assert_same_distribution(found, ONE_TOKEN, resolution=0.005)
+    n_checks = int(re.search("n_checks=([0-9,]*)", str(error.value))[1].replace(",", ""))
+    found = output_distribution(first_token, n_checks=n_checks)
+    enumeration.assert_same_distribution(found, ONE_TOKEN, resolution=0.005)
+    with pytest.raises(AssertionError, match="wrong by"):
+        enumeration.assert_same_distribution(found, {(0,): 0.2, (1,): 0.3, (2,): 0.5})
 
 
 # ---- Both halves ----
@@ -502,6 +612,11 @@ int waits(double (*draw)(void)) {
     return 0 * n;
 }
 
+int forever(double (*draw)(void)) {
+    while (draw() < 2);
+    return 0;
+}
+
 void decode(double (*draw)(void), int n, int from_q, int *ids) {
     for (int last = 0, i = 0; i < n; last = ids[i++]) {
         const double *p = P[last], *q = Q[last];
@@ -561,11 +676,26 @@ def test_a_sampler_in_c_with_replacements_from_q_is_as_wrong_as_it_is(library):
     assert total_variation(found, ONE_TOKEN) == pytest.approx(0.06, abs=1e-15)
 
 
-def test_a_long_loop_in_c_gets_more_numbers_and_then_is_refused(library):
-    """An error does not reach C, which gets zeros from then on, and would wait for ever."""
+def test_a_long_loop_in_c_gets_more_numbers_and_then_is_refused(library, capfd):
+    """It ends, as it gets what it waits for."""
     waits = ctypes.CDLL(library).waits
     with pytest.raises(TooManyRuns, match="more than 1,000 numbers"):
         output_distribution(lambda draw: waits(NUMBER(draw)))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_loop_without_end_in_c_ends_the_process_with_one_line(library):
+    lines = f"""
+import ctypes
+from enumeration.values import output_distribution
+forever = ctypes.CDLL({str(library)!r}).forever
+number = ctypes.CFUNCTYPE(ctypes.c_double)
+output_distribution(lambda draw: forever(number(draw)))
+"""
+    command = [sys.executable, "-c", lines]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert re.fullmatch("TooManyRuns: .*can't be stopped in C.\n", done.stderr)
 
 
 PYTHON = """
@@ -602,7 +732,7 @@ def test_a_program_can_run_races():
     ],
 )
 def test_a_program_that_does_not_keep_to_the_lines_is_refused(lines, message):
-    with python(lines) as run, pytest.raises(RuntimeError, match=message):
+    with python(lines) as run, pytest.raises((EOFError, ValueError), match=message):
         output_distribution(run)
     assert run.process.poll() is not None
 

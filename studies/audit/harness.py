@@ -34,7 +34,8 @@ ROOT = str(Path(__file__).resolve().parents[2])
 P, Q = gallery.P.astype(float), gallery.Q.astype(float)
 PROMPT, EOS = gallery.SETTING.prompt, gallery.EOS
 N, K = gallery.SETTING.N, gallery.SETTING.K
-MAX_PATHS = 300_000
+MAX_RUNS = 1_000_000
+N_CHECKS = 1_000  # random runs for each distribution, which must agree
 
 
 class Setting(NamedTuple):
@@ -63,7 +64,7 @@ class Rounds(NamedTuple):
     raises: type[Exception] | tuple = ()  # what it ends with
 
     def round_after(self, ids):
-        return drawn(partial(self.one_round, ids), real_runs=30)
+        return drawn(partial(self.one_round, ids))
 
     def measured(self):
         """Its distance, and the tokens of its first round, or its error."""
@@ -106,15 +107,15 @@ def text_distribution(round_after, n):
     return {text[len(PROMPT) :]: mass for text, mass in texts.items()}
 
 
-def drawn(function, real_runs=300):
-    """{output: probability} of function(), which also runs with real random numbers this often."""
+def drawn(function):
+    """{output: probability} of function(), which draws from PyTorch or np.random."""
     from enumeration.pytorch import output_distribution
 
     def silent():
         with contextlib.redirect_stdout(None):
             return function()
 
-    return output_distribution(silent, max_paths=MAX_PATHS, real_runs=real_runs)
+    return output_distribution(silent, n_checks=N_CHECKS, max_runs=MAX_RUNS)
 
 
 def mean_length(outputs):

@@ -102,7 +102,7 @@ def generate(known):
 def random_network(kind, config, seed, **sizes):
     no_ids = dict(bos_token_id=None, eos_token_id=None, pad_token_id=0)
     torch.manual_seed(seed)
-    sizes |= dict(vocab_size=3, initializer_range=0.3, attn_implementation="eager")
+    sizes |= dict(vocab_size=3, initializer_range=0.3)
     return kind(config(**no_ids, **sizes)).eval()
 
 
