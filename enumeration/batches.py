@@ -34,8 +34,9 @@ from .values import SEVERAL, STATE, Distribution, NotByThresholds, TooManyRuns, 
 BITS = 24
 UNIT = 2**BITS  # numbers are whole numbers of units 2^-24, which float32 holds
 N_POINTS = 16  # at which each box is tried
-N_NUDGES = 8  # of all other numbers, which show whether a threshold moves
+N_NUDGES = 4  # of all other numbers, which show whether a threshold moves
 NUDGE = 2.0**-13  # as a part of the way to a random point
+MAX_MOVING = 50  # thresholds of a case
 MAX_BATCH = 2**20
 
 
@@ -45,8 +46,8 @@ def distributions(launch, n_cases, n_numbers, n_checks=2_000, max_runs=100_000_0
     At the end, n_checks random inputs of each case must agree with it. Each row of a batch
     counts as a run. Raises NotByThresholds, or TooManyRuns.
     """
-    search = Search(launch, max_runs, seed)
-    boxes = search.explored(search.whole(n_cases, n_numbers))
+    search = Search(launch, n_cases, max_runs, seed)
+    boxes = search.explored(search.whole(n_numbers))
     n_tests = n_cases
     while True:
         which, others = search.contradictions(boxes, n_checks)
@@ -102,8 +103,9 @@ def changed(at, key, number):
 class Search:
     """Launches the function, and cuts `Boxes` until each has one outcome."""
 
-    def __init__(self, launch, max_runs, seed):
+    def __init__(self, launch, n_cases, max_runs, seed):
         self.launch = launch
+        self.n_moving = np.zeros(n_cases, np.int64)
         self.max_runs = max_runs
         self.rng = np.random.default_rng(seed)
         self.n_runs = 0
@@ -134,9 +136,9 @@ class Search:
 
     # ---- Where to look ----
 
-    def whole(self, n_cases, n_numbers):
-        case = np.arange(n_cases)
-        low = np.zeros((n_cases, n_numbers), np.int64)
+    def whole(self, n_numbers):
+        case = np.arange(len(self.n_moving))
+        low = np.zeros((len(case), n_numbers), np.int64)
         high = low + UNIT
         point = self.rng.integers(low, high)
         return Boxes(case, low, high, point, self.run(case, point))
@@ -186,23 +188,18 @@ class Search:
 
     # ---- Where to cut ----
 
-    def cut(self, boxes, others, tried=False):
-        """Both halves of each box, which has another outcome at its other point.
-
-        If other numbers move a threshold, the box is cut where they do. What was tried before
-        is true in [n, n_numbers].
-        """
+    def cut(self, boxes, others):
+        """Both halves of each box, which has another outcome at its other point."""
         start, key = self.first_step(boxes, others)
-        is_key = np.eye(len(others.T), dtype=bool)[key]  # [n, n_numbers]
-        refuse(SEVERAL, boxes, (tried & is_key).any(axis=1))
         at = self.threshold(boxes, start, key, others)
-        left, right = self.halves(boxes, start, key, at)
-        moves, side, moved = self.moving(boxes, left, right, ~is_key)
-        halves = joined(left.without(moves), right.without(moves))
-        if not moves.any():
-            return halves
-        tried = (tried | is_key)[moves]
-        return joined(halves, self.cut(side.take(moves), moved[moves], tried))
+        below = changed(start, key, at - 1)
+        above = changed(start, key, at)
+        self.count_moving(boxes, below, above, key)
+        low = changed(boxes.low, key, at)
+        high = changed(boxes.high, key, at)
+        left = boxes._replace(high=high, point=below, outcome=self.run(boxes.case, below))
+        right = boxes._replace(low=low, point=above, outcome=self.run(boxes.case, above))
+        return joined(left, right)
 
     def first_step(self, boxes, others):
         """On the way from the box's point to the other one, number by number.
@@ -229,30 +226,18 @@ class Search:
             far = np.where(differ, middle, far)
         return np.maximum(near, far)
 
-    def halves(self, boxes, start, key, at):
-        below = changed(start, key, at - 1)
-        above = changed(start, key, at)
-        low = changed(boxes.low, key, at)
-        high = changed(boxes.high, key, at)
-        left = boxes._replace(high=high, point=below, outcome=self.run(boxes.case, below))
-        right = boxes._replace(low=low, point=above, outcome=self.run(boxes.case, above))
-        return left, right
+    def count_moving(self, boxes, below, above, key):
+        """An error if many thresholds of a case move as soon as the other numbers do.
 
-    def moving(self, boxes, left, right, others):
-        """[n] whether a threshold moves as soon as these other numbers do.
-
-        And if so, two points which show it: the first as that of a box, the second in
-        [n, n_numbers].
+        Any cut is right. But an edge that is a curve is cut without end.
         """
-        stays = np.zeros(len(boxes.case), bool)
+        stays = np.zeros(len(key), bool)
         for _ in range(N_NUDGES):  # some directions lead across another threshold
-            nudge = others * self.nudge(boxes, left.point)
-            seen = [self.run(boxes.case, half.point + nudge) for half in (left, right)]
+            nudge = changed(self.nudge(boxes, below), key, 0)
+            seen = [self.run(boxes.case, point + nudge) for point in (below, above)]
             stays |= (seen[0] != seen[1]).any(axis=1)
-        is_left = (seen[0] == left.outcome).all(axis=1)[:, None]  # on both sides
-        point = np.where(is_left, right.point, left.point)
-        outcome = np.where(is_left, right.outcome, left.outcome)
-        return ~stays, boxes._replace(point=point, outcome=outcome), point + nudge
+        np.add.at(self.n_moving, boxes.case[~stays], 1)
+        refuse(SEVERAL, boxes, self.n_moving[boxes.case] > MAX_MOVING)
 
     def nudge(self, boxes, at):
         """[n, n_numbers] a small part of the way to a random point, 1 unit at least."""

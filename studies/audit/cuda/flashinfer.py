@@ -117,8 +117,9 @@ def edges(kernels):
     yield chain(kernels, f"{name}, one-hot drafts", [*drawn(2, favourites, Q)], Q)
     in_p = [case._replace(p=in_bf16(case.p)) for case in drawn(2)]
     yield chain(kernels, f"{name}, p in bfloat16", in_p, Q)
-    in_q = [case._replace(q=in_bf16(case.q)) for case in drawn(2)]
-    yield chain(kernels, f"{name}, q in bfloat16", in_q, Q)
+    rounded = in_bf16(Q).astype(float)
+    target = rounded / rounded.sum(axis=1, keepdims=True)
+    yield chain(kernels, f"{name}, q in bfloat16", [*drawn(2, P, rounded)], target)
 
 
 def in_bf16(rows):

@@ -10,28 +10,24 @@ from functools import partial
 
 import numpy as np
 
-from studies.audit import kernels, wheels
+from studies.audit import kernels
 from studies.audit.cuda import trees
 from studies.audit.cuda.flashinfer import WITH_ZEROS
 from studies.audit.harness import P, Q
 from studies.audit.kernels import Kernel, V, drawn, from_batches
 
-VERSION = "0.5.23"
-CHAIN = "sglang/kernels/ops/speculative/reject_sampling.py"
-
 
 def sglang(folder):
-    wheel = wheels.unpacked(folder, "sglang", VERSION, [trees.HEADERS, CHAIN])
-    yield from trees.settings(folder, wheel)
-    yield from chains(triton_chain(wheel))
+    yield from trees.settings(folder)
+    yield from chains(triton_chain(trees.sglang_files(folder)))
 
 
-def triton_chain(wheel):
+def triton_chain(files):
     """launch(drafted, p, q, numbers, **options) -> tokens, padded with -1."""
     kernels.triton_for(kernels.DEVICE)
     import torch
 
-    spec = importlib.util.spec_from_file_location("reject_sampling", wheel / CHAIN)
+    spec = importlib.util.spec_from_file_location("reject_sampling", files / trees.CHAIN)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -87,4 +83,4 @@ def chain(launch, name, cases, rows=Q, **options):
     return Kernel(name, cases, from_batches(launch, width), rows)
 
 
-WHEELS = {"sglang": (VERSION, sglang)}
+WHEELS = {"sglang": (trees.VERSION, sglang)}

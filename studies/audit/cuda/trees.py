@@ -19,8 +19,10 @@ from studies.audit.cuda.flashinfer import OnGPU, floats
 from studies.audit.harness import P, Q
 from studies.audit.kernels import V, drawn, numbers_of_first, without_padding
 
+VERSION = "0.5.23"
 HEADERS = "sglang/kernels/jit/include"
-FLASHINFER = flashinfer.VERSIONS[0]  # sglang 0.5.23 asks for 0.7.2
+CHAIN = "sglang/kernels/ops/speculative/reject_sampling.py"
+FLASHINFER = flashinfer.VERSIONS[0]  # this sglang asks for 0.7.2
 N_CHECKS = 300
 TREES = {  # the parents of the nodes 1, 2, ...
     "a chain of 1": [0],
@@ -80,18 +82,22 @@ class Tree:
         return sums % V
 
 
+def sglang_files(folder):
+    return wheels.unpacked(folder, "sglang", VERSION, [HEADERS, CHAIN])
+
+
 class TreeKernel:
     """The kernel, on arrays."""
 
-    def __init__(self, folder, wheel):
+    def __init__(self, folder):
         self.folder = folder
-        self.wheel = wheel
 
     @cached_property
     def library(self):
         gpu()  # before anything is fetched
+        wheel = sglang_files(self.folder)
         other = wheels.unpacked(self.folder, flashinfer.PACKAGE, FLASHINFER, PARTS)
-        return Library(self.wheel, "sglang.cu", [self.wheel / HEADERS, *includes_of(other)])
+        return Library(wheel, "sglang.cu", [wheel / HEADERS, *includes_of(other)])
 
     def rounds(self, tree, drafts, q, numbers, single=1.0, acc=1.0):
         """The tokens that a round adds, [n, depth], padded with -1."""
@@ -129,8 +135,8 @@ def first_rounds(kernel, tree, drafts, **thresholds):
     return map(without_padding, found)
 
 
-def settings(folder, wheel):
-    kernel = TreeKernel(folder, wheel)
+def settings(folder):
+    kernel = TreeKernel(folder)
     for name, parents in TREES.items():
         tree = Tree(parents)
         drafts = tree.drafts()
