@@ -28,14 +28,14 @@ from tqdm import tqdm
 
 from checkpoint import UserError
 from lab import tables
-from studies.audit import ascend, kernels, projects, teaching
+from studies.audit import ascend, kernels, llama, projects, teaching
 from studies.audit.cuda import flashinfer, sglang
 from terminal import Parser, report
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")
 CLONES = ascend.CLONES | projects.CLONES | teaching.CLONES
-WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS
+WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS | llama.WHEELS
 FOLDER = Path.home() / ".cache" / "speculative-audit"
 PARTS = {  # of repositories that are too large as a whole
     "NVIDIA/TensorRT-LLM": ["tensorrt_llm/_torch/pyexecutor/sampling_utils.py"],

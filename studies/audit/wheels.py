@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 from checkpoint import UserError
 
 
 def fetched(folder, package, version):
-    """The path of a wheel, or of the sources where the package has no wheel for all."""
+    """The path of a wheel, or of the sources of a package that has none."""
     stem = f"{package.replace('-', '_')}-{version}"
     if (found := archive(folder, stem)) is None:
         download(folder, f"{package}=={version}")
@@ -48,3 +49,15 @@ def extract(path, folder, parts):
             if not wanted:
                 raise KeyError(part)
             wheel.extractall(folder, wanted)
+
+
+def sources(folder, package, version):
+    """The folder of a package that has no wheel."""
+    path = fetched(folder, package, version)
+    target = folder / path.name.removesuffix(".tar.gz")
+    if not target.exists():
+        new = target.with_name(f"{target.name}.part")
+        with tarfile.open(path) as archive:
+            archive.extractall(new, filter="data")
+        (new / target.name).rename(target)
+    return target
