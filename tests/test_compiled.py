@@ -5,6 +5,7 @@ What they give on a GPU is in audit.json. Here the program has to find the same 
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -121,6 +122,16 @@ def test_what_is_wrong_with_flashinfers_numbers():
     assert flashinfer.guess(InNumpy(), shared=False)["distance"] < GRID
     assert counts.row()["error"] == of_gpu(counts)["error"]
     assert padding.row()["error"] == of_gpu(padding)["error"]
+
+
+def test_a_kernel_that_asks_for_more_numbers_than_it_gets_is_refused():
+    def call(name, n, width, numbers, asked, *_):
+        asked[0] = 9
+
+    kernels = InNumpy()
+    kernels.library = SimpleNamespace(call=call)
+    with pytest.raises(RuntimeError, match="sample asks for 9 numbers; found 3"):
+        flashinfer.FlashInfer.sample(kernels, "top-p", np.eye(V), np.zeros((V, 3)), p=0.5)
 
 
 @pytest.mark.slow

@@ -223,17 +223,19 @@ def two_rounds(kernels, k=3, n_reserved=4):
     """
     cases = [*itertools.product(drawn(k), range(V))]
     drafted = np.array([case.drafted for case, _ in cases])
-    p, q = (floats([getattr(case, name) for case, _ in cases]) for name in "pq")
+    p = floats([case.p for case, _ in cases])
+    q = floats([case.q for case, _ in cases])
     later = np.zeros_like(drafted)
     later[:, 0] = [first for _, first in cases]
 
     def launch(i, numbers):
-        text = kernels.chain(drafted[i], p[i], q[i], numbers[:, : k + 2])
-        start = text[:, :1] + np.cumsum(np.pad(later[i], ((0, 0), (1, 0))), axis=1)  # [B, k+1]
-        rows = floats(P[start[:, :-1] % V]), floats(Q[start % V])
-        more = kernels.chain(later[i], *rows, numbers[:, n_reserved:])
-        second = np.where(text[:, 1] < 0, more[:, 0], text[:, 1])
-        return np.stack([text[:, 0], second], axis=1)
+        first = kernels.chain(drafted[i], p[i], q[i], numbers[:, : k + 2])
+        sums = np.cumsum(np.c_[first[:, 0], later[i]], axis=1) % V  # [B, k+1]
+        rows = P[sums[:, :-1]], Q[sums]
+        second = kernels.chain(later[i], *rows, numbers[:, n_reserved:])
+        is_rejected = first[:, 1] < 0  # and the second round follows
+        token = np.where(is_rejected, second[:, 0], first[:, 1])
+        return np.stack([first[:, 0], token], axis=1)
 
     found = distributions(launch, len(cases), n_reserved + k + 2, n_checks=2_000)
     texts = Counter()

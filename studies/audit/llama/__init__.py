@@ -7,6 +7,7 @@ so is the network.
 """
 
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def built(folder):
     sources = wheels.sources(folder, PACKAGE, VERSION) / "vendor" / "llama.cpp"
     build = sources.with_name("build")
     run("cmake", "-S", sources, "-B", build, *OPTIONS)
-    run("cmake", "--build", build, "--target", "llama-common", "--parallel")
+    run("cmake", "--build", build, "--target", "llama-common", "--parallel", os.cpu_count())
     includes = [f"-I{sources / name}" for name in ("include", "ggml/include", "common", "src")]
     compile = "c++", "-std=c++17", "-O1", "-fPIC", *includes
     sampler = build / "sampler.o"
