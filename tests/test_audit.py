@@ -280,8 +280,11 @@ import json, pathlib, sys, time
 if name == "fails":
     sys.exit(1)
 pathlib.Path(folder, name).touch()
+end = time.time() + 30
 while not all(pathlib.Path(folder, name).exists() for name in "ab"):
     time.sleep(0.01)
+    if time.time() > end:
+        sys.exit("the other one has not begun")
 print("a line of the project's own")
 print(json.dumps(dict(package=name, version="1", setting="s", distance=0.0)))
 """

@@ -35,7 +35,6 @@ class FlashInfer:
 
     @cached_property
     def library(self):
-        gpu()  # before anything is fetched
         wheel = wheels.unpacked(self.folder, PACKAGE, self.version, PARTS)
         return Library(wheel, "flashinfer.cu", includes_of(wheel))
 
@@ -77,7 +76,7 @@ class OnGPU(NamedTuple):
     row: Callable  # () -> {"distance": ...}, for example
 
     def measured(self):
-        name, _ = gpu()
+        name, _ = gpu()  # before anything is fetched
         return self.row() | measured_on(name)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from enumeration.batches import distributions
 from studies.audit import wheels
 from studies.audit.cuda import flashinfer
-from studies.audit.cuda.build import PARTS, Library, gpu, includes_of
+from studies.audit.cuda.build import PARTS, Library, includes_of
 from studies.audit.cuda.flashinfer import OnGPU, floats
 from studies.audit.harness import P, Q
 from studies.audit.kernels import V, drawn, numbers_of_first, without_padding
@@ -94,7 +94,6 @@ class TreeKernel:
 
     @cached_property
     def library(self):
-        gpu()  # before anything is fetched
         wheel = sglang_files(self.folder)
         other = wheels.unpacked(self.folder, flashinfer.PACKAGE, FLASHINFER, PARTS)
         return Library(wheel, "sglang.cu", [wheel / HEADERS, *includes_of(other)])
