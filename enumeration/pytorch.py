@@ -1,34 +1,31 @@
-"""Every branch of code that draws from PyTorch, as `enumeration` explains it.
+"""The exact output distribution of code that draws from PyTorch, as it is.
 
     >>> from enumeration.pytorch import output_distribution
     >>> output_distribution(lambda: torch.multinomial(torch.tensor([0.25, 0.75]), 1))
     {(0,): 0.25, (1,): 0.75}
 
 PyTorch's dispatcher sees every random operation, whatever it is called, in place or not.
-There, each random number gets a value that is its name: a tensor is filled with codes,
-floats far outside of any data. Views, copies, gathers and in-place operations then move
-names as they move any number. What reads a code is served, or refused by its own name:
+Its numbers are replaced there by those of values.py, which finds the distribution:
 
-- Uniform numbers are compared, shifted, scaled, and looked up by torch.searchsorted.
-  Tensor.item() leaves one in a tensor, where it can be compared as well.
-- With exponential numbers e, the argmax of w / e is a draw with the weights w. So are the
-  argmin of e / w and the argmax of log w - log e. races.py knows what a second race on the
-  same numbers does.
-- torch.multinomial, bernoulli and randint take every branch.
+- Draws with known weights, such as multinomial, bernoulli, randint or a dropout, are
+  forks. Each branch is taken, with its exact probability.
+- Others, such as rand, exponential_ or randn, are numbers that PyTorch could have drawn,
+  and bisection finds where the outcome changes. What a program does with them, in
+  bfloat16 or in Python's floats, is its own business.
+- A row of exponential_ should decide one draw, as in argmax(w / e). If it doesn't, a
+  column is tried, or each number by itself, or rows of rand.
 
 What is drawn twice from one state of a generator is the same. That is all there is to
-seeds, and a distribution is the average over seeds. Python's random.choice and
-random.random are served, too, and choice, random and uniform of np.random.
-
-At the end the function runs with real random numbers, and a distribution that these
-contradict is refused. Rows of float32 bring rounding errors of about 1e-7.
+seeds, and a distribution is the average over seeds. Python's random is served like
+PyTorch, and so are choice, randint, random and uniform of np.random.
 """
 
 import contextlib
-import hashlib
-import itertools
-import operator
+import functools
+import math
 import random
+import statistics
+import threading
 from functools import partial
 from unittest import mock
 
@@ -36,88 +33,370 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operation would import it, and that draws from Python's random
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from . import NotByRng, check_real_runs
-from . import output_distribution as distribution_of
-from .numpys import Uniform
-from .races import Exponential, LogNoise, Noise, race_of
+from . import values
+from .forks import as_output
+from .numpys import EveryBranch
+from .others import nothing_else_draws
 
-ADVICE = "use torch.multinomial or compare torch.rand; enumeration/values.py runs what needs values"
-FIRST_CODE = 1.5 * 2.0**100
-STEP = 2.0**77  # float32 holds FIRST_CODE + i * STEP exactly
-N_CODES = 2**22
-SMALL = 10_000  # a larger tensor is searched for codes only if one was put there
-FLOATS = torch.float32, torch.float64
-NUMPY_OF = torch.Tensor.numpy  # the method itself, which is replaced while a function runs
-EXITS = "item", "tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "__repr__"
-MOVES = (  # operations that put numbers into other places, and compute nothing
-    "alias", "as_strided", "cat", "clone", "constant_pad_nd", "copy", "detach", "diagonal",
-    "expand", "fill", "flip", "gather", "index", "index_fill", "index_put", "index_select",
-    "lift_fresh", "masked_fill", "masked_scatter", "masked_select", "permute", "repeat", "roll",
-    "scatter", "select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes",
-    "squeeze", "stack", "t", "take", "_to_copy", "transpose", "unbind", "unfold", "unsqueeze",
-    "_unsafe_view", "view", "where", "zero",
+FEW = 64  # a draw from more integers is a number, and no fork
+HALVES = torch.float16, torch.bfloat16
+DIGITS = {torch.float32: 24, torch.float64: 53, torch.float16: 11, torch.bfloat16: 8}
+RACES = 1e-41, 1e30  # in a race, float32 overflows with larger weights, and with smaller ones
+SEED = 0x5EED_0F_7E57  # PyTorch's generator begins with it, and goes on from run to run
+LEFTOVERS = torch.Generator()  # fills new memory
+EMPTY = (
+    "aten::empty", "aten::empty_like", "aten::empty_strided",
+    "aten::new_empty", "aten::new_empty_strided",
 )  # fmt: skip
-SHAPES = (  # operations that look at the shape of a tensor, and not at its numbers
-    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided",
-    "full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like",
-)  # fmt: skip
+LAYOUTS = (  # the axes along which exponential_ and rand have rows of noise, or None
+    {"exponential": -1, "rand": None},
+    {"exponential": 0, "rand": None},
+    {"exponential": None, "rand": None},
+    {"exponential": -1, "rand": -1},
+)
+ADVICE = "use torch.multinomial, rand or exponential_"
+NOT_ALIKE = "two draws from one state of a generator, which are not alike"
+MIDDLE = "a draw that begins within another one, or after one that nobody has seen"
 
 
-def output_distribution(function, *, real_runs=2_000, **options):
-    """{output: probability} of function(), which draws from PyTorch.
+def output_distribution(function, n_checks=4_500, max_runs=200_000, seed=0):
+    """The `values.Distribution` of function(), which draws from PyTorch.
 
     Parameters
     ----------
     function : callable
         Without arguments. It returns a tensor, an int, or a list of these.
-    real_runs : int
-        How often it runs with real random numbers afterwards.
-    options
-        max_paths, see `enumeration.output_distribution`.
+    n_checks, max_runs, seed
+        See `values.output_distribution`. 4,500 random runs give a resolution of .0046.
 
     Raises
     ------
     NotImplementedError
-        If something is done with random numbers that cannot be enumerated.
-    Errors of `enumeration.output_distribution`, and PyTorch's own.
+        If something is drawn that is not computed here.
+    NotByThresholds, TooManyRuns
+        See values.py.
+    NotByRng
+        If something else draws, see `enumeration.output_distribution`.
     """
-    start = torch.default_generator.get_state()
-    n_codes = itertools.count()
-    n_runs = itertools.count()
-
-    def one_path(rng):
-        torch.default_generator.set_state(start)
-        with draws_from(rng, n_codes):
-            return flat(function())
-
-    def one_real_run():
-        torch.default_generator.set_state(start)
-        with RealNumbers(next(n_runs)):
-            return tuple(flat(function()))
-
-    with generators_restored():
-        found = distribution_of(one_path, **options)
-        check_real_runs(found, one_real_run, real_runs)
-    return found
+    first_problem = None
+    for axes in LAYOUTS:
+        sources = Sources(axes)
+        try:
+            with nothing_else_draws(sources), sources.replaced():
+                search = values.Search(partial(sources.run, function), max_runs, seed)
+                return search.distribution(n_checks)
+        except values.NotByThresholds as error:
+            if error.problem == values.STATE:
+                raise
+            first_problem = first_problem or error
+    raise first_problem
 
 
-def flat(output):
-    """A tensor, a number or an array, or a list of these -> a list of numbers."""
+def plain(output):
+    """Tensors as lists. A tensor of one number, in a list, counts as the number."""
     if isinstance(output, torch.Tensor):
-        return output.reshape(-1).tolist()
+        return output.tolist()
     if isinstance(output, list | tuple):
-        return [number for part in output for number in flat(part)]
-    return np.ravel(output).tolist()
+        return [number_or_list(part) for part in output]
+    return output
+
+
+def number_or_list(part):
+    is_number = isinstance(part, torch.Tensor) and part.numel() == 1
+    return part.item() if is_number else plain(part)
+
+
+# ---- Random operations ----
+
+
+class Numbers(TorchDispatchMode):
+    """Takes the place of PyTorch's random numbers in one run."""
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False
+
+    def __init__(self, draw, axes):
+        super().__init__()
+        self.draw = draw
+        self.axes = axes
+        self.drawn = {}  # what was drawn from each state of a generator
+        self.places = {}  # where draws begin and end, in each block of a generator's numbers
+
+    def refuse(self, what):
+        self.draw.refuse(NotImplementedError(f"found {what}, which is not computed here"))
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if torch.is_inference_mode_enabled() and function._can_decompose():
+            with self:  # in this mode, PyTorch leaves it to others to take operations apart
+                return function.decompose(*args, **kwargs)
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            return self.random_operation(function, args, kwargs)
+        out = function(*args, **kwargs)
+        if function._schema.name in EMPTY:
+            leave_something(out)
+        return out
+
+    def random_operation(self, function, args, kwargs):
+        """PyTorch checks its arguments first, and moves its generator on."""
+        name = function._schema.name.removeprefix("aten::")
+        kind, names = KINDS.get(name, (None, ()))
+        arguments = bound(function, args, kwargs)
+        given = [numbers_in(arguments.get(name)) for name in names]
+        generator = arguments.get("generator") or torch.default_generator
+        before = generator.get_state()
+        out = function(*args, **kwargs)
+        after = generator.get_state()
+        if kind is None and torch.equal(before, after):
+            return out  # such as attention without dropout
+        if kind is None:
+            self.refuse(f"torch.{name} ({ADVICE})")
+        if name == "native_dropout":
+            dropped, out = out
+        if out.device.type != "cpu":
+            self.refuse(f"torch.{name} on {out.device}")
+        if kind is tokens and arguments["self"].dtype in HALVES:
+            self.refuse(f"torch.multinomial in {arguments['self'].dtype}")
+        if not out.numel():
+            return out
+        start = place_of(before)
+        if start not in self.drawn:
+            self.follow(start, place_of(after))
+        what = kind, layout_of(out), [comparable(each) for each in given]
+        found = self.same_or_new(start, what, partial(kind, self, out, *given))
+        out.copy_(torch.as_tensor(np.array(found)).reshape(out.shape))
+        if name == "native_dropout":
+            scale = 1 / (1 - arguments["p"]) if arguments["p"] < 1 else 0.0
+            return dropped.copy_(arguments["input"] * out * scale), out
+        return out
+
+    def follow(self, start, end):
+        """Note where a draw begins and ends. One that overlaps with another one is refused."""
+        block, place = start
+        next_block, next_place = end
+        if place not in self.places.setdefault(block, {place}):
+            self.refuse(MIDDLE)
+        if next_place not in self.places.get(next_block, [next_place]) and next_block != block:
+            self.refuse(MIDDLE)
+        self.places.setdefault(next_block, set()).add(next_place)
+
+    def same_or_new(self, state, what, make):
+        """What was drawn from this state of a generator, or is drawn now."""
+        if state not in self.drawn:
+            self.drawn[state] = what, make()
+        known, found = self.drawn[state]
+        if known != what:  # they depend on one another, and nobody here knows how
+            self.refuse(NOT_ALIKE)
+        return found
+
+    def noise(self, kind, out):
+        """Exponential noise for a tensor, row by row, or None if there are no rows to race."""
+        axis = self.axes[kind]
+        shape = tuple(out.shape) or (1,)
+        if axis is None or shape[axis] == 1:
+            return None
+        dtype = float if out.dtype is torch.float64 else np.float32
+        n_rows = out.numel() // shape[axis]
+        rows = [self.draw.exponential(shape[axis], dtype) for _ in range(n_rows)]
+        others = [n for i, n in enumerate(shape) if i != axis % len(shape)]
+        return np.moveaxis(np.array(rows).reshape(*others, shape[axis]), -1, axis)
+
+
+def leave_something(out):
+    """New memory holds what was there before. Here it is something else in each run."""
+    if out.dtype in DIGITS:
+        out.exponential_(generator=LEFTOVERS)
+    elif not out.dtype.is_floating_point and not out.dtype.is_complex:
+        out.random_(2, generator=LEFTOVERS)
+
+
+def bound(function, args, kwargs):
+    """The arguments of an operation by their names, with its defaults."""
+    names, defaults = signature(function)
+    return defaults | dict(zip(names, args)) | kwargs
+
+
+@functools.cache
+def signature(function):
+    arguments = function._schema.arguments
+    defaults = {each.name: each.default_value for each in arguments if each.has_default_value()}
+    return [each.name for each in arguments], defaults
+
+
+def numbers_in(given):
+    """The numbers of a tensor in an array of its own, for the tensor may be written to."""
+    if isinstance(given, torch.Tensor):
+        return given.detach().to(torch.float64, copy=True).numpy()
+    return given
+
+
+def comparable(given):
+    return given.tobytes() if isinstance(given, np.ndarray) else given
+
+
+def layout_of(tensor):
+    """What decides which of a generator's numbers goes where."""
+    if tensor.is_contiguous():
+        return tensor.dtype, tensor.numel()
+    return tensor.dtype, tensor.shape, tensor.stride()
+
+
+def place_of(state):
+    """A block of numbers of the Mersenne twister, and a place in it. The seed is left out."""
+    state = state.numpy().tobytes()
+    return state[24:5016], state[8:24] + state[5016:]
+
+
+# ---- What they draw: (numbers, tensor, arguments) -> a number for each place of the tensor ----
+
+
+def uniform(numbers, out, low=0.0, high=1.0):
+    """As PyTorch makes them: half precision is rounded. What becomes high by it becomes low."""
+    wide = torch.float64 if out.dtype is torch.float64 else torch.float32
+    steps = 2 ** DIGITS[wide]
+    noise = numbers.noise("rand", out)
+    if noise is None:
+        whole = np.array([numbers.draw.below(steps) for _ in range(out.numel())])
+    else:
+        whole = np.floor(np.exp(-noise.ravel()) * steps).clip(0, steps - 1)
+    u = whole / steps
+    if (low, high) == (0, 1) and out.dtype not in HALVES:
+        return u
+    low, high = torch.tensor([low, high], dtype=wide)
+    found = torch.tensor(u) * (high - low).double() + low.double()
+    low, high, found = (each.to(out.dtype) for each in (low, high, found))
+    return torch.where(found == high, low, found).double().numpy()
+
+
+def exponential(numbers, out, rate):
+    if out.dtype in HALVES:
+        numbers.refuse(f"torch.exponential_ in {out.dtype}, where races end in ties")
+    noise = numbers.noise("exponential", out)
+    if noise is None:
+        u = [numbers.draw() for _ in range(out.numel())]
+        noise = -np.log1p(-np.array(u))
+    return noise.ravel() / rate
+
+
+def normal(numbers, out, mean=0.0, std=1.0):
+    bits = [numbers.draw.below(2**52) for _ in range(out.numel())]
+    inverse = statistics.NormalDist().inv_cdf
+    found = [inverse((i + 0.5) / 2**52) for i in bits]
+    mean, std = (np.broadcast_to(each, out.shape).ravel() for each in (mean, std))
+    return mean + std * found
+
+
+def bernoulli(numbers, out, *given):
+    *_, p = (each for each in given if each is not None)
+    return [numbers.draw.choice([1 - a, a]) for a in np.broadcast_to(p, out.shape).ravel()]
+
+
+def dropout(numbers, out, p):
+    return bernoulli(numbers, out, 1 - p)
+
+
+def integers(numbers, out, low, high):
+    low = low or 0
+    if high is None:
+        high = largest(out.dtype) + 1
+    return [low + integer(numbers.draw, high - low) for _ in range(out.numel())]
+
+
+def largest(dtype):
+    """The largest integer that random_ draws."""
+    if dtype in DIGITS:
+        return 2 ** DIGITS[dtype]
+    return 1 if dtype is torch.bool else torch.iinfo(dtype).max
+
+
+def integer(draw, n):
+    return draw.choice(np.ones(n)) if n <= FEW else draw.below(n)
+
+
+def permutation(numbers, out):
+    left = [*range(out.numel())]
+    return [left.pop(integer(numbers.draw, len(left))) for _ in range(out.numel())]
+
+
+def tokens(numbers, out, probs, n, replacement):
+    least, most = RACES
+    if not least < probs.max() < most:
+        numbers.refuse(f"torch.multinomial of weights up to {probs.max():.0e}")
+    rows = probs.reshape(-1, probs.shape[-1])
+    return [drawn_from(row.copy(), n, replacement, numbers) for row in rows]
+
+
+def drawn_from(row, n, replacement, numbers):
+    drawn = []
+    for _ in range(n):
+        if not row.any():
+            numbers.refuse("torch.multinomial of more tokens than are possible")
+        drawn.append(numbers.draw.choice(row))
+        if not replacement:
+            row[drawn[-1]] = 0
+    return drawn
+
+
+KINDS = {  # how a random operation is served, and the arguments that decide what it draws
+    "rand": (uniform, ()), "rand_like": (uniform, ()), "uniform_": (uniform, ("from", "to")),
+    "exponential_": (exponential, ("lambd",)),
+    "randn": (normal, ()), "randn_like": (normal, ()),
+    "normal": (normal, ("mean", "std")), "normal_": (normal, ("mean", "std")),
+    "multinomial": (tokens, ("self", "num_samples", "replacement")),
+    "bernoulli": (bernoulli, ("self", "p")), "bernoulli_": (bernoulli, ("p",)),
+    "randint": (integers, ("low", "high")), "randint_like": (integers, ("low", "high")),
+    "random_": (integers, ("from", "to")), "randperm": (permutation, ()),
+    "native_dropout": (dropout, ("p",)),
+}  # fmt: skip
+
+
+# ---- Python's random and np.random ----
+
+
+class Sources:
+    """All that draws while a function runs."""
+
+    def __init__(self, axes):
+        self.axes = axes
+        self.numbers = None  # those of the run that goes on
+        self.of_numpy = OfNumpy()
+
+    def run(self, function, draw):
+        """The output of function() in one run."""
+        self.numbers = numbers = Numbers(draw, self.axes)
+        self.of_numpy.numbers = random._inst.numbers = numbers
+        random._inst.gauss_next = None  # a second number of an earlier run
+        with numbers:
+            return as_output(plain(function()))
+
+    def refuse(self, error):
+        self.numbers.draw.refuse(error)
+
+    @contextlib.contextmanager
+    def replaced(self):
+        """Within the `with` statement, draws of Python, NumPy and threads are served as well."""
+        run = threading.Thread.run
+
+        def run_with_numbers(thread):
+            with self.numbers:
+                run(thread)
+
+        with (
+            generators_restored(),
+            mock.patch.object(threading.Thread, "run", run_with_numbers),
+            mock.patch.multiple(np.random, **self.of_numpy.functions()),
+            of_python(),
+        ):
+            torch.manual_seed(SEED)
+            yield
 
 
 @contextlib.contextmanager
 def generators_restored():
     """Leave the generators of PyTorch, Python and NumPy as they were."""
     of_torch, of_python, of_numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
-    random.seed(0)
-    np.random.seed(0)
     try:
         yield
     finally:
@@ -126,360 +405,77 @@ def generators_restored():
         np.random.set_state(of_numpy)
 
 
+class OfPython(random.Random):
+    """Python's own generator, while its numbers are those of a run."""
+
+    def once(self, what, make):
+        state = self.getstate()
+        super().random()  # moves on
+        return self.numbers.same_or_new(state, what, make)
+
+    def random(self):
+        return self.once("random", self.numbers.draw)
+
+    def getrandbits(self, k):
+        return self._randbelow(2**k)
+
+    def _randbelow(self, n):
+        return self.once(n, lambda: integer(self.numbers.draw, n))
+
+
 @contextlib.contextmanager
-def draws_from(rng, n_codes):
-    """Within the `with` statement, PyTorch draws from rng, an `EveryBranch`."""
-    draws = Draws(rng, n_codes)
-    exits = {name: draws.exit(name) for name in EXITS}
-    shared = dict(choice=rng.choice, random=rng.random)
-    of_torch = mock.patch.multiple(torch.Tensor, **exits)
-    of_python = mock.patch.multiple(random, **shared)
-    of_numpy = mock.patch.multiple(np.random, uniform=rng.uniform, **shared)
-    with of_torch, of_python, of_numpy, draws:
-        yield
-        draws.check_moved()
-
-
-# ---- Random operations: the arguments that a draw depends on, and a function that draws ----
-
-
-def uniform(rng, out, given):
-    low = given.get("from", 0.0)
-    high = given.get("to", 1.0)
-    return (low, high), lambda: [low + (high - low) * rng.random() for _ in range(out.numel())]
-
-
-def exponential(rng, out, given):
-    mean = 1 / given["lambd"]
-    return mean, lambda: [Noise(Exponential(), mean) for _ in range(out.numel())]
-
-
-def bernoulli(rng, out, given):
-    p = given.get("p", given["self"])
-    if isinstance(p, torch.Tensor):
-        p = numbers_in(p)
-    p = np.broadcast_to(np.float64(p), out.shape).ravel()
-    return p.tobytes(), lambda: [bool(rng.random() < a) for a in p]
-
-
-def integers(rng, out, given):
-    low = given.get("low", given.get("from", 0))
-    high = given.get("high", given.get("to", 2**53))
-    return (low, high), lambda: [int(rng.integers(low, high)) for _ in range(out.numel())]
-
-
-def tokens(rng, out, given):
-    probs, n, replacement = given["self"], given["num_samples"], given["replacement"]
-    rows = numbers_in(probs).reshape(-1, probs.shape[-1])
-
-    def from_row(row):
-        drawn = []
-        for _ in range(n):
-            if not row.any():
-                raise NotImplementedError("torch.multinomial of more tokens than are possible")
-            drawn.append(int(rng.choice(len(row), p=row / row.sum())))
-            if not replacement:
-                row[drawn[-1]] = 0
-        return drawn
-
-    return (n, replacement, rows.tobytes()), lambda: [from_row(row) for row in rows.copy()]
-
-
-KINDS = {  # how a random operation is served, and those of its arguments whose numbers it reads
-    "rand": (uniform, ()), "rand_like": (uniform, ()), "uniform_": (uniform, ()),
-    "exponential_": (exponential, ()), "multinomial": (tokens, ["self"]),
-    "bernoulli": (bernoulli, ["self", "p"]), "bernoulli_": (bernoulli, ["p"]),
-    "randint": (integers, ()), "randint_like": (integers, ()), "random_": (integers, ()),
-}  # fmt: skip
-
-
-# ---- What reads a code ----
-
-
-OPERATORS = {
-    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-    "add": operator.add, "sub": operator.sub, "rsub": lambda a, b: b - a,
-    "mul": operator.mul, "div": operator.truediv, "reciprocal": lambda a: 1 / a,
-    "neg": operator.neg, "log": operator.methodcaller("log"),
-}  # fmt: skip
-
-
-class Draws(TorchDispatchMode):
-    """Takes the place of PyTorch's random numbers along one path.
-
-    n_codes counts the codes of all paths, so that one of an earlier path is known as such.
-    """
-
-    def __init__(self, rng, n_codes):
-        super().__init__()
-        self.rng = rng
-        self.n_codes = n_codes
-        self.names = {}  # what each code stands for: Uniform, Noise or LogNoise
-        self.drawn = {}  # what was drawn from each state of a generator
-        self.held = set()  # addresses of memory with codes
-        self.seen = {state_of(torch.default_generator)}  # its states so far
-
-    def refuse(self, what):
-        self.rng.refuse(NotImplementedError(f"found {what}, which cannot be enumerated; {ADVICE}"))
-
-    def tried(self, function, *args):
-        """function(*args). TypeError, too, becomes NotImplementedError, for PyTorch catches it."""
-        try:
-            return function(*args)
-        except NotImplementedError as error:
-            return self.refuse(error)
-        except TypeError as error:
-            raise NotImplementedError(error) from None
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if torch.is_inference_mode_enabled() and function._can_decompose():
-            with self:  # in this mode, PyTorch leaves it to others to take operations apart
-                return function.decompose(*args, **(kwargs or {}))
-        call = partial(function, *args, **(kwargs or {}))
-        given = bound(function, args, kwargs or {})
-        name = function._schema.name.removeprefix("aten::")
-        if torch.Tag.nondeterministic_seeded in function.tags:
-            return self.draw(name, given, call)
-        if name in SHAPES:
-            return without_leftovers(name, call())
-        if not any(self.has_codes(value) for value in tree_leaves(given)):
-            return call()
-        name = name.rstrip("_")  # in place or not
-        if name in MOVES and not given.get("accumulate") and "reduce" not in given:
-            return self.hold(call())
-        if name in OPERATORS and given.get("alpha", 1) == 1 and not given.get("rounding_mode"):
-            return self.elementwise(OPERATORS[name], given, call)
-        if name in ("argmax", "argmin"):
-            return self.race(name, given, call)
-        if name in ("searchsorted", "bucketize"):
-            return self.search(given, call)
-        if name == "_local_scalar_dense":
-            self.refuse("a random number that is used as a value")
-        return self.refuse(f"torch.{name} of a random number")
-
-    def draw(self, name, given, call):
-        """A random operation. PyTorch checks its arguments first, and moves its generator on."""
-        if name not in KINDS:
-            self.refuse(f"torch.{name}")
-        kind, reads = KINDS[name]
-        if any(self.has_codes(given.get(key)) for key in reads):
-            self.refuse(f"torch.{name} of a random number")
-        generator = given.get("generator")
-        if generator is None:
-            generator = torch.default_generator
-            self.check_moved()
-        state = state_of(generator)
-        for key in reads:  # before `call`, which may write into the same tensor
-            if isinstance(given.get(key), torch.Tensor):
-                given[key] = given[key].clone()
-        out = call()
-        self.seen.add(state_of(torch.default_generator))
-        if not out.numel():  # nothing was drawn, so another draw may have this state
-            return out
-        if kind is tokens and given["self"].dtype not in FLOATS:
-            self.refuse(f"torch.multinomial in {given['self'].dtype}")
-        if kind is tokens and given["num_samples"] == 1:
-            return self.one_token(state, given["self"], out)
-        return self.write(out, self.same_or_new(state, kind, out, given))
-
-    def one_token(self, state, probs, out):
-        """As PyTorch draws it: the argmax of probs / e."""
-        noise = self.same_or_new(state, exponential, probs, {"lambd": 1.0})
-        scores = numbers_in(probs).ravel().astype(object) / np.array(noise)
-        return self.write(out, self.winners(scores.reshape(probs.shape)))
-
-    def same_or_new(self, state, kind, out, given):
-        """What was drawn from this state of a generator, or is drawn now for out."""
-        arguments, make = kind(self.rng, out, given)
-        what = kind, arguments, layout(out)
-        if state not in self.drawn:
-            self.drawn[state] = what, self.tried(make)
-        known, things = self.drawn[state]
-        if known != what:  # they depend on one another, and nobody here knows how
-            kinds = f"{known[0].__name__} and {kind.__name__}"
-            self.refuse(f"two draws from one state of a generator, not alike ({kinds})")
-        return things
-
-    def check_moved(self):
-        """PyTorch's own generator must be in a state that it had before, or that a seed gives."""
-        seeded = torch.Generator().manual_seed(torch.initial_seed())
-        if state_of(torch.default_generator) not in {*self.seen, state_of(seeded)}:
-            problem = "PyTorch's generator moved unseen, as another thread moves it"
-            self.rng.refuse(NotByRng(f"let rng alone decide: {problem}"))
-
-    # ---- Codes ----
-
-    def has_codes(self, value):
-        if not isinstance(value, torch.Tensor) or value.dtype not in FLOATS:
-            return False
-        if value.numel() > SMALL and value.untyped_storage().data_ptr() not in self.held:
-            return False
-        return bool(is_code(numbers_in(value)).any())
-
-    def code(self, thing):
-        """A float that stands for a random number. A plain number stands for itself."""
-        if not is_random(thing):
-            return thing
-        i = next(self.n_codes) % N_CODES
-        self.names[i] = thing
-        return FIRST_CODE + i * STEP
-
-    def meaning(self, x):
-        """What a float stands for."""
-        if not is_code(x):
-            return x
-        i = int((x - FIRST_CODE) / STEP)
-        if i not in self.names:
-            problem = "a tensor holds a random number of an earlier run"
-            self.rng.refuse(NotByRng(f"let rng alone decide: {problem}"))
-        return self.names[i]
-
-    def meanings(self, value):  # tensor or number -> array of the same shape
-        if isinstance(value, torch.Tensor):
-            value = np.frompyfunc(self.meaning, 1, 1)(numbers_in(value))
-        return np.array(value, dtype=object)
-
-    def write(self, out, things):
-        """Fill a tensor with numbers, and with codes for what has no value."""
-        codes = [self.code(thing) for thing in np.ravel(np.array(things, dtype=object))]
-        out.copy_(torch.tensor(codes, dtype=torch.float64).reshape(out.shape))
-        return self.hold(out) if any(map(is_random, np.ravel(things))) else out
-
-    def hold(self, result):
-        """Note where codes are. What cannot hold them is refused."""
-        for out in tree_leaves(result):
-            if out.dtype not in FLOATS:
-                self.refuse(f"random numbers in {out.dtype}")
-            if not out.untyped_storage().resizable():
-                self.refuse("random numbers in memory that NumPy shares")
-            self.held.add(out.untyped_storage().data_ptr())
-        return result
-
-    def exit(self, name):
-        """A method of Tensor that leads out of PyTorch: a code would be taken for a number."""
-        method = getattr(torch.Tensor, name)
-
-        def leave(tensor, *args, **options):
-            if not self.has_codes(tensor):
-                return method(tensor, *args, **options)
-            if name == "item" and tensor.numel() == 1:
-                return tensor.reshape(()).clone().as_subclass(Item)
-            return self.refuse(f"Tensor.{name} of a random number")
-
-        return leave
-
-    def elementwise(self, function, given, call):
-        """Arithmetic and comparisons of random numbers with plain ones."""
-        operands = [self.meanings(given[key]) for key in ("self", "other") if key in given]
-        out = call()  # wrong where there are codes
-        found = numbers_in(out).astype(object)
-        operands = [np.broadcast_to(each, found.shape) for each in operands]
-        for i in np.ndindex(found.shape):
-            numbers = [each[i] for each in operands]
-            if any(map(is_random, numbers)):
-                found[i] = self.tried(function, *numbers)
-        return self.write(out, found)
-
-    def race(self, name, given, call):
-        out = call()
-        things, dim = self.meanings(given["self"]), given["dim"]
-        things = things.ravel() if dim is None else np.moveaxis(things, dim, -1)
-        return self.write(out, self.winners(things if name == "argmax" else -things))
-
-    def winners(self, things):  # [..., n] -> list of indices
-        found = []
-        for row in things.reshape(-1, things.shape[-1]):
-            race = self.tried(race_of, row)
-            if not isinstance(race, int):
-                race = race.won_by(int(self.rng.choice(len(row), p=race.chances(len(row)))))
-            found.append(race)
-        return found
-
-    def search(self, given, call):
-        """The place of each random number in sorted limits."""
-        out = call()
-        limits = given.get("sorted_sequence", given.get("boundaries"))
-        if limits.ndim != 1 or self.has_codes(limits):
-            self.refuse("torch.searchsorted or bucketize in more than one row of plain limits")
-        places = []
-        for u in self.meanings(given["self"]).ravel():
-            places.append(sum(1 for limit in limits.tolist() if self.tried(operator.gt, u, limit)))
-        return self.write(out, places)
-
-
-class Item(torch.Tensor):
-    """What Tensor.item() leaves. As with a float, u -= a makes a new number."""
-
-    __iadd__ = torch.Tensor.__add__
-    __isub__ = torch.Tensor.__sub__
-    __imul__ = torch.Tensor.__mul__
-    __itruediv__ = torch.Tensor.__truediv__
-
-
-def bound(function, args, kwargs):
-    """The arguments of an operation by their names, with its defaults."""
-    arguments = function._schema.arguments
-    given = {a.name: a.default_value for a in arguments if a.has_default_value()}
-    given |= {a.name: value for a, value in zip(arguments, args)}
-    return given | kwargs
-
-
-def is_random(thing):
-    return type(thing) in (Uniform, Noise, LogNoise)
-
-
-def is_code(x):
-    """Whether a number, or each number of an array, is a code."""
-    i = (x - FIRST_CODE) / STEP
-    return (i >= 0) & (i < N_CODES) & (i == np.floor(i))
-
-
-def numbers_in(tensor):
-    """The numbers of a tensor, or their codes, in an array of its own."""
-    return NUMPY_OF(tensor.detach().to(torch.float64, copy=True))
-
-
-def state_of(generator):
-    state = NUMPY_OF(generator.get_state())
-    return state[8:].tobytes()  # without the seed, of which PyTorch uses half the bits
-
-
-def layout(tensor):
-    """What decides which of a generator's numbers goes where."""
-    if tensor.is_contiguous():
-        return tensor.dtype, tensor.numel()
-    return tensor.dtype, tensor.shape, tensor.stride()
-
-
-def without_leftovers(name, out):
-    """New memory must not hold codes of earlier runs."""
-    if "empty" in name:
-        out.fill_(np.nan if out.dtype.is_floating_point else 0)
-    return out
-
-
-# ---- Real runs ----
-
-
-class RealNumbers(TorchDispatchMode):
-    """PyTorch's numbers, but what a state of a generator gives depends on the run as well."""
-
-    def __init__(self, run):
-        super().__init__()
-        self.run = run
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in function.tags:
-            return function(*args, **kwargs)
-        generator = kwargs.get("generator")
-        if generator is None:
-            generator = torch.default_generator
-        seed = hashlib.blake2b(state_of(generator) + b"%d" % self.run, digest_size=8).digest()
-        before = generator.get_state()
-        generator.manual_seed(int.from_bytes(seed, "little"))
-        out = function(*args, **kwargs)
-        drawn = out.clone()
-        generator.set_state(before)
-        function(*args, **kwargs)  # moves the generator on, and may draw into out once more
-        return out.copy_(drawn)
+def of_python():
+    """The methods of a generator that are made of others follow, whatever name they have."""
+    generator = random._inst
+    generator.__class__ = OfPython
+    names = "random", "getrandbits"
+    try:
+        with mock.patch.multiple(random, **{name: getattr(generator, name) for name in names}):
+            yield
+    finally:
+        generator.__class__ = random.Random
+
+
+class OfNumpy(EveryBranch):
+    """np.random, while its numbers are those of a run."""
+
+    def functions(self):
+        """What takes the place of its functions."""
+        own = np.random.mtrand._rand
+        names = [name for name in vars(np.random) if hasattr(own, name) and name[0] != "_"]
+        refused = {name: partial(self.refuse_function, name) for name in names}
+        for name in "seed", "get_state", "set_state":
+            del refused[name]
+        same = {
+            name: getattr(self, name) for name in ("choice", "multinomial", "random", "uniform")
+        }
+        others = dict(random_sample=self.random, rand=self.rand, randint=self.integers)
+        return refused | same | others
+
+    def refuse_function(self, name, *_, **__):
+        self.numbers.refuse(f"np.random.{name} (use choice or random)")
+
+    def refuse(self, error):
+        self.numbers.draw.refuse(error)
+
+    def once(self, what, make):
+        _, block, *place = np.random.get_state()
+        np.random.mtrand._rand.random_sample()  # moves on
+        return self.numbers.same_or_new((block.tobytes(), *place), what, make)
+
+    def take(self, branches):
+        weights, outcomes = zip(*branches)
+        return outcomes[self.once(weights, lambda: self.numbers.draw.choice(weights))]
+
+    def random(self, size=None):
+        if size is None:
+            return self.once("random", self.numbers.draw)
+        shape = np.empty(size).shape
+        return np.array([self.random() for _ in range(math.prod(shape))]).reshape(shape)
+
+    def rand(self, *size):
+        return self.random(size or None)
+
+    def uniform(self, low=0.0, high=1.0, size=None):
+        shape = np.broadcast_shapes(np.shape(low), np.shape(high)) if size is None else size
+        return low + np.subtract(high, low) * self.random(shape or None)

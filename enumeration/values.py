@@ -22,14 +22,16 @@ outcomes at its corners or at random points. Then add up the areas:
     found = output_distribution(lambda draw: my_compiled_sampler(prompt, draw))
     print(total_variation(found, wanted), found.resolution)
 
-draw() is the next number in [0, 1). Code that draws a token by a race, argmax(w / e) or
-argmin(e / w) or argmax(log(w) + g), gets its noise from draw.exponential(n) or
-draw.gumbel(n). A token wins with a probability in proportion to its w, and the ratio of
-two weights is the ratio of their e at which the winner changes.
+draw() is the next number in [0, 1), and draw.below(n) a whole number below n. Code that
+draws a token by a race, argmax(w / e) or argmin(e / w) or argmax(log(w) + g), gets its
+noise from draw.exponential(n) or draw.gumbel(n). A token wins with a probability in
+proportion to its w, and the ratio of two weights is the ratio of their e at which the
+winner changes. Where the weights are known, draw.choice(weights) is a fork: each branch is
+taken, with its exact probability, and numbers are bisected within each of them.
 
 Something as narrow as 0.5 < u < 0.50001 can be missed. That is why thousands of random
 inputs come last. If one of them contradicts its part, the search goes on; if they all
-agree, little was missed, and `resolution` says how little.
+agree, little was missed, and `resolution` says how little. It is 0 if there were forks alone.
 
 And if the edges are no thresholds? Those of u * v < c are curves. In a row of noise that
 draws two tokens, one winner says something about the other. Both are refused by name, and
@@ -39,31 +41,49 @@ any language.
 This page needs nothing but NumPy, and none of the pages beside it.
 """
 
+import contextlib
 import functools
 import itertools
 import math
+import os
 import random
 import subprocess
+import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 import numpy as np
 
-UNIT = 2**53  # numbers are whole numbers of units 2^-53, as those of NumPy and Python
-WHOLE = 0, UNIT
+UNIT = 2**53  # draw() is a whole number of units 2^-53, as in NumPy and Python
 NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for sure, or loses
 CLOSE = 1e-5  # a race that is won by less may end otherwise in float32, so it is no evidence
+ROUNDING = 1e-6  # by which the weights of a choice may change from run to run
 N_POINTS = 32  # at which each part is tried
+N_FRESH = 8  # of them that are new, at least; the others are known from the part above
 N_PAIRS = 8  # of points with different outcomes, which are compared before a cut
 N_NUDGES = 8  # of all other values, which show whether a threshold moves
-NUDGE = 2.0**-30  # as a part of the way to a corner
+NUDGE = 2.0**-20  # as a part of the way to a corner, which float32 can see
 SMALL = 2.0**-60  # parts with less probability are not cut; a million of them have 1e-12
+FAINT, LONG = 2.0**-40, 12  # a part with less probability, and more cuts, can be left for later
+MANY = 50  # such parts; if there are more, they multiply
 MAX_NUMBERS = 1_000  # in one run
 
 SEVERAL = "the outcome depends on several numbers at once, as u * v < c does; see by_boxes"
-NO_RACE = "a row of noise has to decide one draw, as in argmax(w / e), and nothing else"
-STATE = "the same numbers gave another outcome when run again, so something else decides as well"
+NO_RACE = (
+    "one noise decides two draws, which is not computed here, or something that is no race; "
+    "argmax(w / e) is one"
+)
+VALUES = (
+    "the outcome, or the weights of a choice, change with the slightest change of a number; "
+    "compare it with a limit, or round it"
+)
+STATE = (
+    "the same numbers gave another outcome when run again, so something else decides as well; "
+    "another generator, an earlier run, or memory that was never written"
+)
+ENDLESS = f"a run asked for more than {MAX_NUMBERS:,} numbers; does its loop end?"
+MULTIPLIES = "the paths of a loop multiply without end; take a loop with a limit"
 
 
 class NotByThresholds(RuntimeError):
@@ -71,39 +91,38 @@ class NotByThresholds(RuntimeError):
 
     def __init__(self, problem):
         super().__init__(f"not by thresholds: {problem}")
+        self.problem = problem
 
 
 class TooManyRuns(RuntimeError):
-    """More than max_runs calls of the function, or a run that asks for numbers without end."""
+    """More than max_runs calls of the function, or a loop without end."""
 
 
 class Distribution(dict):
     """{outcome: probability}, within a total variation distance `resolution` of the truth."""
 
-    def __init__(self, masses, resolution, n_runs):
+    def __init__(self, masses, n_runs, n_checks, n_tests=1, unsure=0.0):
         super().__init__({outcome: math.fsum(found) for outcome, found in masses.items()})
-        self.resolution = resolution
         self.n_runs = n_runs
+        self.n_tests = n_tests
+        self.unsure = unsure  # what no number of random inputs would tell
+        self.resolution = bound(n_checks, n_tests) + unsure
+
+    def n_checks_for(self, resolution):
+        """How many random inputs would give this resolution. None if no number of them would."""
+        if resolution <= self.unsure:
+            return None
+        return math.ceil(math.log(1e9 * self.n_tests) / (resolution - self.unsure))
 
 
 def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
     """The `Distribution` of function(draw), an int or several, which depends on its numbers alone.
 
     At the end, n_checks random inputs must agree with it. More of them take longer, and make
-    `resolution` smaller. Raises NotByThresholds, or TooManyRuns.
+    `resolution` smaller. Raises NotByThresholds, or TooManyRuns. A loop in C that asks for
+    numbers without end can't be stopped, so it ends the process, with one line.
     """
-    search = Search(function, max_runs, seed)
-    root = Part({})
-    while search.explore([*root.leaves()]) or search.contradicts(root, n_checks):
-        pass  # until neither finds anything new
-    search.run_again(root.point)  # the first one, which alone has seen the function as it was
-    masses = {}
-    n_races = 0  # on the way to a part, at most
-    for part in root.leaves():
-        masses.setdefault(part.point.outcome, []).append(part.mass)
-        n_races = max(n_races, len(part.races()))
-    resolution = bound(n_checks, search.n_tests) + n_races * CLOSE
-    return Distribution(masses, resolution, search.n_runs)
+    return Search(lambda draw: whole_numbers(function(draw)), max_runs, seed).distribution(n_checks)
 
 
 def by_boxes(function, n_numbers, max_error=1e-3, n=8, n_checks=10_000, max_runs=1_000_000):
@@ -114,17 +133,19 @@ def by_boxes(function, n_numbers, max_error=1e-3, n=8, n_checks=10_000, max_runs
     comparisons. Other boxes are halved, until their mass together is at most max_error.
     Half the error takes twice the runs for two numbers, and four times as many for three.
     """
-    search = Search(function, max_runs)
-    root = Part({(0, i): WHOLE for i in range(n_numbers)})
+    search = Search(lambda draw: whole_numbers(function(draw)), max_runs)
+    root = Part({Number(UNIT, i): (0, UNIT) for i in range(n_numbers)})
+
+    def outcome_of(point):
+        search.look(point)
+        if not root.box.keys() >= {*point.run.asked}:
+            raise NotByThresholds(f"it asks for more than n_numbers = {n_numbers}, or for noise")
+        return point.run.outcome
 
     @functools.cache
     def outcome_at(corner):
         numbers = {key: min(number, UNIT - 1) for key, number in zip(root.box, corner)}
-        point = Point(numbers, functools.partial(search.inside, {}))
-        outcome = search.outcome(point)
-        if len(point) > n_numbers:
-            raise NotByThresholds(f"it asks for more than n_numbers = {n_numbers}, or for noise")
-        return outcome
+        return outcome_of(Point(functools.partial(search.inside, {}), values=numbers))
 
     def outcomes(part):
         return [outcome_at(corner) for corner in itertools.product(*part.box.values())]
@@ -142,20 +163,36 @@ def by_boxes(function, n_numbers, max_error=1e-3, n=8, n_checks=10_000, max_runs
     for _ in range(n_checks):
         point = search.point({})
         known = {*outcomes(root.leaf_of(point))}
-        if len(known) == 1 and search.outcome(point) not in known:
+        if len(known) == 1 and outcome_of(point) not in known:
             raise NotByThresholds(f"something is narrower than a box; take more than n = {n}")
-    masses = {}
+    masses = defaultdict(list)
     for part in root.leaves():
         found = outcomes(part)
         for outcome in found:
-            masses.setdefault(outcome, []).append(part.mass / len(found))
+            masses[outcome].append(part.mass / len(found))
     error = sum(part.mass for part in doubtful)
-    return Distribution(masses, error + bound(n_checks), search.n_runs)
+    return Distribution(masses, search.n_runs, n_checks, unsure=error)
 
 
 def bound(n_checks, n_tests=1):
     """The share of wrong inputs that n_checks of them miss with a probability of 1e-9."""
     return min(1, math.log(1e9 * n_tests) / max(1, n_checks))
+
+
+def whole_numbers(output):
+    """An int, or several in lists, tuples and arrays, as a tuple."""
+    found = frozen(output)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def frozen(output):
+    if hasattr(output, "tolist"):
+        output = output.tolist()
+    if isinstance(output, list | tuple):
+        return tuple(map(frozen, output))
+    if not isinstance(output, int):
+        raise TypeError(f"an outcome is an int, or several; found {output!r}")
+    return output
 
 
 class Program:
@@ -198,83 +235,269 @@ class Program:
         self.process.communicate()
 
 
-# ---- Inputs ----
+# ---- What a run asks for: its keys. No two of them are equal, for their lengths differ ----
+
+
+class Choice(NamedTuple):
+    """Choice i of a run. Its value is a branch, or a number in [0, 1) that leads to one."""
+
+    i: int
+
+    def inside(self, random, entry=None):
+        if entry is None:
+            return random.random()
+        _, branch = entry
+        return branch
+
+    corner = inside
+
+    def share(self, entry):
+        fork, branch = entry
+        return fork.row.shares[branch]
+
+
+class Number(NamedTuple):
+    """Number i among those below n, which are equally probable."""
+
+    n: int
+    i: int
+
+    def inside(self, random, entry=None):
+        return random.randrange(*entry or (0, self.n))
+
+    def corner(self, random, entry=None):
+        low, high = entry or (0, self.n)
+        return random.choice((low, high - 1))
+
+    def share(self, entry):
+        low, high = entry
+        return (high - low) / self.n
+
+    def nearer(self, number, corner):
+        """A little nearer to the corner, by 1 at least."""
+        way = (corner - number) * NUDGE
+        return number + (int(way) or int(math.copysign(corner != number, way)))
+
+    def middle(self, low, high):
+        return (low + high) // 2
+
+    def before(self, number):
+        return number - 1
+
+
+class Noise(NamedTuple):
+    """Row i of n exponential numbers of a dtype."""
+
+    n: int
+    dtype: type
+    i: int
+
+    def inside(self, random, entry=None):
+        noise = self.rounded([random.expovariate(1) for _ in range(self.n)])
+        if entry is None:
+            return noise
+        race, winner = entry
+        noise = self.rounded(race.won_by(winner, noise))
+        return self.inside(random, entry) if race.is_close(noise) else noise
+
+    corner = inside
+
+    def share(self, entry):
+        race, winner = entry
+        return race.weights[winner] / race.weights.sum()
+
+    def nearer(self, noise, corner):
+        return self.rounded(noise + (corner - noise) * NUDGE)
+
+    def middle(self, low, high):
+        return float(self.dtype(math.sqrt(low * high)))
+
+    def before(self, number):
+        return float(np.nextafter(self.dtype(number), self.dtype(0)))
+
+    def rounded(self, noise):
+        return np.array(noise, self.dtype).astype(float)
+
+    def of(self, entries):
+        """Noise with these entries, {token: noise}, where all other tokens lose."""
+        noise = np.full(self.n, FAR)
+        for token, value in entries.items():
+            noise[token] = value
+        return noise
 
 
 class Draw:
-    """Hands out the values of a `Point`: number i has the key (0, i), row i of n numbers (n, i)."""
+    """Hands out the values of a `Point` in one run."""
 
     def __init__(self, point):
         self.point = point
         self.counts = Counter()
-        self.refused = None
+        self.asked = []  # the keys, in their order
+        self.rows = []  # of the choices
+        self.branches = []  # that were taken
+        self.refused = None  # an error of ours, in case the program catches it
+        self.is_in_c = False  # which goes on after an error
 
     def __call__(self):
-        return self.next(0) / UNIT
+        return self.below(UNIT) / UNIT
 
-    def exponential(self, n):
+    def below(self, n):
+        """A whole number below n, each as probable as another."""
+        return self.next(Number, n)
+
+    def exponential(self, n, dtype=float):
         if n < 1:
             raise ValueError(f"a row of noise needs at least one entry; found n = {n}")
-        return self.next(int(n)).copy()
+        return self.next(Noise, int(n), dtype).copy()
 
     def gumbel(self, n):
         return -np.log(self.exponential(n))
 
-    def next(self, size):
-        key = size, self.counts[size]
-        self.counts[size] += 1
-        if self.counts[size] > MAX_NUMBERS:
-            problem = f"a run asked for more than {MAX_NUMBERS:,} numbers; does its loop end?"
-            self.refused = TooManyRuns(problem)
-        if self.counts[size] > 100 * MAX_NUMBERS:  # not before, as a loop in C can't be stopped
-            raise self.refused
+    def choice(self, weights):
+        """An index, with a probability in proportion to its weight."""
+        row = row_of(np.array(weights, float).tobytes())
+        if len(row.possible) == 1:
+            return row.possible[0]
+        branch = row.branch(self.next(Choice))
+        self.rows.append(row)
+        self.branches.append(branch)
+        return branch
+
+    def next(self, kind, *form):
+        i = self.counts[kind, form]
+        self.counts[kind, form] += 1
+        key = kind(*form, i)
+        self.asked.append(key)
+        if len(self.asked) > MAX_NUMBERS:
+            self.end()
         return self.point[key]
+
+    def end(self):
+        """An error. A loop in C goes on after it, and may come to its own end for a while."""
+        self.refused = self.refused or TooManyRuns(ENDLESS)
+        if not self.is_in_c:
+            raise self.refused
+        if len(self.asked) > 100 * MAX_NUMBERS:
+            print(f"TooManyRuns: {ENDLESS} It can't be stopped in C.", file=sys.stderr, flush=True)
+            os._exit(1)
+
+    def refuse(self, error):
+        self.refused = error
+        raise error
+
+
+class Row:
+    """The weights of a choice. They are equal to others if they differ by rounding alone."""
+
+    def __init__(self, weights):
+        total = weights.sum()
+        if not (weights >= 0).all() or not 0 < total < math.inf:
+            raise ValueError(f"weights with a finite sum above 0 are needed; found {weights}")
+        self.shares = weights / total
+        self.possible = np.flatnonzero(self.shares).tolist()
+
+    def __eq__(self, other):
+        if not isinstance(other, Row) or self.shares.shape != other.shares.shape:
+            return False
+        return abs(self.shares - other.shares).max() < ROUNDING
+
+    def branch(self, value):
+        if isinstance(value, int) and value in self.possible:
+            return value
+        place = int(np.searchsorted(self.shares.cumsum(), value, side="right"))
+        return min(place, self.possible[-1])
+
+
+@functools.lru_cache(maxsize=9999)  # because many runs draw with the same weights
+def row_of(weights):
+    return Row(np.frombuffer(weights))
+
+
+class Run(NamedTuple):
+    """What was seen in a run."""
+
+    outcome: tuple
+    asked: list
+    rows: list
+    branches: list
+
+    def row(self, i):
+        """The weights of choice i, if there was one."""
+        return self.rows[i] if i < len(self.rows) else None
 
 
 class Point(dict):
-    """{key: value} of an input. One that is missing is new(key) when it is asked for, and stays."""
+    """{key: value} of an input. One that is missing is new(key) when it is asked for, and stays.
 
-    outcome = None  # as long as it hasn't been run
-    asked = None  # how many numbers and rows that run asked for
+    It is looked at up to choice number `depth`: what is seen there are the weights of this
+    choice and of those before it, and if there is no such choice, the outcome.
+    """
 
-    def __init__(self, values, new):
+    run = None  # as long as it hasn't been run
+
+    def __init__(self, new, depth=0, values=()):
         super().__init__(values)
         self.new = new
+        self.depth = depth
 
     def __missing__(self, key):
         self[key] = self.new(key)
         return self[key]
 
     def but(self, key, value):
-        return Point({**self, key: value}, self.new)
+        """With another value. All that it asks for besides is the same in both points."""
+        return Point(self.__getitem__, self.depth, {key: value})
 
+    def at(self, depth):
+        """The same run, looked at up to another choice."""
+        point = Point(self.__getitem__, depth)
+        point.run = self.run
+        return point
 
-def noise_of(size, entries):
-    """Noise with these entries, {token: noise}, where all other tokens lose."""
-    noise = np.full(size, FAR)
-    for token, value in entries.items():
-        noise[token] = value
-    return noise
+    def seen(self):
+        rows = self.run.rows[: self.depth + 1]
+        return rows, None if len(rows) > self.depth else self.run.outcome
+
+    def on_the_way_to(self, other, n):
+        """This point with the first n values that the other one asked for."""
+        values = {key: other[key] for key in other.numbers()[:n]}
+        return Point(self.__getitem__, self.depth, values)
+
+    def numbers(self):
+        """The keys of all numbers and noise that were asked for before it."""
+        before = itertools.takewhile(lambda key: key != Choice(self.depth), self.run.asked)
+        return [key for key in before if not isinstance(key, Choice)]
 
 
 # ---- Parts ----
 
 
 class Part:
-    """A box of inputs: (low, high) of some numbers, (race, winner) of some rows, the rest free."""
+    """A box of inputs: {key: entry}, where what has no entry is free.
+
+    The entry of a number is (low, high), that of noise (race, winner), and that of a choice
+    (fork, branch).
+    """
 
     def __init__(self, box, above=()):
         self.box = box
         self.above = above  # the parts that it is a part of
-        self.mass = math.prod(share(entry) for entry in box.values())
+        self.depth = depth_of(box)
+        self.mass = math.prod(key.share(entry) for key, entry in box.items())
         self.split = None
         self.parts = []
         self.point = None  # it stands for the part
+        self.points = []  # others that are known to lie in it
 
     def cut(self, split):
         above = *self.above, self
         boxes = [{**self.box, split.key: entry} for entry in split.entries(self.box)]
         self.split, self.parts = split, [Part(box, above) for box in boxes]
+        for point in self.points:
+            part = self.leaf_of(point)
+            if part in self.parts:
+                part.points.append(point.at(part.depth))
+        self.points = []
 
     def leaves(self):
         todo = [self]
@@ -285,45 +508,79 @@ class Part:
                 yield part
 
     def leaf_of(self, point):
-        """The part that a point lies in. None if a race was so close that rounding may decide."""
+        """The part that a point lies in. None if a race was so close that rounding may decide.
+
+        It is no leaf if the point comes to a choice with other weights.
+        """
         part = self
         while part.split is not None:
-            value = point[part.split.key]
-            if part.split.is_close(value):
+            if isinstance(part.split, Fork) and point.run.row(part.depth) != part.split.row:
+                return part
+            side = part.split.side(point)
+            if side is None:
                 return None
-            part = part.parts[part.split.side(value)]
+            part = part.parts[side]
         return part
+
+    def is_long(self):
+        """Whether it's a path of low probability that is not at its end, as in a loop."""
+        return self.mass < FAINT and LONG < len(self.box) < len(self.point.run.asked)
 
     def races(self):
         """The parts above it that a race divides."""
         return [part for part in self.above if isinstance(part.split, Race)]
 
 
+def depth_of(box):
+    """How many choices are fixed."""
+    return sum(isinstance(key, Choice) for key in box)
+
+
+class Fork(NamedTuple):
+    """A choice with known weights, which divides a part."""
+
+    key: Choice
+    row: Row
+
+    def side(self, point):
+        branch = point.run.branches[self.key.i]
+        return self.row.possible.index(branch) if branch in self.row.possible else None
+
+    def entries(self, box):
+        return [(self, branch) for branch in self.row.possible]
+
+
 class Threshold(NamedTuple):
     """Where a number divides a part."""
 
-    key: tuple
+    key: Number
     at: int
+    point: "Point | None" = None  # at which it was found
 
-    def side(self, number):
-        return int(number >= self.at)
+    def side(self, point):
+        return int(point[self.key] >= self.at)
 
-    def is_close(self, number):
-        return False
+    def sides_of(self, point):
+        """The point just below and just above."""
+        return point.but(self.key, self.at - 1), point.but(self.key, self.at)
 
     def entries(self, box):
-        low, high = box.get(self.key, WHOLE)
+        low, high = box.get(self.key, (0, self.key.n))
         return (low, self.at), (self.at, high)
 
 
 class Race(NamedTuple):
     """argmax(weights / noise), which divides a part. The weights were found at a point of it."""
 
-    key: tuple
+    key: Noise
     weights: np.ndarray
     point: Point
 
-    def side(self, noise):
+    def side(self, point):
+        noise = point[self.key]
+        return None if self.is_close(noise) else self.winner(noise)
+
+    def winner(self, noise):
         return int(np.argmax(self.weights / noise))
 
     def entries(self, box):
@@ -340,20 +597,23 @@ class Race(NamedTuple):
         return second > best * (1 - CLOSE)
 
 
-def share(entry):
-    """The probability of an entry of a box."""
-    if isinstance(entry[0], Race):
-        race, winner = entry
-        return race.weights[winner] / race.weights.sum()
-    low, high = entry
-    return (high - low) / UNIT
+class Step(NamedTuple):
+    """One value of a point becomes another one, and what is seen changes."""
+
+    n_before: int  # other values that were changed before
+    key: Number | Noise
+    before: Point
+    after: Point
 
 
 # ---- The search ----
 
 
 class Search:
-    """Runs the function, and cuts a `Part` until each of its parts has one outcome."""
+    """Runs the function, and cuts a `Part` until one thing is seen in each of its parts.
+
+    function(draw) returns what can be compared and hashed.
+    """
 
     def __init__(self, function, max_runs, seed=0):
         self.function = function
@@ -361,246 +621,353 @@ class Search:
         self.random = random.Random(seed)
         self.n_runs = 0
         self.n_tests = 0
+        self.is_certain = True  # as long as there were choices alone, whose branches are all taken
+        self.limits = defaultdict(set)  # where bisection has ended, for numbers of each kind
+        self.draw = None  # of the run that goes on
+
+    def distribution(self, n_checks):
+        root = Part({})
+        todo = [root]
+        with self.errors_in_c_noted():
+            while todo:  # until neither finds anything new
+                self.explore(todo)
+                todo = self.contradicted(root, n_checks)
+            self.run_again(root.point)  # which alone has seen the function as it was
+        masses = defaultdict(list)
+        for part in root.leaves():
+            masses[part.point.run.outcome].append(part.mass)
+        n_races = max(len(part.races()) for part in root.leaves())  # on the way to a part, at most
+        n_checks = math.inf if self.is_certain else n_checks
+        return Distribution(masses, self.n_runs, n_checks, self.n_tests, n_races * CLOSE)
+
+    # ---- Runs ----
 
     def run(self, point):
-        """The outcome, and how many numbers and rows of each size were asked for."""
         if self.n_runs == self.max_runs:
             problem = f"max_runs = {self.max_runs:,} are not enough"
             raise TooManyRuns(f"{problem}; take fewer tokens, or by_boxes for u + v < c")
         self.n_runs += 1
-        draw = Draw(point)
+        self.draw = draw = Draw(point)
         try:
-            output = self.function(draw)
+            outcome = self.function(draw)
         except Exception as error:
-            numbers = [value / UNIT for (size, _), value in sorted(point.items()) if size == 0]
-            failed = RuntimeError(f"with the numbers {numbers[:8]} it raised {error!r}")
-            raise draw.refused or failed from error
+            if draw.refused:
+                raise draw.refused from None
+            add_numbers(error, draw)
+            raise
         if draw.refused:  # code in C does not notice
             raise draw.refused
-        tokens = np.ravel(output)
-        if tokens.size and tokens.dtype.kind not in "biu":
-            raise TypeError(f"an outcome is an int, or several; found {output!r}")
-        return tuple(tokens.tolist()), draw.counts
+        self.is_certain &= all(isinstance(key, Choice) for key in draw.asked)
+        return Run(outcome, draw.asked, draw.rows, draw.branches)
 
     def run_again(self, point):
-        """An error if the outcome is another one now, or comes from other numbers."""
-        if self.run(point) != (point.outcome, point.asked):
+        """An error if something else is seen now, or other numbers are asked for."""
+        if self.run(point) != point.run:
             raise NotByThresholds(STATE)
 
-    def outcome(self, point):
-        if point.outcome is None:
-            point.outcome, point.asked = self.run(point)
-        return point.outcome
+    def look(self, point):
+        if point.run is None:
+            point.run = self.run(point)
+        return point.seen()
 
     def differ(self, x, y):
-        return self.outcome(x) != self.outcome(y)
+        return self.look(x) != self.look(y)
 
-    # Where to look
+    @contextlib.contextmanager
+    def errors_in_c_noted(self):
+        """An error goes no further than a call from C, and Python would print it there."""
+
+        def note(unraisable):
+            if self.draw and unraisable.exc_value is self.draw.refused:
+                self.draw.is_in_c = True
+            else:
+                usual(unraisable)
+
+        usual = sys.unraisablehook
+        sys.unraisablehook = note
+        try:
+            yield
+        finally:
+            sys.unraisablehook = usual
+
+    # ---- Where to look ----
 
     def inside(self, box, key):
         """A random value in a box."""
-        size, _ = key
-        if size == 0:
-            return self.random.randrange(*box.get(key, WHOLE))
-        noise = np.array([self.random.expovariate(1) for _ in range(size)])
-        if key not in box:
-            return noise
-        race, winner = box[key]
-        noise = race.won_by(winner, noise)
-        return self.inside(box, key) if race.is_close(noise) else noise
+        return key.inside(self.random, box.get(key))
 
     def corner(self, box, key):
-        if key[0] > 0:
-            return self.inside(box, key)
-        low, high = box.get(key, WHOLE)
-        return self.random.choice((low, high - 1))
+        return key.corner(self.random, box.get(key))
 
     def point(self, box):
-        return Point({}, functools.partial(self.inside, box))
+        return Point(functools.partial(self.inside, box), depth_of(box))
 
     def corner_point(self, box):
-        return Point({}, functools.partial(self.corner, box))
+        return Point(functools.partial(self.corner, box), depth_of(box))
 
-    def points(self, box):
+    def points(self, box, n):
         """Random points and random corners, by turns."""
-        for _ in range(N_POINTS // 2):
+        for _ in range(n // 2):
             yield self.point(box)
             yield self.corner_point(box)
 
+    def nudged(self, box, point, keys):
+        """The point with these values a little nearer to a corner."""
+        corner = self.corner_point(box)
+        values = {key: key.nearer(point[key], corner[key]) for key in keys}
+        return Point(point.__getitem__, point.depth, values)
+
     def explore(self, todo):
-        """Cut these parts, and theirs, as long as they have several outcomes. How many were cut."""
-        n_cuts = 0
-        while todo:
-            part = todo.pop()
-            same, others = self.look_at(part)
-            if not others:
+        """Cut these parts, and theirs, until one outcome is seen in each."""
+        waiting = []
+        while todo or waiting:
+            part = (todo or waiting).pop()
+            self.choose_point(part)
+            if todo and part.is_long():
+                waiting.append(part)
+                if len(waiting) > MANY:
+                    raise TooManyRuns(MULTIPLIES)
                 continue
-            cut = self.divide(part, same, others)
-            n_cuts += 1
-            if cut is not part:
-                todo = [part for part in todo if cut not in part.above]  # they are gone
-            todo += cut.parts
-        return n_cuts
+            cut = self.cut(part)
+            if cut is not None:
+                todo = [part for part in todo if cut not in part.above]  # others are gone
+                waiting = [part for part in waiting if cut not in part.above]
+                todo += cut.parts
 
-    def look_at(self, part):
-        """Points of a part with the outcome of its first point, and points with another one."""
+    def choose_point(self, part):
         if part.point is None:
-            part.point = self.point(part.box)
-            self.outcome(part.point)
-        same, others = [part.point], []
-        for point in self.points(part.box) if part.mass > SMALL else ():
-            group = others if self.differ(part.point, point) else same
-            group.append(point)
-        return same, others
+            part.point = part.points[0] if part.points else self.point(part.box)
+            self.look(part.point)
 
-    def contradicts(self, root, n_checks):
-        """Try random inputs. If one contradicts its part, cut there, and return True."""
-        self.n_tests += 1
-        for _ in range(n_checks):
-            point = self.point({})
-            self.outcome(point)  # before leaf_of, for the order of its values
-            part = root.leaf_of(point)
-            if part is not None and self.differ(part.point, point):
-                self.divide(part, [part.point], [point])
-                return True
-        return False
+    def cut(self, part):
+        """Cut a part where something else is seen, or one above it, or before the next choice.
 
-    # Where to cut
-
-    def divide(self, part, same, others):
-        """Cut a part, or one above it whose race has other weights at a point. Returns which."""
-        pair = self.earliest_pair(same, others)
-        for above in part.races():
-            for point in (same[0], *others[:N_PAIRS], *pair):
-                found = self.contradiction(above.split, point)
-                if found is not None:
-                    above.cut(self.split(above.box, *found))
-                    return above
-        part.cut(self.split(part.box, *pair))
+        Returns which, or None if the same outcome is seen everywhere.
+        """
+        same, others = self.look_at(part)
+        if others:
+            return self.divide(part, same, others)
+        row = part.point.run.row(part.depth)
+        if row is None or part.mass <= SMALL:
+            return None
+        part.cut(Fork(Choice(part.depth), row))
         return part
 
-    def earliest_pair(self, same, others):
-        """Points that differ in one value and the outcome, and among several such, the earliest."""
-        limit = math.inf
-        pair = None
-        for x, y in zip(itertools.cycle(same), others[:N_PAIRS]):
-            for start, end in ((x, y), (y, x)):
-                found = self.walk(start, end, limit)
-                if found is not None:
-                    limit, _, *pair = found
-        return pair
+    def look_at(self, part):
+        """Points where the same is seen as at the point of a part, and points where it isn't."""
+        if part.mass <= SMALL or not part.point.numbers():  # then it is certain what is seen
+            return [part.point], []
+        n_fresh = max(N_FRESH, N_POINTS - len(part.points))
+        part.points += self.points(part.box, n_fresh)
+        same, others = [part.point], []
+        for point in part.points:
+            group = others if self.differ(part.point, point) else same
+            group.append(point)
+        if len(same) == 1:
+            self.look_for_values(part.box, others[:N_PAIRS])
+        return same, others
 
-    def walk(self, x, y, limit=math.inf):
-        """Turn x into y until the outcome changes: (number of steps, key, point before, after)."""
-        for n_steps, (key, value) in enumerate([*y.items()]):
-            if n_steps == limit:
-                return None
-            if x.get(key) is value:
+    def look_for_values(self, box, points):
+        """An error if the slightest change of each point can be seen."""
+        nudged = [self.nudged(box, point, point.numbers()) for point in points]
+        if all(map(self.differ, points, nudged)):
+            raise NotByThresholds(VALUES)
+
+    def contradicted(self, root, n_checks):
+        """Try random inputs. If one contradicts its part, cut there. The parts to look at then."""
+        self.n_tests += 1
+        if self.is_certain:
+            n_checks = min(n_checks, 16 + self.n_runs // 3)
+        for _ in range(n_checks):
+            point = self.point({})
+            self.look(point)
+            part = root.leaf_of(point)
+            if part is None:
                 continue
-            step = x.but(key, value)
-            if self.differ(x, step):
-                return n_steps, key, x, step
-            x = step
-        raise NotByThresholds(STATE)
+            point = point.at(part.depth)
+            if self.differ(part.point, point):
+                return [*self.divide(part, [part.point], [point]).parts]
+        return []
 
-    def split(self, box, x, y, tried=()):
-        """The `Threshold` or `Race` that divides a box in which x and y have different outcomes."""
-        _, key, x, y = self.walk(x, y)
-        if key in tried:
-            raise NotByThresholds(SEVERAL)
-        if key[0] == 0:
-            split, pair = self.threshold(box, key, x, y)
-        elif key in box:  # which has no room for a second race of a row
-            raise NotByThresholds(NO_RACE)
-        else:
-            split, pair = self.race(box, key, y)
-        return split if pair is None else self.split(box, *pair, (*tried, key))
+    # ---- Where to cut ----
 
-    def threshold(self, box, key, x, y):
-        """(`Threshold`, None), or (None, pair) with points that show what else moves it."""
-        low, high = x[key], y[key]
-        while abs(high - low) > 1:
-            y = y.but(key, (low + high) // 2)
-            if self.differ(x, y):
-                high = y[key]
+    def divide(self, part, same, others):
+        """Cut a part, or one above it that should have been cut otherwise. Returns which."""
+        step = self.earliest_step(same, others)
+        points = same[0], others[0], step.before, step.after
+        for above in part.above:
+            for point in points:
+                pair = self.objection(above, point.at(above.depth))
+                if pair is not None:
+                    above.cut(self.split(above.box, self.first_step(*pair)))
+                    return above
+        part.cut(self.split(part.box, step))
+        return part
+
+    def objection(self, part, point):
+        """Two points which show that a part should have been cut otherwise, or None."""
+        if isinstance(part.split, Race):
+            return self.contradiction(part.split, point)
+        if isinstance(part.split, Fork) and self.differ(part.point, point):
+            return part.point, point
+        return None
+
+    def earliest_step(self, same, others):
+        """The `Step` with the fewest others before it, on the ways between some pairs of points."""
+        step = None
+        for x, y in zip(itertools.cycle(same), others[:N_PAIRS]):
+            for start, end in (x, y), (y, x):
+                if step is None or self.differ(start, start.on_the_way_to(end, step.n_before)):
+                    step = self.first_step(start, end)
+        return step
+
+    def first_step(self, x, y):
+        """On the way from one point to another one. By bisection, so it may not be the first."""
+        keys = y.numbers()
+        before, after = x, x.on_the_way_to(y, len(keys))
+        low, high = 0, len(keys)
+        while high - low > 1:
+            middle = (low + high) // 2
+            point = x.on_the_way_to(y, middle)
+            if self.differ(x, point):
+                high, after = middle, point
             else:
-                low = y[key]
-        sides = [y.but(key, number) for number in sorted((low, high))]
-        if not self.differ(*sides):
+                low, before = middle, point
+        if not keys or not self.differ(before, after):
             raise NotByThresholds(STATE)
-        self.run_again(sides[0])
-        for _ in range(N_NUDGES):  # some directions lead across another threshold
-            moved_sides = self.nudged(box, key, sides)
-            if self.differ(*moved_sides):
-                return Threshold(key, max(low, high)), None
-        return None, next(pair for pair in zip(sides, moved_sides) if self.differ(*pair))
+        return Step(low, keys[low], before, after)
 
-    def nudged(self, box, key, sides):
-        """The two sides of a threshold, with all other values a little nearer to a corner."""
-        below, above = sides
-        corner = self.corner_point(box)
-        moved = below.but(key, above[key])
-        for other, value in {**below, **above}.items():
-            way = (corner[other] - value) * NUDGE
-            moved[other] = value + (way if other[0] > 0 else int(way))
-        return [moved.but(key, side[key]) for side in sides]
+    def split(self, box, step):
+        """The `Threshold` or `Race` that divides a box in which a step was found."""
+        tried = []
+        while step.key not in tried:
+            tried.append(step.key)
+            if isinstance(step.key, Number):
+                split = self.threshold(step)
+                pair = self.others_move(box, split)
+            elif step.key in box:  # which has no room for a second race of a row
+                raise NotByThresholds(NO_RACE)
+            else:
+                split = self.race(step)
+                pair = self.others_weigh(box, split)
+            if pair is None:
+                return split
+            step = self.first_step(*pair)
+        raise NotByThresholds(SEVERAL)
 
-    def race(self, box, key, point):
-        """(`Race`, None), or (None, pair) with points that show what else changes its weights."""
-        race = Race(key, self.weights(key, point), point)
-        for point in self.points(box):
-            self.outcome(point)
+    def threshold(self, step):
+        key, point = step.key, step.after
+        low, high = sorted([step.before, step.after], key=lambda point: point[key])
+
+        def is_low(number):
+            return not self.differ(low, point.but(key, number))
+
+        _, at = self.bisected(key, low[key], high[key], is_low)
+        return Threshold(key, at, point)
+
+    def others_move(self, box, threshold):
+        """Two points on one side of a threshold that is moved by other values. None if it isn't."""
+        below, above = threshold.sides_of(threshold.point)
+        if not self.differ(below, above):
+            raise NotByThresholds(STATE)
+        self.run_again(above)
+        others = dict.fromkeys([*below.numbers(), *above.numbers()])
+        del others[threshold.key]
+        for _ in range(N_NUDGES if others else 0):  # some directions lead across another threshold
+            moved = threshold.sides_of(self.nudged(box, threshold.point, others))
+            if self.differ(*moved):
+                return None
+        pairs = zip((below, above), moved) if others else ()
+        return next((pair for pair in pairs if self.differ(*pair)), None)
+
+    def race(self, step):
+        weights = Duels(self, step.key, step.after).weights()
+        if not weights.any():
+            raise NotByThresholds(NO_RACE)
+        return Race(step.key, weights, step.after)
+
+    def others_weigh(self, box, race):
+        """Two points which show that other values change the weights of a race, or None."""
+        for point in self.points(box, N_FRESH):
+            self.look(point)
             pair = self.contradiction(race, point)
             if pair is not None:
-                return None, pair
-        return race, None
+                return pair
+        return None
 
     def contradiction(self, race, y):
-        """Two points with one noise, where a race tells the outcome of one but not of the other."""
+        """Two points with one noise, where a race tells the seen of one but not of the other."""
         noise = y[race.key]
         if race.is_close(noise):
             return None
-        winner = race.side(noise)
-        sure = noise_of(len(noise), {winner: NEAR})
+        sure = race.key.of({race.winner(noise): NEAR})
         there = y, y.but(race.key, sure)
         if not self.differ(*there):
             return None
         x = race.point.but(race.key, noise)
-        self.outcome(x)  # which draws what the other one needs as well
         here = x, x.but(race.key, sure)
         if self.differ(*here):
             raise NotByThresholds(NO_RACE)
         return next(pair for pair in zip(here, there) if self.differ(*pair))
 
-    def weights(self, key, point):
-        """By duels. A token with noise e beats one with noise 1 while e is below w[0] / w[1]."""
-        size, _ = key
+    def bisected(self, key, low, high, is_low):
+        """The neighbours between which is_low changes."""
+        ends = [low, high]
+        while (middle := self.next_try(key, *ends)) is not None:
+            ends[0 if is_low(middle) else 1] = middle
+        self.limits[key[:-1]].add(ends[1])
+        return ends
 
-        def outcome(entries):
-            nonlocal point  # so that it keeps what the runs ask for
-            point = point.but(key, noise_of(size, entries))
-            return self.outcome(point)
+    def next_try(self, key, low, high):
+        """Where bisection has ended before is tried first, then the middle. None at the end."""
+        known = self.limits[key[:-1]]
+        between = sorted(limit for limit in known if low < limit < high)
+        if between:
+            return between[len(between) // 2]
+        before = key.before(high)
+        middle = before if high in known and low < before else key.middle(low, high)
+        return middle if low < middle < high else None
 
-        def ratio(token, other):
-            low, middle, high = NEAR, 1, 1 / NEAR
-            while low < middle < high:
-                if outcome({token: middle, other: 1}) == won[token]:
-                    low = middle
-                else:
-                    high = middle
-                middle = math.sqrt(low * high)
-            return low
 
-        won = [outcome({token: NEAR}) for token in range(size)]
-        rival = int(np.argmax([found != won[0] for found in won]))
-        # A token without weight has the outcome of another one, so one of these two has a weight.
-        first = 0 if outcome({0: NEAR, rival: 1}) == won[0] else rival
-        weights = np.zeros(size)
-        for token in range(size):
+class Duels:
+    """Races between two tokens, where all others lose."""
+
+    def __init__(self, search, key, point):
+        self.search = search
+        self.key = key
+        self.point = point
+        self.won = [self.seen({token: NEAR}) for token in range(key.n)]
+
+    def seen(self, entries):
+        return self.search.look(self.point.but(self.key, self.key.of(entries)))
+
+    def ratio(self, token, rival):
+        """w[token] / w[rival]: below it, the noise of the token beats noise 1 of the rival."""
+
+        def is_low(e):
+            return self.seen({token: e, rival: 1}) == self.won[token]
+
+        low, _ = self.search.bisected(self.key, NEAR, 1 / NEAR, is_low)
+        return low
+
+    def weights(self):
+        won = self.won
+        rival = int(np.argmax([seen != won[0] for seen in won]))
+        # A token without weight shows what another one does, so one of these two has a weight.
+        first = 0 if self.seen({0: NEAR, rival: 1}) == won[0] else rival
+        weights = np.zeros(len(won))
+        for token in range(len(won)):
             if won[token] != won[first]:
-                weights[token] = ratio(token, first)
+                weights[token] = self.ratio(token, first)
         second = int(np.argmax(weights))
-        for token in range(size):
+        for token in range(len(won)):
             if won[token] == won[first]:  # they can't be told apart, but each from the second
-                weights[token] = ratio(token, second) * weights[second]
+                weights[token] = self.ratio(token, second) * weights[second]
         return weights
+
+
+def add_numbers(error, draw):
+    """Say with which numbers a program has failed."""
+    numbers = [draw.point[key] / key.n for key in draw.asked if isinstance(key, Number)]
+    if numbers and hasattr(error, "add_note"):
+        error.add_note(f"with the numbers {numbers[:8]}")

@@ -296,7 +296,7 @@ def test_a_race_that_is_close_is_no_evidence(monkeypatch):
 
 RUNS = Counter()
 SEVERAL = "several numbers at once"
-NOISE = "row of noise has to decide one draw"
+NOISE = "one noise decides two draws"
 STATE = "same numbers gave"
 
 
@@ -375,10 +375,10 @@ REFUSED = {
     "the last bit": (lambda draw: int(2**53 * draw()) % 2, "max_runs = 20,000"),
     "without end": (forgets, "^a run asked for more than 1,000 numbers"),
     "without end, and caught": (catches, "^a run asked for more than 1,000 numbers"),
-    "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], r"an int, or several; found \["),
+    "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], "an int, or several; found nan"),
     "a number": (lambda draw: draw(), "an int, or several; found 0"),
     "nothing": (lambda draw: None, "an int, or several; found None"),
-    "log(0)": (lambda draw: int(math.log(draw()) < -1), r"numbers \[0.0\] it raised ValueError"),
+    "log(0)": (lambda draw: int(math.log(draw()) < -1), r"with the numbers \[0.0\]"),
     "an empty row": (lambda draw: len(draw.exponential(0)), "at least one entry; found n = 0"),
 }  # fmt: skip
 
@@ -387,7 +387,7 @@ REFUSED = {
 def test_what_has_no_distribution_by_thresholds_is_refused_by_name(name):
     RUNS.clear()
     function, message = REFUSED[name]
-    with pytest.raises((RuntimeError, TypeError), match=message) as error:
+    with pytest.raises((RuntimeError, TypeError, ValueError), match=message) as error:
         output_distribution(function, n_checks=2000, max_runs=20_000)
     assert "\n" not in str(error.value)
 
@@ -603,7 +603,7 @@ def test_a_program_can_run_races():
     ],
 )
 def test_a_program_that_does_not_keep_to_the_lines_is_refused(lines, message):
-    with python(lines) as run, pytest.raises(RuntimeError, match=message):
+    with python(lines) as run, pytest.raises((EOFError, ValueError), match=message):
         output_distribution(run)
     assert run.process.poll() is not None
 
