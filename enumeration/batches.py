@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .values import SEVERAL, STATE, Distribution, NotByThresholds, TooManyRuns, bound
+from .values import SEVERAL, STATE, Distribution, NotByThresholds, TooManyRuns
 
 BITS = 24
 UNIT = 2**BITS  # numbers are whole numbers of units 2^-24, which float32 holds
@@ -59,8 +59,7 @@ def distributions(launch, n_cases, n_numbers, n_checks=2_000, max_runs=100_000_0
     masses = [defaultdict(list) for _ in range(n_cases)]
     for case, mass, outcome in zip(boxes.case, boxes.mass(), boxes.outcome.tolist()):
         masses[case][tuple(outcome)].append(mass)
-    resolution = bound(n_checks, n_tests)
-    return [Distribution(found, resolution, search.n_runs) for found in masses]
+    return [Distribution(found, search.n_runs, n_checks, n_tests) for found in masses]
 
 
 class Boxes(NamedTuple):
@@ -211,7 +210,7 @@ class Search:
         way = np.where(is_there, others[:, None], boxes.point[:, None])
         repeated = boxes.take(np.repeat(np.arange(n), n_numbers + 1))
         differ = self.differ(repeated, way.reshape(-1, n_numbers)).reshape(n, -1)
-        refuse(STATE, boxes, differ[:, 0] | ~differ[:, -1])
+        refuse(f"{STATE}, or another row", boxes, differ[:, 0] | ~differ[:, -1])
         key = differ.argmax(axis=1) - 1
         return way[np.arange(n), key], key
 
