@@ -32,6 +32,7 @@ ROOT = Path(__file__).parent.parent
 MICRO = ROOT / "tests" / "fixtures" / "micro"  # a GPT-2, and its logits by Transformers
 both_verifiers = pytest.mark.parametrize("verifier", [verify, verify_block])
 DISTANCES = {float: [], Fraction: []}  # of all distributions that were compared
+GRID = 1e-6  # the same for numbers that are multiples of 2^-24
 EXACT = 1e-12  # tolerance for rounding errors: probabilities are computed, not estimated
 
 
@@ -111,6 +112,25 @@ def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
     p, q = zip(*draw(lists_of_pairs(n_vocab, **kwargs)), strict=True)
     prompt = draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=3))
     return Table(p), Table(q), np.array(prompt)
+
+
+# ---- A kernel ----
+
+
+def chain(drafted, p, q, numbers, residual=True):
+    """Chen's rule for whole batches: the tokens of each round, padded with -1, [B, k+1]"""
+    n, k = drafted.shape
+    rows = np.arange(n)[:, None]
+    is_kept = numbers[:, :k] * p[rows, np.arange(k), drafted] < q[rows, np.arange(k), drafted]
+    n_kept = np.cumprod(is_kept, axis=1).sum(axis=1)  # [B]
+    p = np.pad(p, ((0, 0), (0, 1), (0, 0)))[rows[:, 0], n_kept]  # [B, V], zeros for the bonus
+    q = q[rows[:, 0], n_kept]
+    weights = np.cumsum(np.maximum(q - residual * p, 0), axis=1)
+    tokens = (weights <= numbers[:, k:] * weights[:, -1:]).sum(axis=1)
+    places = np.arange(k + 1)
+    found = np.where(places < n_kept[:, None], np.pad(drafted, ((0, 0), (0, 1))), -1)
+    found[rows[:, 0], n_kept] = np.minimum(tokens, weights.shape[1] - 1)
+    return found
 
 
 # ---- Exact comparisons ----

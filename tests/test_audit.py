@@ -3,6 +3,7 @@
 import importlib
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -18,8 +19,19 @@ from checkpoint import UserError
 from checkpoint.openai import DATA
 from enumeration import sum_over_paths, total_variation
 from speculative import one_round, speculative_sampling, verify
-from studies.audit import ascend, kernels
-from studies.audit.__main__ import CLONES, clone, main, merged, repository, shown, version_of
+from studies.audit import ascend, kernels, wheels
+from studies.audit.__main__ import (
+    CLONES,
+    WHEELS,
+    clone,
+    main,
+    merged,
+    repository,
+    run_each,
+    shown,
+    table,
+    version_of,
+)
 from studies.audit.harness import K, P, Q, model, numbers_of, text_distribution
 from studies.audit.projects import PACKAGES
 from studies.times import random_checkpoint
@@ -50,18 +62,29 @@ def test_new_results_replace_those_of_the_same_version():
     assert part == rows("x1a", "y1a", "y2a", of="old") + rows("y1b", of="new")
 
 
+def test_results_of_a_gpu_stay_beside_those_of_a_cpu():
+    cpu = {"package": "a", "version": "1", "setting": "b", "distance": 1e-8}
+    gpu = cpu | {"gpu": "NVIDIA H200, 27 November 2026"}
+    newer = cpu | {"gpu": "NVIDIA B200, 1 December 2026"}
+    assert merged([cpu, gpu], [newer]) == [cpu, newer]
+    assert merged([cpu, gpu], [cpu]) == [gpu, cpu]
+    first, _, second = table([gpu, cpu, newer]).partition("On an NVIDIA H200, 27 November 2026:")
+    assert len(first.splitlines()) == 3 + 1 and "B200" in second
+
+
 def test_the_results_are_of_these_projects_and_commits():
     found = {
         (row["package"], row["version"]) for row in json.loads(read("studies/audit/audit.json"))
     }
     cloned = {(repository(name), commit) for name, (commit, _) in CLONES.items()}
-    wheels = {(name, version) for name, (version, _) in kernels.WHEELS.items()}
-    assert found >= cloned | wheels
-    assert {name for name, _ in found - cloned - wheels} == {*PACKAGES}
+    packages = {(repository(name), version) for name, (version, _) in WHEELS.items()}
+    assert found >= cloned | packages
+    assert {name for name, _ in found - cloned - packages} == {*PACKAGES}
 
 
 def test_a_small_distance_is_rounding_and_an_error_is_shown():
     assert shown({"distance": 1e-8}) == "1e-08 (rounding)"
+    assert shown({"distance": 2e-6, "resolution": 6e-5}) == "2e-06 (resolution)"
     assert shown({"distance": 0.35}) == "**0.3500**"
     assert shown({"error": "ValueError: no"}) == "ValueError: no"
 
@@ -123,13 +146,15 @@ def test_a_bonus_that_the_caller_draws_stands_for_all_of_them():
     assert kernels.with_bonus((1, 3), row) == {(1, 3): 1.0}
 
 
-def test_the_wheel_gives_its_files_and_is_asked_for_by_name(tmp_path):
-    with pytest.raises(UserError, match="pip download --no-deps"):
-        kernels.unpacked(tmp_path)
+def unpacked_vllm(folder):
+    return wheels.unpacked(folder, "vllm", kernels.VERSION, kernels.FILES)
+
+
+def test_a_wheel_gives_the_files_that_are_needed(tmp_path):
     with zipfile.ZipFile(tmp_path / f"vllm-{kernels.VERSION}-any.whl", "w") as wheel:
         for name in (*kernels.FILES, "vllm/large.so"):
             wheel.writestr(name, "")
-    folder = kernels.unpacked(tmp_path)
+    folder = unpacked_vllm(tmp_path)
     found = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     assert sorted(found) == sorted(kernels.FILES)
 
@@ -139,7 +164,13 @@ def test_a_wheel_without_a_file_is_refused_again_and_again(tmp_path):
         wheel.writestr(kernels.FILES[0], "")
     for _ in range(2):
         with pytest.raises(KeyError, match=kernels.FILES[1]):
-            kernels.unpacked(tmp_path)
+            unpacked_vllm(tmp_path)
+
+
+def test_a_wheel_that_pip_does_not_find_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "false")  # a program that fails
+    with pytest.raises(UserError, match=r"pip download --no-deps.*vllm==9.*by hand"):
+        wheels.unpacked(tmp_path, "vllm", "9", [])
 
 
 def test_a_missing_triton_is_asked_for_by_name(tmp_path, monkeypatch):
@@ -225,3 +256,35 @@ def test_a_setting_that_no_project_has_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr("studies.audit.__main__.run_each", lambda args: None)
     with pytest.raises(UserError, match="--setting needs --only"):
         audit(monkeypatch, tmp_path, "--setting", "V3")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its program is a script with #!")
+def test_projects_run_side_by_side_and_all_results_are_kept(monkeypatch, tmp_path):
+    """Each one waits for the other, and one of three fails."""
+    results = tmp_path / "audit.json"
+    results.write_text("[]")
+    program = tmp_path / "python"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr("studies.audit.__main__.RESULTS", results)
+    monkeypatch.setattr("studies.audit.__main__.names", lambda: ["a", "b", "fails"])
+    with pytest.raises(UserError, match="fails did not run"):
+        run_each(SimpleNamespace(folder=tmp_path, jobs=2, write=True))
+    assert [row["package"] for row in json.loads(results.read_text())] == ["a", "b"]
+
+
+PROGRAM = f"""#!{sys.executable}
+import json, pathlib, sys, time
+*_, folder, _, name = sys.argv
+if name == "fails":
+    sys.exit(1)
+pathlib.Path(folder, name).touch()
+end = time.time() + 30
+while not all(pathlib.Path(folder, name).exists() for name in "ab"):
+    time.sleep(0.01)
+    if time.time() > end:
+        sys.exit("the other one has not begun")
+print("a line of the project's own")
+print(json.dumps(dict(package=name, version="1", setting="s", distance=0.0)))
+"""

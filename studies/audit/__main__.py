@@ -1,8 +1,9 @@
 """How far is other people's speculative decoding from its target? README.md has the answers.
 
     pip install -r studies/audit/requirements.txt
-    python -m studies.audit                         # everything, which takes an hour
+    python -m studies.audit --jobs 2                # everything, which takes an hour
     python -m studies.audit --only SafeAILab/EAGLE
+    python -m studies.audit --only flashinfer       # needs an NVIDIA GPU and nvcc
     python -m studies.audit --only vllm --setting V1 --write  # and into audit.json
 
 Clones and wheels go into a folder of their own, outside of this project.
@@ -19,6 +20,8 @@ import json
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -26,12 +29,14 @@ from tqdm import tqdm
 from checkpoint import UserError
 from ending import report
 from lab import tables
-from studies.audit import ascend, kernels, projects, teaching
+from studies.audit import ascend, kernels, llama, projects, teaching
+from studies.audit.cuda import flashinfer, sglang
 from terminal import Parser
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")
 CLONES = ascend.CLONES | projects.CLONES | teaching.CLONES
+WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS | llama.WHEELS
 FOLDER = Path.home() / ".cache" / "speculative-audit"
 PARTS = {  # of repositories that are too large as a whole
     "NVIDIA/TensorRT-LLM": ["tensorrt_llm/_torch/pyexecutor/sampling_utils.py"],
@@ -40,33 +45,44 @@ PARTS = {  # of repositories that are too large as a whole
 
 
 def table(rows):
-    """The results in Markdown."""
-    lines = []
+    """The results in Markdown. Those of a GPU are in a table of their own, which names it."""
+    by_gpu = {None: []}
     for row in rows:
-        line = [row["package"], row["version"], row["setting"], shown(row), ""]
-        if "tokens_per_round" in row:
-            line[-1] = f"{row['tokens_per_round']:.4f}"
-        lines.append(line)
+        by_gpu.setdefault(row.get("gpu"), []).append(line(row))
     header = ["package", "version", "setting", "distance", "tokens per round"]
-    return tables.table(header, lines, n_left=3)
+    found = []
+    for gpu, lines in by_gpu.items():
+        found += [f"\nOn an {gpu}:\n"] if gpu else []
+        found.append(tables.table(header, lines, n_left=3))
+    return "\n".join(found)
+
+
+def line(row):
+    tokens = f"{row['tokens_per_round']:.4f}" if "tokens_per_round" in row else ""
+    return [row["package"], row["version"], row["setting"], shown(row), tokens]
 
 
 def shown(row):
-    """The distance, or the error."""
+    """The distance, or what was found in place of one."""
     if "error" in row:
         return row["error"]
     distance = row["distance"]
     if distance < ROUNDING:
         return f"{distance:.0e} (rounding)"
+    if distance < row.get("resolution", 0):
+        return f"{distance:.0e} (resolution)"
     return f"**{distance:.4f}**"
 
 
 def merged(old, new, whole=True):
-    """Old and new results, by package. New ones replace all of their version, or their settings."""
+    """Old and new results, by package. New ones replace all of their version, or their settings.
+
+    Those of a GPU replace those of a GPU.
+    """
     keys = ["package", "version"] if whole else ["package", "version", "setting"]
 
     def key(row):
-        return [row[name] for name in keys]
+        return [row[name] for name in keys] + ["gpu" in row]
 
     replaced = [key(row) for row in new]
     kept = [row for row in old if key(row) not in replaced]
@@ -114,7 +130,7 @@ def version_of(package):
 
 
 def names():
-    return [*projects.PACKAGES, *kernels.WHEELS, *CLONES]
+    return [*projects.PACKAGES, *WHEELS, *CLONES]
 
 
 def results(name, folder):
@@ -122,8 +138,8 @@ def results(name, folder):
     version_of("torch")
     if name in projects.PACKAGES:
         return version_of(name), projects.PACKAGES[name]()
-    if name in kernels.WHEELS:
-        version, function = kernels.WHEELS[name]
+    if name in WHEELS:
+        version, function = WHEELS[name]
         return version, function(folder)
     version, function = CLONES[name]
     return version, function(clone(folder, name, version))
@@ -164,9 +180,7 @@ def main():
         advice = "pip install -r studies/audit/requirements.txt"
         raise UserError(f"found no module {error.name}; install it: {advice}") from None
     if args.write:
-        old = json.loads(RESULTS.read_text(encoding="utf-8"))
-        text = json.dumps(merged(old, rows, whole=not args.setting), indent=1)
-        RESULTS.write_text(text + "\n", encoding="utf-8")
+        write(rows, whole=not args.setting)
 
 
 def options():
@@ -175,20 +189,37 @@ def options():
     add("--only", choices=names(), metavar="NAME", help=f"one of {', '.join(names())}")
     add("--setting", default="", metavar="TEXT", help="those of its settings with this in the name")
     add("--folder", type=Path, default=FOLDER, help="for clones and wheels (default: %(default)s)")
+    add("--jobs", type=int, default=1, help="projects side by side (default: %(default)s)")
     add("--write", action="store_true", help=f"write the results into {RESULTS.name}, too")
     return parser.parse_args()
 
 
 def run_each(args):
     """Each project in its own process, because several have modules of the same names."""
-    command = [sys.executable, "-m", "studies.audit", "--folder", str(args.folder)]
-    command += ["--write"] if args.write else []
     failed = []
-    for name in names():
-        if subprocess.run([*command, "--only", name]).returncode:
-            failed.append(name)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for name, rows in zip(names(), pool.map(partial(run_alone, args.folder), names())):
+            if not rows:
+                failed.append(name)
+            elif args.write:
+                write(rows)
     if failed:
         raise UserError(f"{', '.join(failed)} did not run; the reasons are above")
+
+
+def run_alone(folder, name):
+    """The rows of a project, which its process prints. None if it failed."""
+    command = [sys.executable, "-m", "studies.audit", "--folder", str(folder), "--only", name]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    print(done.stdout, end="", flush=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"package"')]
+    return None if done.returncode else [json.loads(line) for line in lines]
+
+
+def write(rows, whole=True):
+    old = json.loads(RESULTS.read_text(encoding="utf-8"))
+    text = json.dumps(merged(old, rows, whole), indent=1)
+    RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

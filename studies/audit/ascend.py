@@ -19,6 +19,7 @@ from unittest import mock
 import numpy as np
 
 from lab.block import block_probabilities
+from studies.audit import kernels
 from studies.audit.harness import Unpinned, defined, python_of
 from studies.audit.kernels import (
     N_CHECKS,
@@ -28,6 +29,7 @@ from studies.audit.kernels import (
     from_outputs,
     language_for_vllm,
     numbers_from,
+    one_by_one,
     one_hot,
     outputs_of,
     tokens_of,
@@ -49,8 +51,9 @@ MENDS = {
 
 
 def vllm_ascend(path):
+    kernels.DEVICE = "cpu"  # where Ascend's Triton can be interpreted
     text = python_of(path / FILE)
-    with_kernels = rounds_of(text, enable_block_verify=True, kernels=kernels_in(path))
+    with_kernels = rounds_of(text, enable_block_verify=True, triton=kernels_in(path))
     drafts = [*one_hot(K_OF_BLOCKS)]
     name = "enable_block_verify, one-hot drafts, K = 3"
     yield Kernel(f"Triton, {name}", drafts, by_products(with_kernels))
@@ -65,6 +68,7 @@ def vllm_ascend(path):
 
 def after_7808(path):
     """Of April 2026, when #7808 had taken out the products. Three guesses turn it on."""
+    kernels.DEVICE = "cpu"
     run = rounds_of(python_of(path / FILE))
     name = "block verification, drawn drafts, K = 3"
     yield Kernel(name, [*drawn(K_OF_BLOCKS)], from_outputs(run))
@@ -78,8 +82,8 @@ def mended(text):
     return text
 
 
-def rounds_of(text, enable_block_verify=False, kernels=None):
-    """run(draw, case) -> the tokens of a round of `rejection_sample`, with kernels or without."""
+def rounds_of(text, enable_block_verify=False, triton=None):
+    """run(draw, case) -> the tokens of a round of `rejection_sample`, in PyTorch or in Triton."""
     settings = SimpleNamespace(
         enable_block_verify=enable_block_verify,
         enable_entropy_verify=False,
@@ -89,9 +93,9 @@ def rounds_of(text, enable_block_verify=False, kernels=None):
     config = SimpleNamespace(rejection_sampler_config=settings, enable_reduce_sample=False)
     names = dict(torch=Unpinned(), logger=mock.MagicMock(), stages=stages)
     names |= dict(MAX_SPEC_LEN=128, PLACEHOLDER_TOKEN_ID=-1, GREEDY_TEMPERATURE=0)
-    names |= dict(RejectionSampler=object, HAS_TRITON=kernels is not None)
+    names |= dict(RejectionSampler=object, HAS_TRITON=triton is not None)
     names |= dict(get_ascend_config=lambda: config, generate_uniform_probs=uniform)
-    code = defined(text, **names, **(kernels or {}))
+    code = defined(text, **names, **(triton or {}))
 
     def run(draw, case):
         with numbers_from(draw):
@@ -144,7 +148,7 @@ class Numbers:
 
 
 def by_products(run):
-    """A `Kernel.distribution` for rules that compare u1 ... ui with a limit at each place i."""
+    """`Kernel.distributions` for rules that compare u1 ... ui with a limit at each place i."""
 
     def distribution(case):
         limits = limits_of(run, case)
@@ -158,7 +162,7 @@ def by_products(run):
                     found[tokens] = mass * share
         return found
 
-    return distribution
+    return one_by_one(distribution)
 
 
 def ones_after(number, case):

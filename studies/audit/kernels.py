@@ -1,4 +1,6 @@
-"""What serves: the kernels of vLLM, in Triton's interpreter on a CPU, from their outputs alone.
+"""What serves: the kernels of vLLM, from their outputs alone.
+
+They are compiled where PyTorch finds a GPU, and run in Triton's interpreter on a CPU elsewhere.
 
 Kernels can't take random numbers without a value, so they get real ones, and
 enumeration/values.py finds the thresholds at which the outcome of a round changes. Each
@@ -6,11 +8,12 @@ draft is a case of its own, with the probability that it is written. After this 
 the target goes on by itself, until there are K + 1 tokens.
 
 What is replaced is what draws: torch.rand and Tensor.exponential_ in V1, tl_rand32 and
-murmur3_uniform32 in V2. Triton's interpreter lacks log1p, which is computed as log(1 + x).
-Only a handful of files is unpacked. Whatever else they import is a stand-in.
+murmur3_uniform32 in V2, see given.py. Triton's interpreter lacks log1p, which is computed
+as log(1 + x). Only a handful of files is unpacked. Whatever else they import is a stand-in.
 """
 
 import contextlib
+import datetime
 import importlib.abc
 import importlib.machinery
 import itertools
@@ -18,7 +21,6 @@ import math
 import os
 import sys
 import types
-import zipfile
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +33,8 @@ import numpy as np
 from tqdm import tqdm
 
 from checkpoint import UserError
-from enumeration import values
+from enumeration import batches, values
+from studies.audit import wheels
 from studies.audit.harness import PROMPT, K, P, Q, numbers_of
 
 try:
@@ -51,7 +54,9 @@ FILES = [
 ]
 V = len(P)
 BONUS = V  # stands for any bonus, where the caller of a rule draws it
+NOISE = 64  # where the noise begins in V2's buffer, after the numbers
 N_CHECKS = 100  # random inputs for each draft, which must agree
+DEVICE = "cuda" if torch and torch.cuda.is_available() else "cpu"
 
 
 # ---- Rounds ----
@@ -66,11 +71,13 @@ class Case(NamedTuple):
     q: np.ndarray  # [k+1, V]
 
 
-def drawn(k=K):
+def drawn(k=K, p_rows=P, q_rows=Q):
     """A case for each draft that the pair's draft may draw."""
     for drafted in itertools.product(range(V), repeat=k):
-        p, q = rows_of(drafted)
-        yield Case(drafted, math.prod(p[range(k), drafted]), p, q)
+        p, q = rows_of(drafted, p_rows, q_rows)
+        mass = math.prod(p[range(k), drafted])
+        if mass > 0:
+            yield Case(drafted, mass, p, q)
 
 
 def one_hot(k=K):
@@ -82,9 +89,9 @@ def one_hot(k=K):
     yield Case(drafted, 1.0, None, rows_of(drafted)[1])
 
 
-def rows_of(drafted):
+def rows_of(drafted, p_rows=P, q_rows=Q):
     sums = np.cumsum([sum(PROMPT), *drafted]) % V
-    return P[sums[:-1]], Q[sums]
+    return p_rows[sums[:-1]], q_rows[sums]
 
 
 class Kernel(NamedTuple):
@@ -92,20 +99,36 @@ class Kernel(NamedTuple):
 
     name: str
     cases: list
-    distribution: Callable  # (case) -> {tokens of the round: probability}
+    distributions: Callable  # (cases) -> {tokens of the round: probability} of each
+    rows: np.ndarray = Q
 
     def measured(self):
         """The distance, and the tokens of the first round."""
         found = Counter()
-        for case in tqdm(self.cases, desc=self.name, disable=False, leave=False):
-            for tokens, share in self.distribution(case).items():
+        cases = tqdm(self.cases, desc=self.name, disable=False, leave=False)
+        for case, outcomes in zip(self.cases, self.distributions(cases)):
+            for tokens, share in outcomes.items():
                 for longer, part in with_bonus(tokens, case.q[-1]).items():
                     found[longer] += case.mass * share * part
+        return numbers_of_first(found, 1 + len(self.cases[0].drafted), self.rows) | where()
 
-        def round_after(ids):
-            return found if ids == PROMPT else one_token(Q[sum(ids) % V])
 
-        return numbers_of(round_after, n=1 + len(self.cases[0].drafted))
+def numbers_of_first(found, n, rows=Q):
+    """`numbers_of` a first round, after which the target goes on by itself."""
+
+    def round_after(ids):
+        return found if ids == PROMPT else one_token(rows[sum(ids) % V])
+
+    return numbers_of(round_after, rows, n)
+
+
+def where():
+    return {} if DEVICE == "cpu" else measured_on(torch.cuda.get_device_name())
+
+
+def measured_on(gpu):
+    """Where a compiled kernel was measured, and when."""
+    return {"gpu": f"{gpu}, {datetime.date.today():%-d %B %Y}"}
 
 
 def with_bonus(tokens, row):
@@ -120,10 +143,36 @@ def one_token(row):
     return {(token,): float(mass) for token, mass in enumerate(row) if mass > 0}
 
 
-def from_outputs(run):
-    """A `Kernel.distribution` for run(draw, case) -> tokens."""
+def one_by_one(distribution):
+    """`Kernel.distributions` for distribution(case)."""
+    return lambda cases: [distribution(case) for case in cases]
 
-    return lambda case: outputs_of(partial(run, case=case))
+
+def from_outputs(run):
+    """`Kernel.distributions` for run(draw, case) -> tokens."""
+    return one_by_one(lambda case: outputs_of(partial(run, case=case)))
+
+
+def from_batches(launch, n_numbers, n_checks=N_CHECKS):
+    """`Kernel.distributions` for launch(drafted, p, q, numbers) -> tokens, padded with -1."""
+
+    def distributions(cases):
+        cases = [*cases]
+        drafted = np.array([case.drafted for case in cases])
+        p = np.array([case.p for case in cases], np.float32)
+        q = np.array([case.q for case in cases], np.float32)
+
+        def of_cases(i, numbers):
+            return launch(drafted[i], p[i], q[i], numbers)
+
+        found = batches.distributions(of_cases, len(cases), n_numbers, n_checks)
+        return [without_padding(outcomes) for outcomes in found]
+
+    return distributions
+
+
+def without_padding(outcomes):
+    return {tuple(token for token in row if token != -1): mass for row, mass in outcomes.items()}
 
 
 def outputs_of(function):
@@ -149,88 +198,83 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def unpacked(folder):
-    """The folder with the files of the wheel. UserError if there is no wheel."""
-    target = folder / f"vllm-{VERSION}"
-    if target.exists():
-        return target
-    wheel = next(folder.glob(f"vllm-{VERSION}-*.whl"), None)
-    if wheel is None:
-        command = f"pip download --no-deps --dest {folder} vllm=={VERSION}"
-        raise UserError(f"found no wheel of vLLM in {folder}; fetch it, 336 MB: {command}")
-    new = target.with_name(f"{target.name}.part")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(new, FILES)
-    return new.rename(target)  # a file that is missing there would be taken for a stand-in
-
-
 class Modules(NamedTuple):
-    """Of vLLM: V1, V2 and the noise of V2. And Triton's language."""
+    """Of vLLM."""
 
     v1: types.ModuleType
     v2: types.ModuleType
-    gumbel: types.ModuleType
-    tl: types.ModuleType
 
 
 def modules_of(folder):
-    """The `Modules`, from a folder with vLLM's wheel."""
-    tl = language_for_vllm()
-    files = unpacked(folder)
+    """The `Modules`, from a folder for vLLM's wheel."""
+    language_for_vllm()
+    files = wheels.unpacked(folder, "vllm", VERSION, FILES)
     sys.path.insert(0, str(files))
     v1 = importlib.import_module("vllm.v1.sample.rejection_sampler")
     if not Path(v1.__file__).is_relative_to(files):
         raise UserError(f"found another vLLM, {v1.__file__}; use an environment without it")
-    v2 = importlib.import_module("vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils")
+    given = importlib.import_module("studies.audit.given")
     gumbel = importlib.import_module("vllm.v1.worker.gpu.sample.gumbel")
-    return Modules(v1, v2, gumbel, tl)
+    gumbel.murmur3_uniform32, gumbel._log1p_neg_stable = given.noise, given.negative
+    v2 = importlib.import_module("vllm.v1.worker.gpu.spec_decode.rejection_sampler_utils")
+    v2.tl_rand32, v2.spec_step_seed = given.number, given.same_seed
+    return Modules(v1, v2)
 
 
 def language_for_vllm():
     """Triton's language, which vLLM's modules can import now."""
-    triton, tl = interpreted_triton()
+    triton = triton_for(DEVICE)
+    tl = triton.language
     utils = types.ModuleType("vllm.triton_utils")
     utils.triton, utils.tl, utils.HAS_TRITON = triton, tl, True
-    utils.tldevice = SimpleNamespace(log1p=lambda x: tl.log(1.0 + x))
+    if DEVICE == "cpu":
+        utils.tldevice = SimpleNamespace(log1p=lambda x: tl.log(1.0 + x))
+    else:
+        utils.tldevice = tl.extra.libdevice
     sys.modules[utils.__name__] = utils
     sys.meta_path.append(StandIns())
     return tl
 
 
-def interpreted_triton():
-    """Triton, whose kernels run in its interpreter. UserError if there is no Triton."""
-    os.environ["TRITON_INTERPRET"] = "1"
+def triton_for(device):
+    """Triton, which compiles kernels or interprets them. UserError if there is no Triton."""
+    if device == "cpu":
+        os.environ["TRITON_INTERPRET"] = "1"
     try:
-        import triton.language
+        import triton.language.extra.libdevice
         from triton.runtime import interpreter
     except ImportError:
         advice = "install it, on Linux: pip install triton"
         raise UserError(f"found no Triton; {advice}") from None
+    if device == "cpu":
+        prepare_once(interpreter)
+    return triton
 
+
+def prepare_once(interpreter):
+    """The interpreter prepares Triton's language again for each kernel, and for each function
+    that a kernel calls. Once for each module is enough, and takes half the time."""
     prepare = interpreter._patch_lang
     prepared = set()
 
-    def prepare_once(function):
+    def prepare_new(function):
         if function.__module__ not in prepared:
             prepared.add(function.__module__)
             prepare(function)
         return SimpleNamespace(restore=lambda: None)
 
-    # The interpreter prepares the language again for each kernel, and for each function that
-    # a kernel calls. Once for each module is enough, and takes half the time.
-    interpreter._patch_lang = prepare_once
-    return triton, triton.language
+    interpreter._patch_lang = prepare_new
 
 
 # ---- V1 ----
 
 
 def f32(rows):
-    return torch.tensor(rows, dtype=torch.float32).contiguous()
+    return torch.tensor(np.asarray(rows), dtype=torch.float32, device=DEVICE).contiguous()
 
 
 def i32(numbers):
-    return torch.tensor(numbers, dtype=torch.int32)
+    return torch.tensor(numbers, dtype=torch.int32, device=DEVICE)
 
 
 def arguments(case):
@@ -239,7 +283,7 @@ def arguments(case):
     drafts = i32(case.drafted), [k], k, i32([k])
     p = None if case.p is None else f32(case.p)
     logits = f32(np.log(case.q[:-1]))
-    sampled = dict(all_greedy=False, all_random=True, temperature=torch.ones(1), generators={})
+    sampled = dict(all_greedy=False, all_random=True, temperature=f32([1]), generators={})
     return *drafts, p, logits, i32([[BONUS]]), SimpleNamespace(**sampled)
 
 
@@ -249,7 +293,7 @@ def numbers_from(draw):
 
     def rand(size, dtype=None, device=None):
         numbers = [draw() for _ in range(math.prod(size))]
-        return torch.tensor(numbers, dtype=dtype).reshape(size)
+        return torch.tensor(numbers, dtype=dtype, device=device).reshape(size)
 
     def exponential_(tensor):
         rows = [draw.exponential(tensor.shape[1]) for _ in tensor]
@@ -276,39 +320,22 @@ def by_v1(modules, **options):
 # ---- V2 ----
 
 
-@contextlib.contextmanager
-def numbers_in_kernels(modules, draw):
-    """Within the `with` statement, the kernels of V2 take their numbers from draw."""
-    tl = modules.tl
-
-    def number(seed, place, includes_zero):
-        return tl.full((), draw(), tl.float32)
-
-    def noise(seed, place, tokens):
-        row = tokens.to(tl.float32) + 1.0
-        row.handle.data[:V] = draw.exponential(V)
-        return row
-
-    exponential = dict(murmur3_uniform32=noise, _log1p_neg_stable=lambda e: -e)
-    with mock.patch.object(modules.v2, "tl_rand32", number):
-        with mock.patch.multiple(modules.gumbel, **exponential):
-            yield
-
-
 def by_v2(modules, **options):
+    buffer = f32(np.ones(NOISE + V))
+
     def run(draw, case):
         k = len(case.drafted)
         q = f32(np.log(case.q))
         p = None if case.p is None else f32(np.log(case.p))[None]
-        drafts = torch.tensor([0, *case.drafted])
+        drafts = torch.tensor([0, *case.drafted], device=DEVICE)
         edges = i32([0, k + 1])  # of the texts in a batch, which is one
-        places = torch.arange(k + 1)
-        texts = torch.zeros(k + 1, dtype=torch.long)  # the text that each place belongs to
+        places = torch.arange(k + 1, device=DEVICE)
+        texts = torch.zeros_like(places)  # the text that each place belongs to
         rows = q, p, drafts, edges, places, texts[:1], texts, places
-        temperature = torch.ones(1)
-        seed = texts[:1]
-        with numbers_in_kernels(modules, draw):
-            tokens, n = modules.v2.rejection_sample(*rows, temperature, seed, k, **options)
+        buffer[:k] = f32([draw() for _ in range(k)])
+        buffer[NOISE:] = f32(draw.exponential(V))
+        seed = torch.tensor([buffer.data_ptr()], device=DEVICE)
+        tokens, n = modules.v2.rejection_sample(*rows, f32([1]), seed, k, **options)
         return tokens[0, : int(n[0])].tolist()
 
     return from_outputs(run)

@@ -1,0 +1,1 @@
+#pragma once  // curand_kernel.h has all that the kernels use
