@@ -142,6 +142,7 @@ def test_a_rejection_takes_a_number_that_was_not_reserved():
     assert flashinfer.two_rounds(InNumpy(), k=2)["distance"] < GRID
 
 
+@pytest.mark.slow
 def test_trees(monkeypatch):
     monkeypatch.setattr(trees, "TreeKernel", lambda *_: TreesInNumpy())
     for setting in trees.settings(None):
