@@ -48,9 +48,13 @@ generator: if the outputs don't fit, that's an error as well.
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, numpys.py imitates
 NumPy's generator, others.py sees what else draws, compare.py says where two
-distributions differ. values.py is for what needs real numbers: noise such as Gumbel's,
-compiled code, other languages. pytorch.py gives them to code that draws from PyTorch.
+distributions differ, and workers.py shares the paths among processes. values.py is for
+what needs real numbers: noise such as Gumbel's, compiled code, other languages.
+batches.py gives them to kernels that take whole batches, and pytorch.py to code that
+draws from PyTorch.
 """
+
+from fractions import Fraction
 
 import numpy as np
 
@@ -58,6 +62,7 @@ from .compare import Contradicted, check_real_runs, first_difference, total_vari
 from .forks import NotByRng, TooManyPaths, as_output
 from .numpys import EveryBranch
 from .others import nothing_else_draws
+from .workers import sum_by_workers
 
 __all__ = [
     "Contradicted",
@@ -73,37 +78,41 @@ __all__ = [
 ]
 
 
-def output_distribution(function, max_paths=1_000_000, real_runs=100):
+def output_distribution(function, max_paths=1_000_000, real_runs=100, executor=None):
     """{output: probability} of function(rng). Outputs are tuples: (0,) for a token 0.
 
     Raises TooManyPaths after max_paths, a million of which take minutes, NotByRng if
     something else than rng decides, and Contradicted if real_runs outputs with NumPy's own
     generator hardly fit. Where rows are Fractions, which NumPy can't draw from, there are
-    none of these.
+    none of these. With an executor of concurrent.futures, many processes share the paths.
     """
-    rng = EveryBranch()
-    with nothing_else_draws(rng) as watch:
-        outputs = sum_over_paths(function, max_paths, rng)
-        watch.look()  # for generators that were made on the way, and kept
-        rng.run_again(function)
-    if not rng.is_exact:
+    if executor is None:
+        outputs = watched_sum(function, max_paths)
+    else:
+        outputs = sum_by_workers(function, max_paths, executor)
+    is_exact = any(isinstance(probability, Fraction) for probability in outputs.values())
+    if not is_exact:
         usual = np.random.default_rng(0)
         check_real_runs(outputs, lambda: as_output(function(usual)), real_runs)
     return outputs
 
 
-def sum_over_paths(function, max_paths=1_000_000, rng=None):
+def watched_sum(function, max_paths):
+    """`sum_over_paths`, and NotByRng if something else than rng decides."""
+    rng = EveryBranch()
+    with nothing_else_draws(rng) as watch:
+        outputs = rng.run_all(function, max_paths)
+        watch.look()  # for generators that were made on the way, and kept
+        rng.run_again(function)
+    return outputs
+
+
+def sum_over_paths(function, max_paths=1_000_000):
     """`output_distribution` without its checks, of functions that draw from rng alone.
 
     It's for those who need hundreds of distributions.
     """
-    rng = EveryBranch() if rng is None else rng
-    outputs = {}
-    for output, probability in rng.run_all(function, max_paths):
-        outputs[output] = outputs.get(output, 0) + probability
-    if rng.is_exact:
-        return outputs
-    return {output: float(probability) for output, probability in outputs.items()}
+    return EveryBranch().run_all(function, max_paths)
 
 
 def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, resolution=1.0):

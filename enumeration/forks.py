@@ -28,7 +28,11 @@ class TooManyPaths(RuntimeError):
             "Use a smaller vocabulary or fewer tokens. "
             "A loop that may run for ever cannot be enumerated."
         )
+        self.problem = problem
         self.covered = covered
+
+    def __reduce__(self):  # so that a worker can send it
+        return TooManyPaths, (self.problem, self.covered)
 
 
 class NotByRng(RuntimeError):
@@ -43,11 +47,13 @@ class Forks:
     and takes branch 0 from there on.
     """
 
-    def __init__(self):
-        self.path = []  # for each fork: (its branches, which one to take)
+    def __init__(self, begin=()):
+        self.path = [*begin]  # for each fork: (its branches, which one to take)
+        self.n_fixed = len(begin)  # forks whose branch stays
         self.n_forks = 0  # that this run has come to
         self.is_exact = False  # whether it was given Fractions
-        self.covered = 0  # total probability of the runs before
+        self.n_paths = 0  # that were taken
+        self.covered = 0  # their total probability
         self.kept = []  # some paths, with their outputs
         self.refused = None  # the last error of ours, in case the program catches it
 
@@ -66,7 +72,7 @@ class Forks:
 
     def next_path(self):
         """Move on to the next path, if there is one."""
-        while self.path:
+        while len(self.path) > self.n_fixed:
             branches, i = self.path.pop()
             if i + 1 < len(branches):
                 self.path.append((branches, i + 1))
@@ -93,17 +99,23 @@ class Forks:
         return output
 
     def run_all(self, function, max_paths):
-        """Take each path: yield its output and its probability."""
-        for n in range(max_paths):
+        """Take each path -> {output: probability}"""
+        outputs = {}
+        is_last = False
+        while not is_last:
+            if self.n_paths == max_paths:
+                raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", self.covered)
             output = self.run(function)
             probability = math.prod(self.probabilities())
+            outputs[output] = outputs.get(output, 0) + probability
             self.covered += probability
-            if n < REPEATS or n % REPEATS == 0:
+            if self.n_paths < REPEATS or self.n_paths % REPEATS == 0:
                 self.kept.append(([*self.path], output))
-            yield output, probability
-            if not self.next_path():
-                return
-        raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", self.covered)
+            self.n_paths += 1
+            is_last = not self.next_path()
+        if self.is_exact:
+            return outputs
+        return {output: float(probability) for output, probability in outputs.items()}
 
     def run_again(self, function):
         """Take the paths that were kept again, the last one first."""

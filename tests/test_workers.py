@@ -1,0 +1,110 @@
+"""Paths that many processes share: the same distribution, and one line where that can't be."""
+
+import importlib.util
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pytest
+from support import ROOT
+
+from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
+from lab.gallery import SETTING, P, Q, Setting
+from speculative import speculative_sampling
+
+FLOATS = Setting(P.astype(float), Q.astype(float))
+OTHER = np.random.default_rng(0)
+
+
+def exact(rng):
+    return speculative_sampling([0], SETTING.draft_model, SETTING.target_model, 3, 2, rng)
+
+
+def in_floats(rng):
+    return speculative_sampling([0], FLOATS.draft_model, FLOATS.target_model, 3, 2, rng)
+
+
+def one_path(rng):
+    return 7
+
+
+def two_paths(rng):
+    return rng.choice(2)
+
+
+def by_another(rng):
+    return [rng.choice(2), int(OTHER.random() < 0.5)]
+
+
+@pytest.fixture(scope="module")
+def executor():
+    with ProcessPoolExecutor(2) as executor:
+        yield executor
+
+
+def test_two_processes_find_the_same(executor):
+    assert output_distribution(exact, executor=executor) == output_distribution(exact)
+    for function in in_floats, one_path, two_paths:
+        found = output_distribution(function, executor=executor)
+        assert total_variation(found, output_distribution(function)) < 1e-12
+
+
+@pytest.mark.parametrize("max_paths", [2, 400])  # of one worker, and of all together
+def test_too_many_paths(executor, max_paths):
+    with pytest.raises(TooManyPaths, match=f"more than max_paths = {max_paths} paths"):
+        output_distribution(in_floats, max_paths=max_paths, executor=executor)
+
+
+def test_another_generator_is_seen(executor):
+    with pytest.raises(NotByRng):
+        output_distribution(by_another, executor=executor)
+
+
+def test_what_cannot_be_sent_is_named(executor):
+    with pytest.raises(TypeError, match="can't be sent to another process; define it with def"):
+        output_distribution(lambda rng: rng.choice(2), executor=executor)
+
+
+SCRIPT = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from enumeration import output_distribution
+
+def sampler(rng):
+    return rng.choice(2)
+
+spawn = multiprocessing.get_context("spawn")
+with ProcessPoolExecutor(2, mp_context=spawn) as executor:
+    output_distribution(sampler, executor=executor)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, script],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert 'a script needs if __name__ == "__main__": around' in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("distributed"), reason="dask is not installed")
+def test_a_cluster_of_dask_takes_closures():
+    from dask.distributed import Client, LocalCluster
+
+    q = np.array([0.25, 0.75])
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
+        executor = client.get_executor()
+        assert output_distribution(exact, executor=executor) == output_distribution(exact)
+        assert output_distribution(lambda rng: rng.choice(2, p=q), executor=executor) == {
+            (0,): 0.25,
+            (1,): 0.75,
+        }
