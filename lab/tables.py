@@ -14,7 +14,7 @@ import numpy as np
 
 from enumeration import output_distribution, total_variation
 from lab.block import verify_block
-from lab.gallery import EXACT, GALLERY, GROUPS, SETTING, TREES, WRONG, P, Q
+from lab.gallery import EXACT_GROUPS, GALLERY, GROUPS, SETTING, TREES, WRONG, P, Q
 from lab.gallery.draft import marginals
 from lab.gallery.lossy import cascade, entropy_verify, fly, lenient, relaxed, synthetic, typical
 from lab.gallery.names import one_hot, without
@@ -33,12 +33,15 @@ PAIRS = [  # p and q, where p's argmax is accepted less often, and more often, t
 ]
 REPOSITORIES = {
     "1bit-MONSTER": "1bit-MONSTER/1bit-MONSTER",
+    "ATOM": "ROCm/ATOM",
     "EAGLE": "SafeAILab/EAGLE",
     "fms-extras": "foundation-model-stack/fms-extras",
     "dflash": "z-lab/dflash",
+    "FastDeploy": "PaddlePaddle/FastDeploy",
     "keras-hub": "keras-team/keras-hub",
     "lattice": "ohdearquant/lattice",
     "llama.cpp": "ggml-org/llama.cpp",
+    "local-inference-lab": "local-inference-lab/vllm",
     "ml-recurrent-drafter": "apple/ml-recurrent-drafter",
     "mlx-lm": "ml-explore/mlx-lm",
     "mlx-node": "mlx-node/mlx-node",
@@ -48,6 +51,9 @@ REPOSITORIES = {
     "rMLX": "Pushkinist/rMLX",
     "rtp-llm": "alibaba/rtp-llm",
     "sglang": "sgl-project/sglang",
+    "Spec-RL": "ShopeeLLM/Spec-RL",
+    "TensorRT-LLM": "NVIDIA/TensorRT-LLM",
+    "tpu-inference": "vllm-project/tpu-inference",
     "transformers": "huggingface/transformers",
     "vLLM": "vllm-project/vllm",
     "vllm-ascend": "vllm-project/vllm-ascend",
@@ -161,11 +167,15 @@ def of_trees():
 
 def of_exact_rules():
     """The exact rules, with the tokens that a round adds."""
-    lines = []
-    for variant in sorted(EXACT, key=Variant.tokens_per_round):
-        rate = four(variant.tokens_per_round())
-        lines.append([variant.name, change(variant), linked(variant.seen), rate])
-    return table(["exact rule", "code", "seen in", "tokens per round"], lines, n_left=3)
+    header = ["exact rule", "code", "seen in", "tokens per round"]
+    texts = []
+    for group, variants in EXACT_GROUPS.items():
+        lines = []
+        for variant in sorted(variants, key=Variant.tokens_per_round):
+            rate = four(variant.tokens_per_round())
+            lines.append([variant.name, change(variant), linked(variant.seen), rate])
+        texts += [f"### {group}", table(header, lines, n_left=3)]
+    return "\n\n".join(texts)
 
 
 def of_famous():
