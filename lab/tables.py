@@ -9,6 +9,7 @@ import difflib
 import re
 import textwrap
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -16,10 +17,24 @@ from enumeration import output_distribution, total_variation
 from lab.block import verify_block
 from lab.gallery import EXACT_GROUPS, GALLERY, GROUPS, SETTING, TREES, WRONG, P, Q
 from lab.gallery.draft import marginals
-from lab.gallery.lossy import cascade, entropy_verify, fly, lenient, relaxed, synthetic, typical
-from lab.gallery.names import one_hot, without
+from lab.gallery.lossy import (
+    cascade,
+    ears,
+    entropy_verify,
+    fly,
+    fsd,
+    lantern,
+    lenient,
+    of_candidates,
+    old_text,
+    relaxed,
+    synthetic,
+    typical,
+)
+from lab.gallery.names import one_hot, top_p, without
 from lab.gallery.resampling import greedy_draft
 from lab.gallery.setting import mean_length, round_distribution, tenths
+from lab.gallery.truncation import all_rows
 from lab.gallery.variant import Variant, edited_source, replacements
 from runs import overlap
 from sampling import sample
@@ -269,24 +284,31 @@ def prices():
     rules = {"`verify`": verify, "`verify_block`": verify_block}
     for l in (8, 5, 3):
         rules[f"leniency, λ = 0.{l}"] = lenient(l * tenth)
+    rules["old text, λ = 0.6"] = old_text(6 * tenth)
+    for t in (1, 3, 5):
+        rules[f"EARS, τ = 0.{t}"] = ears(t * tenth)
     for a in (3, 5):
         rules[f"cascade, α = 0.{a}"] = cascade(a * tenth)
     for alpha in (0.4, 1):
         rules[f"Entropy Verify, α = {alpha:g}"] = entropy_verify(alpha)
     rules["FLy, θ = 0.3, W = 1"] = fly(0.3)
-    for first, both in ((7, 5), (8, 6), (9, 5), (9, 8)):
+    rules["FSD, T = 0.4"] = fsd(4 * tenth)
+    for d in (1, 10):
+        rules[f"LANTERN, δ = {d / 10:g}"] = lantern(d * tenth)
+    for first, both in ((7, 5), (8, 6), (9, 5)):
         rules[f"accepted at rates of 0.{first} and 0.{both}"] = synthetic(
             first * tenth, both * tenth
         )
-    for epsilon, delta in ((0.09, 0.3), (0.3, 0.55), (0.6, 1)):
+    for epsilon, delta in ((0.09, 0.3), (0.3, 0.55)):
         rules[f"typical, ε = {epsilon:g}, δ = {delta:g}"] = typical(epsilon, delta)
-    for n, delta in ((1, 0), (2, 1), (2, 3)):
-        rules[f"relaxed, N = {n}, δ = {delta / 10:g}"] = relaxed(n, delta * tenth)
-    found = []
-    for name, rule in rules.items():
-        variant = Variant(name, name, verify=rule)
-        found.append((name, variant.distance, variant.tokens_per_round()))
-    return found
+    for delta in (1, 3):
+        rules[f"relaxed, N = 2, δ = 0.{delta}"] = relaxed(2, delta * tenth)
+    variants = [Variant(name, name, verify=rule) for name, rule in rules.items()]
+    for percent in (55, 80):
+        rows = all_rows(partial(top_p, p=Fraction(percent, 100)))
+        name = f"top-p {percent / 100:g}, all of it accepted"
+        variants.append(Variant(name, name, verify=of_candidates(), **rows))
+    return [(each.name, each.distance, each.tokens_per_round()) for each in variants]
 
 
 def of_prices():
