@@ -14,10 +14,10 @@ import numpy as np
 
 from exercise.grading import graded
 from exercise.steps import STEPS
+from lab.disputes import PAIRS
 from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
-from lab.tables import PAIRS
 from lab.theory import improvement
 from runs import origins
 from speculative import acceptance, residual
