@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from lab.gallery.names import top_k
 from lab.gallery.setting import decode
 from lab.gallery.truncation import truncated_rows
-from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
+from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V, Variant, edited
 from speculative import verify
 
 REPLACED = "max(q - p, 0)"  # as docs/play.html has it
@@ -31,17 +31,21 @@ class OnAGrid:
         return self.rng.random() < Fraction(n, 10)
 
 
-def decode_on_a_grid(rng, setting, verify=verify, **parts):
-    """It draws its tokens from the two most probable ones: others have q = 0."""
-    grid = SimpleNamespace(random=lambda: OnAGrid(rng), choice=rng.choice)
-    parts["rows"] = partial(truncated_rows, top_k)
-    return decode(grid, setting, verify, **parts)
+def on_a_grid(rule):
+    def tests(drafted, p, q, rng):
+        grid = SimpleNamespace(random=lambda: OnAGrid(rng), choice=rng.choice)
+        return rule(drafted, p, q, grid)
 
+    return tests
+
+
+AT_MOST = ("rng.random() <", "rng.random() <=")
+with_zeros = partial(truncated_rows, top_k)  # all but the two most probable tokens have q = 0
 
 VARIANTS = [
     V("accept-above", "accepts where q >= p",
       (ACCEPTED, "q[i, token] >= p[i, token]"), formula=("q >= p", REPLACED),
-      seen="an option of NVIDIA/TensorRT-LLM"),
+      looks="a threshold of 1 in place of u", seen="an option of NVIDIA/TensorRT-LLM"),
     V("logits-compared", "accepts unless the draft's logit is larger",
       (ACCEPTED, "q[i, token] >= p[i, token]", "residual(p[i], q[i])", "q[i]"),
       looks="if both logits are normalised", seen="modular/modular, RejectionSampler"),
@@ -65,9 +69,10 @@ VARIANTS = [
     V("first-unchecked", "first draft token not verified",
       ("rng.random() <", "i == 0 or rng.random() <"),
       seen="until lattice #258"),
-    V("u-at-most", "u <= ratio",
-      ("rng.random() <", "rng.random() <="), looks="where u may be 0",
-      seen="sglang #35771, mended since", decode=decode_on_a_grid, own=decode_on_a_grid, step=""),
+    Variant("u-at-most", "u <= ratio", edit=AT_MOST, looks="where u may be 0",
+            seen="sglang #35771, mended since",
+            verify=on_a_grid(edited(verify, AT_MOST)), rows=with_zeros,
+            own=partial(decode, verify=on_a_grid(verify), rows=with_zeros)),
     V("favourites", "argmax in place of draws",
       (ACCEPTED, "token == q[i].argmax()", RESAMPLED, "q[i].argmax()",
        "sample(q[-1], rng)", "q[-1].argmax()"),

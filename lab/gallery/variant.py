@@ -47,12 +47,15 @@ def unchecked(loop, edit=()):
     return edited(loop, edit, checked_model=lambda model, must_accept: model)
 
 
+source_of = cache(inspect.getsource)
+
+
 def edited_source(function, edit):
     """The code of a function with changes: edit is old, new, old, new, and so on.
 
     ValueError unless each old text occurs exactly once.
     """
-    source = inspect.getsource(function)
+    source = source_of(function)
     for old, new in replacements(edit):
         if source.count(old) != 1:
             raise ValueError(f"{function.__name__} must contain {old!r} once, or the edit is stale")
