@@ -17,6 +17,7 @@ from enumeration import output_distribution, total_variation
 from lab.gallery.noise import Stream
 from lab.gallery.setting import SETTING, decode, emitted, plain
 from lab.tables import shown, table
+from sampling import sample
 
 
 def one_stream(numbers, rng):
@@ -31,7 +32,7 @@ def one_row_of_tests(numbers, rng):
 
 
 def first_of_plain(rng):
-    return plain(rng, SETTING)[: len(SETTING.prompt) + 1][-1:]
+    return sample(SETTING.target_model(SETTING.prompt)[-1], rng)
 
 
 REQUESTS = {  # what two of them share: the request, what it should do alone

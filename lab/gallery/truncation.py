@@ -52,7 +52,7 @@ VARIANTS = [
             rows=partial(truncated_rows, edited(both, OTHER_ORDER)),
             own=partial(plain, rows=partial(truncated_rows, both)),
             looks="where autoregressive sampling has top-p first",
-            seen="sglang #36173; top-p and temperature until tpu-inference #1385"),
+            seen="sglang #36173; with top-p and temperature, since tpu-inference #1385"),
     V("residual-truncated", "residual truncated again",
       ("residual(p[i], q[i])", "top_p(residual(p[i], q[i]))"), **all_rows(top_p), step="",
       looks="where q already is", seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
