@@ -57,7 +57,7 @@ VARIANTS = [
                looks="so no draft token turns it on", seen="vLLM #36138"),
     constraint("grammar-bonus", "grammar that forgets the bonus", masked_rows,
                ("enumerate(q)", "enumerate(q[: max(1, len(drafted))])"),
-               seen="vLLM #44292, until vLLM #44297"),
+               seen="behind a withdrawn guess, until vLLM #44297"),
     V("grammar-withdrawn", "forbidden draft token withdrawn",
       ("token = sample(p, rng)",
        "token = sample(p, rng)\n        if token == A and B in x: break"), of=propose,
