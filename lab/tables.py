@@ -1,4 +1,4 @@
-"""Tables in Markdown: the gallery, disputes that enumeration closes, and what lossy rules cost.
+"""Tables in Markdown: the gallery, and what lossy rules cost.
 
     python -m studies.making.write  # writes them into the pages
 
@@ -9,36 +9,42 @@ import difflib
 import re
 import textwrap
 from fractions import Fraction
+from functools import partial
 
-import numpy as np
-
-from enumeration import sum_over_paths, total_variation
 from lab.block import verify_block
-from lab.gallery import EXACT, GALLERY, GROUPS, SETTING, TREES, WRONG, P, Q
-from lab.gallery.draft import marginals
-from lab.gallery.lossy import cascade, entropy_verify, fly, lenient, relaxed, synthetic, typical
-from lab.gallery.names import one_hot, without
-from lab.gallery.resampling import greedy_draft
-from lab.gallery.setting import mean_length, round_distribution, tenths
+from lab.gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
+from lab.gallery.lossy import (
+    cascade,
+    ears,
+    entropy_verify,
+    fly,
+    fsd,
+    lantern,
+    lenient,
+    of_candidates,
+    old_text,
+    relaxed,
+    synthetic,
+    typical,
+)
+from lab.gallery.names import top_p
+from lab.gallery.truncation import all_rows
 from lab.gallery.variant import Variant, edited_source, replacements
-from runs import overlap
-from sampling import sample
 from speculative import verify
 
 HEADER = ["bug", "code", "seen in", "distance"]
 N_WORST = 5
-PAIRS = [  # p and q, where p's argmax is accepted less often, and more often, than a draw
-    (tenths(2, 5, 3), tenths(3, 2, 5)),
-    (tenths(5, 3, 2), tenths(8, 1, 1)),
-]
 REPOSITORIES = {
     "1bit-MONSTER": "1bit-MONSTER/1bit-MONSTER",
+    "ATOM": "ROCm/ATOM",
     "EAGLE": "SafeAILab/EAGLE",
     "fms-extras": "foundation-model-stack/fms-extras",
     "dflash": "z-lab/dflash",
+    "FastDeploy": "PaddlePaddle/FastDeploy",
     "keras-hub": "keras-team/keras-hub",
     "lattice": "ohdearquant/lattice",
     "llama.cpp": "ggml-org/llama.cpp",
+    "local-inference-lab": "local-inference-lab/vllm",
     "ml-recurrent-drafter": "apple/ml-recurrent-drafter",
     "mlx-lm": "ml-explore/mlx-lm",
     "mlx-node": "mlx-node/mlx-node",
@@ -48,6 +54,9 @@ REPOSITORIES = {
     "rMLX": "Pushkinist/rMLX",
     "rtp-llm": "alibaba/rtp-llm",
     "sglang": "sgl-project/sglang",
+    "Spec-RL": "ShopeeLLM/Spec-RL",
+    "TensorRT-LLM": "NVIDIA/TensorRT-LLM",
+    "tpu-inference": "vllm-project/tpu-inference",
     "transformers": "huggingface/transformers",
     "vLLM": "vllm-project/vllm",
     "vllm-ascend": "vllm-project/vllm-ascend",
@@ -161,11 +170,15 @@ def of_trees():
 
 def of_exact_rules():
     """The exact rules, with the tokens that a round adds."""
-    lines = []
-    for variant in sorted(EXACT, key=Variant.tokens_per_round):
-        rate = four(variant.tokens_per_round())
-        lines.append([variant.name, change(variant), linked(variant.seen), rate])
-    return table(["exact rule", "code", "seen in", "tokens per round"], lines, n_left=3)
+    header = ["exact rule", "code", "seen in", "tokens per round"]
+    texts = []
+    for group, variants in EXACT_GROUPS.items():
+        lines = []
+        for variant in sorted(variants, key=Variant.tokens_per_round):
+            rate = four(variant.tokens_per_round())
+            lines.append([variant.name, change(variant), linked(variant.seen), rate])
+        texts += [f"### {group}", table(header, lines, n_left=3)]
+    return "\n\n".join(texts)
 
 
 def of_famous():
@@ -183,73 +196,6 @@ def of_famous():
     return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)
 
 
-# ---- Disputes ----
-
-
-def ordered_children(rng):
-    """EAGLE's rule for children that are not drawn, such as the top 2.
-
-    p counts as 1, and a rejected token leaves q.
-    """
-    x = np.array(SETTING.prompt)
-    p = SETTING.draft_model(x)[-1]
-    q = SETTING.target_model(x)[-1]
-    for token in np.argsort(-p, kind="stable")[:2].tolist():
-        if rng.random() < q[token]:
-            return [token]
-        q = without(q, token)
-    return [sample(q, rng)]
-
-
-def marginal_argmax(x, draft_model, k_max, rng):
-    rows = [one_hot(row) for row in marginals(x, draft_model, k_max)]
-    drafted = [row.argmax() for row in rows]
-    return np.array(drafted, dtype=int), np.array(rows)
-
-
-def of_disputes():
-    same = GALLERY["same-draw"].verify
-    by_token, by_block, by_draw = (
-        round_distribution(rule, greedy_draft) for rule in (verify, verify_block, same)
-    )
-    q = {(t,): probability for t, probability in enumerate(Q[0])}
-    eagle = total_variation(sum_over_paths(ordered_children), q)
-    of_the_argmax = float(Q[0][P[0].argmax()])
-    of_a_draw = float(sum(P[0] * Q[0]))
-    by_marginals = GALLERY["own-marginals"].tokens_per_round()
-    by_marginal_argmax = mean_length(round_distribution(verify, marginal_argmax))
-    less, more = ((float(q[p.argmax()]), float(overlap(p, q))) for p, q in PAIRS)
-
-    def rate(id):
-        return four(GALLERY[id].tokens_per_round())
-
-    def distance(id):
-        return shown(GALLERY[id].distance)
-
-    rows = [
-        ["accepting what the target draws too is biased", "no", distance("same-draw")],
-        ["it accepts as much as `verify`", "if p is one-hot",
-         f"{rate('same-draw')} tokens per round, `verify` {rate('verify')}; with one-hot guesses "
-         f"{four(mean_length(by_draw))} and {four(mean_length(by_token))}"],
-        ["up to K = 2, block verification decides as `verify`", "no",
-         f"{rate('verify-block')} tokens per round, `verify` {rate('verify')}"],
-        ["with one-hot guesses, block verification accepts less", "no",
-         f"the two distributions are {shown(total_variation(by_token, by_block))} apart"],
-        ["block verification may stop at the first refused h", "no", distance("block-left")],
-        ["EAGLE's children with p = 1 are lossless", "yes", shown(eagle)],
-        ["one coin for all siblings is biased", "no", distance("one-coin")],
-        ["a drawn guess must come with its p", "no", distance("one-hot-p")],
-        ["greedy guesses are accepted more often than drawn ones", "it depends",
-         "{:.1f} against {:.1f}, and {:.1f} against {:.1f}".format(*less, *more)],
-        ["argmax maximizes exact-match acceptance", "no",
-         f"{of_the_argmax:.2f} against {of_a_draw:.2f}"],
-        ["argmax of marginals is accepted more often than draws", "not on every pair",
-         f"{four(by_marginal_argmax)} tokens per round against {four(by_marginals)}"],
-        ["a penalty on the bonus alone is self-consistent", "no", distance("penalty-bonus")],
-    ]  # fmt: skip
-    return table(["claim", "verdict", "computed"], rows, n_left=3)
-
-
 # ---- Lossy rules ----
 
 
@@ -259,24 +205,31 @@ def prices():
     rules = {"`verify`": verify, "`verify_block`": verify_block}
     for l in (8, 5, 3):
         rules[f"leniency, λ = 0.{l}"] = lenient(l * tenth)
+    rules["old text, λ = 0.6"] = old_text(6 * tenth)
+    for t in (1, 3, 5):
+        rules[f"EARS, τ = 0.{t}"] = ears(t * tenth)
     for a in (3, 5):
         rules[f"cascade, α = 0.{a}"] = cascade(a * tenth)
     for alpha in (0.4, 1):
         rules[f"Entropy Verify, α = {alpha:g}"] = entropy_verify(alpha)
     rules["FLy, θ = 0.3, W = 1"] = fly(0.3)
-    for first, both in ((7, 5), (8, 6), (9, 5), (9, 8)):
+    rules["FSD, T = 0.4"] = fsd(4 * tenth)
+    for d in (1, 10):
+        rules[f"LANTERN, δ = {d / 10:g}"] = lantern(d * tenth)
+    for first, both in ((7, 5), (8, 6), (9, 5)):
         rules[f"accepted at rates of 0.{first} and 0.{both}"] = synthetic(
             first * tenth, both * tenth
         )
-    for epsilon, delta in ((0.09, 0.3), (0.3, 0.55), (0.6, 1)):
+    for epsilon, delta in ((0.09, 0.3), (0.3, 0.55)):
         rules[f"typical, ε = {epsilon:g}, δ = {delta:g}"] = typical(epsilon, delta)
-    for n, delta in ((1, 0), (2, 1), (2, 3)):
-        rules[f"relaxed, N = {n}, δ = {delta / 10:g}"] = relaxed(n, delta * tenth)
-    found = []
-    for name, rule in rules.items():
-        variant = Variant(name, name, verify=rule)
-        found.append((name, variant.distance, variant.tokens_per_round()))
-    return found
+    for delta in (1, 3):
+        rules[f"relaxed, N = 2, δ = 0.{delta}"] = relaxed(2, delta * tenth)
+    variants = [Variant(name, name, verify=rule) for name, rule in rules.items()]
+    for percent in (55, 80):
+        rows = all_rows(partial(top_p, p=Fraction(percent, 100)))
+        name = f"top-p {percent / 100:g}, all of it accepted"
+        variants.append(Variant(name, name, verify=of_candidates(), **rows))
+    return [(each.name, each.distance, each.tokens_per_round()) for each in variants]
 
 
 def of_prices():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import ROOT, read
 
-from lab.tables import PAIRS
+from lab.disputes import PAIRS
 from studies.making import write
 
 PAGES = [

@@ -33,7 +33,7 @@ MODULES = [path for folder in FOLDERS for path in sorted(ROOT.glob(f"{folder}.py
 SCRIPTS = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in MODULES
-    if 'if __name__ == "__main__"' in read(path)
+    if '\nif __name__ == "__main__"' in read(path)
 ]
 COMMAND = r"(?:[A-Z_]+=\S+ )*(?:python3? |pip install |pytest\b)[^`\n]*"
 HELP = """import runpy, sys

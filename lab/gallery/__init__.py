@@ -19,29 +19,38 @@ so the distances are exact, but for one rule with an exp.
 
 from lab.gallery import (
     acceptance,
+    blocks,
     bonus,
     context,
     draft,
     ends,
     exact,
+    grammar,
+    kept,
     noise,
     penalties,
     resampling,
     trees,
+    truncation,
 )
 from lab.gallery.setting import EOS, SETTING, P, Q, Setting, draft_model, target_model  # noqa: F401
 
 GROUPS = {
     "The acceptance": acceptance.VARIANTS,
     "Resampling": resampling.VARIANTS,
+    "Block verification": blocks.VARIANTS,
     "The bonus": bonus.VARIANTS,
     "The draft's p": draft.VARIANTS,
     "Rows and their context": context.VARIANTS,
-    "Penalties and truncation": penalties.VARIANTS,
+    "Penalties": penalties.VARIANTS,
+    "Temperature and truncation": truncation.VARIANTS,
+    "Grammars and forced tokens": grammar.VARIANTS,
+    "Guesses withdrawn, kept or cut": kept.VARIANTS,
     "Noise and seeds": noise.VARIANTS,
     "The end of the text": ends.VARIANTS,
 }
+EXACT_GROUPS = {"Another check": exact.CHECKS, "Other guesses": exact.GUESSES}
 WRONG = [variant for group in GROUPS.values() for variant in group]
-EXACT = exact.VARIANTS
+EXACT = [variant for group in EXACT_GROUPS.values() for variant in group]
 TREES = trees.VARIANTS
 GALLERY = {variant.id: variant for variant in [*WRONG, *EXACT, *TREES]}

@@ -5,12 +5,11 @@ from fractions import Fraction
 from functools import partial
 from types import SimpleNamespace
 
-from lab.block import verify_block
 from lab.gallery.names import top_k
-from lab.gallery.penalties import truncated_rows
 from lab.gallery.setting import decode
-from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
-from speculative import propose, verify
+from lab.gallery.truncation import truncated_rows
+from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V, Variant, edited
+from speculative import verify
 
 REPLACED = "max(q - p, 0)"  # as docs/play.html has it
 
@@ -32,16 +31,24 @@ class OnAGrid:
         return self.rng.random() < Fraction(n, 10)
 
 
-def decode_on_a_grid(rng, setting, verify=verify, **parts):
-    """It draws its tokens from the two most probable ones: others have q = 0."""
-    grid = SimpleNamespace(random=lambda: OnAGrid(rng), choice=rng.choice)
-    parts["rows"] = partial(truncated_rows, top_k)
-    return decode(grid, setting, verify, **parts)
+def on_a_grid(rule):
+    def tests(drafted, p, q, rng):
+        grid = SimpleNamespace(random=lambda: OnAGrid(rng), choice=rng.choice)
+        return rule(drafted, p, q, grid)
 
+    return tests
+
+
+AT_MOST = ("rng.random() <", "rng.random() <=")
+with_zeros = partial(truncated_rows, top_k)  # all but the two most probable tokens have q = 0
 
 VARIANTS = [
     V("accept-above", "accepts where q >= p",
-      (ACCEPTED, "q[i, token] >= p[i, token]"), formula=("q >= p", REPLACED)),
+      (ACCEPTED, "q[i, token] >= p[i, token]"), formula=("q >= p", REPLACED),
+      looks="a threshold of 1 in place of u", seen="an option of NVIDIA/TensorRT-LLM"),
+    V("logits-compared", "accepts unless the draft's logit is larger",
+      (ACCEPTED, "q[i, token] >= p[i, token]", "residual(p[i], q[i])", "q[i]"),
+      looks="if both logits are normalised", seen="modular/modular, RejectionSampler"),
     V("accept-q", "accepts with probability q",
       (RATIO, "q[i, token]")),
     V("accept-q-max", "accepts with q / max q",
@@ -61,25 +68,15 @@ VARIANTS = [
       seen="transformers #28508, vllm-ascend #13730", formula=("1", REPLACED)),
     V("first-unchecked", "first draft token not verified",
       ("rng.random() <", "i == 0 or rng.random() <"),
-      seen="lattice #243"),
-    V("u-at-most", "u <= ratio",
-      ("rng.random() <", "rng.random() <="), looks="where u may be 0",
-      seen="sglang #35771", decode=decode_on_a_grid, own=decode_on_a_grid, step=""),
+      seen="until lattice #258"),
+    Variant("u-at-most", "u <= ratio", edit=AT_MOST, looks="where u may be 0",
+            seen="sglang #35771, mended since",
+            verify=on_a_grid(edited(verify, AT_MOST)), rows=with_zeros,
+            own=partial(decode, verify=on_a_grid(verify), rows=with_zeros)),
     V("favourites", "argmax in place of draws",
       (ACCEPTED, "token == q[i].argmax()", RESAMPLED, "q[i].argmax()",
        "sample(q[-1], rng)", "q[-1].argmax()"),
-      seen="rMLX #519, sglang #31214"),
+      seen="rMLX #519, sglang #31214; except for the bonus, ATOM #2318"),
     V("continues", "continues after a rejection",
       (f"return np.append(drafted[:i], {RESAMPLED})", f"drafted[i] = {RESAMPLED}")),
-    V("withdraws-unsure", "withdraws an unsure draft token",
-      ("token = sample(p, rng)", "token = sample(p, rng)\n        if p[token] < UNSURE: break"),
-      of=propose, looks="with UNSURE = 0.4"),
-    V("block-w", "block verification with w",
-      ("< h[i]", "< w[i]"), of=verify_block,
-      seen="vllm-ascend #3794, with products of random numbers"),
-    V("block-left", "block verification from the left",
-      ("i = len(drafted)", "i = 0", "i > 0 and not rng.random() < h[i]",
-       "i < len(drafted) and rng.random() < h[i + 1]", "i -= 1", "i += 1"),
-      of=verify_block,
-      seen="asked for in vllm-ascend #11985"),
 ]  # fmt: skip

@@ -4,9 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from lab.gallery.names import without
-from lab.gallery.setting import decode, plain, target_rows
-from lab.gallery.variant import RATIO, V, Variant, edited
+from lab.gallery.setting import decode, target_rows
+from lab.gallery.variant import RATIO, V
 from speculative import verify
 
 
@@ -23,34 +22,30 @@ def reads_accepted_tokens_twice(setting, x, drafted):
     return q
 
 
-def with_rejected(rng, setting, rows, **parts):
-    """A `decode` whose rows also know which draft tokens were rejected so far."""
-    rejected = []
+def with_notes(of_round, rng, setting, rows, **parts):
+    """A `decode` whose rows get noted=..., what of_round(drafted, emitted) found in each round."""
+    noted = []
 
     def rule(drafted, p, q, rng):
         emitted = verify(drafted, p, q, rng)
-        rejected.extend(drafted[len(emitted) - 1 :])
+        noted.extend(of_round(drafted, emitted))
         return emitted
 
-    return decode(rng, setting, rule, rows=partial(rows, rejected=rejected))
+    return decode(rng, setting, rule, rows=partial(rows, noted=noted))
 
 
-def never_rolled_back(setting, x, drafted, rejected=()):
+def rejected_tokens(drafted, emitted):
+    return drafted[len(emitted) - 1 :]
+
+
+def last_token(drafted, emitted):
+    return emitted[-1:]
+
+
+def never_rolled_back(setting, x, drafted, noted=()):
     """The sum of the tokens is a recurrent state."""
-    return setting.target_model([*rejected, *x, *drafted], len(drafted) + 1)
+    return setting.target_model([*noted, *x, *drafted], len(drafted) + 1)
 
-
-def masked_rows(setting, x, drafted):
-    """After token B, a grammar forbids A."""
-    q = target_rows(setting, x, drafted)
-    new = x[len(setting.prompt) :]
-    for i, row in enumerate(q):
-        if 1 in [*new, *drafted[:i]]:
-            q[i] = without(row, 0)
-    return q
-
-
-LATE = ("[*new, *drafted[:i]]", "new")
 
 VARIANTS = [
     V("first-row-for-all", "all verified with the first row",
@@ -64,8 +59,6 @@ VARIANTS = [
       looks="the row that verifies a token has read those before it twice",
       seen="levvius/adaptive-speculative-decoding"),
     V("recurrent", "recurrent state not rolled back", never_rolled_back, of=target_rows,
-      decode=with_rejected, looks="it has read the rejected tokens", seen="mlx-lm #846"),
-    Variant("late-grammar", "grammar that waits for the next round", edit=LATE, of=masked_rows,
-            rows=edited(masked_rows, LATE), own=partial(plain, rows=masked_rows),
-            looks="so no draft token turns it on", seen="vLLM #36138"),
+      decode=partial(with_notes, rejected_tokens), looks="it has read the rejected tokens",
+      seen="mlx-lm #846"),
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from functools import partial
 
 from lab.gallery.setting import EOS, decode, plain
-from lab.gallery.variant import V, Variant, edited
+from lab.gallery.variant import V, Variant, edited, unchecked
 from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
 STOP = (1, 2)
@@ -28,10 +28,13 @@ def length(new, emitted, stop=STOP):
 
 
 OVERLOOKED = ("        r = up_to_eos(r, eos_ids)\n", "")
-overlooks_an_eos = edited(speculative_sampling, OVERLOOKED)
+overlooks_an_eos = unchecked(speculative_sampling, OVERLOOKED)
 
 
-def about_eos(loop=speculative_sampling):
+sees_an_eos = unchecked(speculative_sampling)
+
+
+def about_eos(loop=sees_an_eos):
     return {"decode": partial(stops_at_eos, loop), "own": plain_to_eos, "step": "until_eos"}
 
 

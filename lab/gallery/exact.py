@@ -5,12 +5,13 @@ from functools import partial
 import numpy as np
 
 from lab.block import verify_block
-from lab.gallery.context import masked_rows
 from lab.gallery.draft import from_marginals
 from lab.gallery.ends import about_stop
+from lab.gallery.grammar import masked_rows, masked_text
+from lab.gallery.kept import COUPLED, JACOBI, as_the_shortest, keeping, left, stops_behind
 from lab.gallery.noise import keeps_its_numbers, keeps_u
-from lab.gallery.setting import decode, plain, target_rows
-from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
+from lab.gallery.setting import decode, target_rows
+from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V, Variant, edited
 from sampling import sample
 from speculative import acceptance, propose, residual
 
@@ -26,25 +27,23 @@ def tests_all_before_it_looks(drafted, p, q, rng):
 
 X = partial(V, exact=True)
 
-VARIANTS = [
+
+def KEPT(id, name, edit=(), **parts):
+    parts = {"edit": edit, "of": left, "decode": keeping(left=edited(left, edit))} | parts
+    return Variant(id, name, exact=True, **parts)
+
+
+CHECKS = [
     X("q-or-another", "accept with probability q, resample another token",
       (RATIO, "q[i, token]", "residual(p[i], q[i])", "without(q[i], token)")),
-    X("one-hot-p", "a drawn token, reported as one-hot",
-      ("rows.append(p)", "rows.append(one_hot(p, token))"), of=propose,
-      seen="vLLM #40149"),
     X("same-draw", "accept if the target draws the same",
       (ACCEPTED, "(own := sample(q[i], rng)) == token", RESAMPLED, "own"),
       seen="mlxcel #992"),
     X("same-noise", "accept if the same noise picks it from q",
       (ACCEPTED, "(own := picked(q[i], u[i])) == token", RESAMPLED, "own"),
       propose=keeps_its_numbers, seen="Daliri et al. 2024"),
-    X("withdraws-favourite", "an unsure argmax withdrawn",
-      ("sample(p, rng)", "p.argmax()", "rows.append(p)", "rows.append(one_hot(p))",
-       "x = np.append(x, token)", "if p[token] < HALF: break\n        x = np.append(x, token)"),
-      of=propose, looks="with HALF = 0.5",
-      seen="llama.cpp #22506"),
     X("mask-on-target", "a mask on the target alone",
-      masked_rows, of=target_rows, own=partial(plain, rows=masked_rows),
+      masked_rows, of=target_rows, own=masked_text,
       looks="the draft proposes what is forbidden"),
     about_stop("stop-in-text", "stop sequence sought in all of the text",
                looks="not in a round alone", exact=True),
@@ -52,12 +51,8 @@ VARIANTS = [
       ("return np.append(drafted, sample(",
        "return drafted if len(drafted) else np.append(drafted, sample("),
       seen="until vLLM #5765"),
-    X("own-marginals", "drawn from marginals, with their own p", from_marginals, of=propose,
-      looks="each ignores what the others are", seen="z-lab/dflash"),
-    X("stops-behind", "stops behind an unsure token",
-      ("rows.append(p)", "rows.append(p)\n        if p[token] < UNSURE: break"), of=propose,
-      looks="with UNSURE = 0.4",
-      seen="llama.cpp #22673, llama.cpp #25908"),
+    X("batch", "batch cut to its shortest", as_the_shortest,
+      looks="the guess at the cut stays", seen="asked for in transformers #32165"),
     X("u-kept", "u of a position kept", keeps_u(tests_all_before_it_looks), of=decode,
       looks="and all are tested, those behind a rejected one, too",
       seen="vLLM, which tests fewer"),
@@ -65,4 +60,31 @@ VARIANTS = [
       seen="Chen et al. 2023, Leviathan et al. 2023", formula=("min(1, q / p)", "max(q - p, 0)")),
     X("verify-block", "`verify_block`", verify_block, looks="block verification",
       seen="Sun et al. 2024"),
+]  # fmt: skip
+
+GUESSES = [
+    X("one-hot-p", "a drawn token, reported as one-hot",
+      ("rows.append(p)", "rows.append(one_hot(p, token))"), of=propose,
+      seen="until vLLM #40269"),
+    X("withdraws-one-hot", "an unsure guess withdrawn, the others reported as one-hot",
+      ("token = sample(p, rng)", "token = sample(p, rng)\n        if p[token] < UNSURE: break",
+       "rows.append(p)", "rows.append(one_hot(p, token))"), of=propose,
+      looks="with UNSURE = 0.4",
+      seen="llama.cpp #22506, vLLM #14702"),
+    X("own-marginals", "drawn from marginals, with their own p", from_marginals, of=propose,
+      looks="each ignores what the others are", seen="z-lab/dflash"),
+    X("stops-behind", "stops behind an unsure token",
+      ("rows.append(p)", "rows.append(p)\n        if p[token] < UNSURE: break"), of=propose,
+      looks="with UNSURE = 0.4",
+      seen="llama.cpp #22673, llama.cpp #25908"),
+    X("stops-by-u", "stops behind a guess by its u",
+      ("rng.random()", "u[i]"), propose=stops_behind,
+      looks="where drafting stopped behind the first u[i] above 1/2",
+      seen="dilab-zju/self-speculative-decoding"),
+    KEPT("kept", "guess behind a refused one kept", decode=keeping(),
+         looks="the next round begins with it, and its own p"),
+    KEPT("jacobi", "guess behind a refused one drawn again from its row of the target", JACOBI,
+         seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
+    KEPT("coupled", "guess behind a refused one verified against that row", COUPLED,
+         looks="and reported with it"),
 ]  # fmt: skip

@@ -18,6 +18,52 @@ def cascade(α):
     return edited(verify, ("rng.random() <", f"{is_near} or rng.random() <"), α=α)
 
 
+def old_text(λ):
+    """Lenient as well, and a rejected token is drawn from q: Spec-RL, where λ = exp(bias)."""
+    edit = ("p[i, token]", "λ * p[i, token]", "residual(p[i], q[i])", "q[i]")
+    return edited(verify, edit, λ=λ)
+
+
+def ears(τ):
+    """EARS (arXiv 2512.13194): u may exceed the ratio by τ times what the target doubts."""
+    return edited(verify, (RATIO, f"{RATIO} + τ * (1 - q[i].max())"), τ=τ)
+
+
+def of_candidates():
+    """FastDeploy's TOPP: any token of a truncated q is accepted."""
+    return edited(verify, (ACCEPTED, "q[i, token] > 0", "residual(p[i], q[i])", "q[i]"))
+
+
+def fsd(most):
+    """FSD (arXiv 2502.20704): accept where p and q are close, here by total variation."""
+    edit = (ACCEPTED, "residual_mass(p[i], q[i]) <= most", "residual(p[i], q[i])", "q[i]")
+    return edited(verify, edit, residual_mass=residual_mass, most=most)
+
+
+def residual_mass(p, q):
+    return np.maximum(q - p, 0).sum()
+
+
+def lantern(δ):
+    """LANTERN (arXiv 2410.03355): a token stands for its neighbour as well, up to δ of q.
+
+    Its code looks for neighbours among the embeddings. Here A and B are some, and C and D.
+    """
+
+    def shared(row, token):
+        row = row.copy()
+        if row[token ^ 1] <= δ:
+            row[token] += row[token ^ 1]
+            row[token ^ 1] = 0 * row[token]
+        return row
+
+    edit = (
+        *(RATIO, "acceptance(p[i, token], shared(q[i], token)[token])"),
+        *("residual(p[i], q[i])", "residual(p[i], shared(q[i], token))"),
+    )
+    return edited(verify, edit, shared=shared)
+
+
 def synthetic(*rates):
     """vLLM's rule for benchmarks: rates[i] is how often token i is kept, with all before it."""
     return edited(verify, (RATIO, "rates[i] / (rates[i - 1] if i else 1)"), rates=rates)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from lab.block import verify_block
 from lab.gallery.names import picked, u
 from lab.gallery.setting import decode
-from lab.gallery.variant import RESAMPLED, V, edited
+from lab.gallery.variant import ACCEPTED, RESAMPLED, V, edited
 from speculative import propose, verify
 
 
@@ -50,6 +50,16 @@ def one_seed(rng, setting, **parts):
     return decode(rng, setting, rule, draft)
 
 
+def same_in_each_round(rng, setting, **parts):
+    """The verifier begins with one seed again in each round."""
+    numbers = []
+
+    def rule(drafted, p, q, _):
+        return verify(drafted, p, q, Stream(numbers, rng))
+
+    return decode(rng, setting, rule)
+
+
 def keeps_u(rule, from_the_right=False):
     """A `decode` in which the u of a position is drawn once, and used again in later rounds."""
 
@@ -77,6 +87,12 @@ VARIANTS = [
       ("for i, token in enumerate(drafted):",
        "u = rng.random()\n    for i, token in enumerate(drafted):", "rng.random() <", "u <"),
       seen="feifeibear/LLMSpeculativeSampling"),
+    V("one-u-for-draws", "one random number for all draws of the target",
+      ("for i, token in enumerate(drafted):",
+       "u = rng.random()\n    for i, token in enumerate(drafted):",
+       ACCEPTED, "(own := picked(q[i], u)) == token", RESAMPLED, "own",
+       "sample(q[-1], rng)", "picked(q[-1], u)"), step="",
+      seen="until FastDeploy #5568"),
     V("u-tests", "the u that drew a token also verifies it",
       ("rng.random()", "u[i]"), propose=keeps_its_numbers,
       looks="where u[i] also drew the draft token", seen="vLLM #47386"),
@@ -89,6 +105,9 @@ VARIANTS = [
     V("one-seed", "one seed for draft and verifier, the draft's again in each round",
       one_seed, of=decode, looks="the numbers that drew tokens come back as tests",
       seen="in review in llama.cpp #27694; for the draft alone, Infini-AI-Lab/Sequoia"),
+    V("same-each-round", "the verifier's seed again in each round", same_in_each_round, of=decode,
+      looks="so all rounds test with the same numbers",
+      seen="once the default of rejection_sampler, modular/modular", step=""),
     V("u-kept-block", "u of a position kept, with block verification",
       keeps_u(verify_block, from_the_right=True), of=decode,
       looks="that a token was kept says something about the u behind it",

@@ -1,6 +1,5 @@
 """Wrong ways to resample a rejected token."""
 
-from lab.block import verify_block
 from lab.gallery.names import without
 from lab.gallery.setting import decode
 from lab.gallery.variant import ACCEPTED, RESAMPLED, V, edited
@@ -58,7 +57,7 @@ VARIANTS = [
       seen="unreleased, until transformers #28508"),
     V("shared-residual", "resamples from shared tokens alone",
       ("residual(p[i], q[i])", "shared_residual(p[i], q[i])"), propose=lacks_the_last_token,
-      looks="where the draft lacks one of the target's"),
+      looks="where the draft lacks one of the target's", seen="taiyoo/speculative-decoding"),
     V("first-residual", "residual of the first row",
       ("residual(p[i], q[i])", "residual(p[0], q[0])")),
     V("favourite-replaces", "argmax of the residual",
@@ -72,9 +71,4 @@ VARIANTS = [
       seen="a kind of vLLM #16952"),
     V("keeps-rejected", "keeps the rejected token",
       ("drafted[:i]", "drafted[:i + 1]")),
-    V("block-residual", "block verification with the residual of q",
-      ("w[i] * q[i]", "q[i]"), of=verify_block,
-      seen="vllm-ascend #7807, which has other h"),
-    V("block-from-q", "block verification that resamples from q",
-      ("residual(p[i], w[i] * q[i])", "q[i]"), of=verify_block),
 ]  # fmt: skip

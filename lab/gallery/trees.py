@@ -5,18 +5,20 @@ from functools import partial
 
 import numpy as np
 
-from lab.gallery.names import without, λ
-from lab.gallery.variant import Variant, edited
-from lab.trees import bottom_up, top_down, tree_sampling
+from lab.gallery.names import only, without, λ
+from lab.gallery.variant import Variant, edited, unchecked
+from lab.trees import Node, bottom_up, grade, top_down, tree_sampling
 from sampling import sample
 from speculative import residual
+
+sample_by_trees = unchecked(tree_sampling)
 
 
 def decode(rng, setting, verify=top_down, **parts):
     """The rule for a tree has the place of `verify`."""
     x, N = np.array(setting.prompt), setting.N - 1
     models = setting.draft_model, setting.target_model
-    return tree_sampling(x, *models, N, setting.shape, rng, verify)
+    return sample_by_trees(x, *models, N, setting.shape, rng, verify)
 
 
 def plain(rng, setting):
@@ -38,11 +40,25 @@ def verifies_the_best_of_its_siblings(node, rng):
 
 
 def draws_for_each_branch(node, rng):
-    own = [sample(node.q, rng) for _ in node.children] or [sample(node.q, rng)]
-    for child, token in zip(node.children, own):
-        if child.token == token:
-            return [token, *draws_for_each_branch(child, rng)]
-    return own[:1]
+    own = []
+    for child in node.children:
+        own.append(sample(node.q, rng))
+        if own[-1] == child.token:
+            return [child.token, *draws_for_each_branch(child, rng)]
+    return own[:1] or [sample(node.q, rng)]
+
+
+def judged_by_softmax(rng, setting, **parts):
+    """The draft's two most probable tokens, with p as if they were drawn from these two."""
+    x = np.array(setting.prompt)
+    for _ in range(setting.N - 1):
+        p = setting.draft_model(x)[-1]
+        first, second = np.argsort(-p, kind="stable")[:2].tolist()
+        p = only(p, np.isin(np.arange(len(p)), [first, second]))
+        root = Node(children=[Node(first, p), Node(second, without(p, first))])
+        grade(x, setting.target_model, root)
+        x = np.append(x, top_down(root, rng)[0])
+    return x
 
 
 def one_coin(rng, setting, threshold=1, **parts):
@@ -97,7 +113,15 @@ VARIANTS = [
       ("sample(r, rng)", "sample(uniform(r), rng)")),
     T("draw-per-branch", "each branch draws for itself", draws_for_each_branch,
       looks="its own token of the target; the first match counts",
-      seen="warned of in fms-extras #12"),
+      seen="FasterDecoding/REST, with another draw after a miss; warned of in fms-extras #12"),
+    T("node-number", "a node's number read as its token",
+      ("for child in node.children:", "for number, child in enumerate(node.children):",
+       "acceptance(child.p[child.token], r[child.token])",
+       "acceptance(child.p[number], r[number])"),
+      seen="sail-sg/LongSpec"),
+    T("favourites-as-siblings", "two favourites judged by their softmax", decode=judged_by_softmax,
+      looks="p as if they were drawn from these two",
+      seen="NJUNLP/MCSD, at a draft temperature of 0"),
     T("two-norms", "w from the ratio of two norms",
       ("w = 1 if w == 1 else surplus / (surplus + 1 - w)",
        "w = acceptance(1 - child.p[child.token], surplus)",

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 from enumeration import sum_over_paths, total_variation
 from lab.block import verify_block
@@ -42,12 +42,20 @@ def edited(function, edit, **more_names):
     return known[function.__name__]
 
 
+def unchecked(loop, edit=()):
+    """A loop that trusts its models, for checks take as long as all the rest."""
+    return edited(loop, edit, checked_model=lambda model, must_accept: model)
+
+
+source_of = cache(inspect.getsource)
+
+
 def edited_source(function, edit):
     """The code of a function with changes: edit is old, new, old, new, and so on.
 
     ValueError unless each old text occurs exactly once.
     """
-    source = inspect.getsource(function)
+    source = source_of(function)
     for old, new in replacements(edit):
         if source.count(old) != 1:
             raise ValueError(f"{function.__name__} must contain {old!r} once, or the edit is stale")
@@ -58,6 +66,12 @@ def edited_source(function, edit):
 def replacements(edit):
     """(old, new) of each place that an edit changes."""
     return zip(edit[::2], edit[1::2])
+
+
+@cache
+def texts_of(own):
+    """The distribution of what a variant should write: many have the same `own`."""
+    return sum_over_paths(partial(own, setting=SETTING))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +98,7 @@ class Variant:
     @cached_property
     def distance(self):
         """The total variation distance between its texts and those that it should write."""
-        own = sum_over_paths(partial(self.own, setting=SETTING))
-        return total_variation(self.distribution(), own)
+        return total_variation(self.distribution(), texts_of(self.own))
 
     def distribution(self):
         if self.decode is decode:  # without a memory

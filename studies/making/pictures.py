@@ -14,10 +14,10 @@ import numpy as np
 
 from exercise.grading import graded
 from exercise.steps import STEPS
+from lab.disputes import PAIRS
 from lab.page import number, shown
 from lab.pair import load_pair
 from lab.rounds import Recorder
-from lab.tables import PAIRS
 from lab.theory import improvement
 from runs import origins
 from speculative import acceptance, residual
@@ -214,10 +214,15 @@ RULES = {  # how the name of a rule begins: its colour, and its place in the leg
     "accepted": ("bar", "fixed rates", 290, 419),
     "FLy": ("tick", "FLy", 36, 443),
     "Entropy": ("bonus", "Entropy Verify", 150, 443),
+    "EARS": ("box accepted", "EARS", 290, 443),
+    "LANTERN": ("box resampled", "LANTERN", 36, 467),
+    "FSD": ("box bonus", "FSD", 150, 467),
+    "old": ("box", "old text", 290, 467),
+    "top": ("soft", "all of top-p", 36, 491),
 }
 
 
-@picture(440, 462)
+@picture(440, 510)
 def prices(found):
     """Dots: what a rule adds per round, and how far it is from the target. See exactness.md."""
     yield text(10, 18, "distance", "soft")

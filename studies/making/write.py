@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from ending import report
-from lab import tables
+from lab import disputes, requests, tables
 from lab.gallery import GALLERY
 from studies.audit.__main__ import table as audit_table
 from studies.making import pictures
@@ -94,7 +94,9 @@ BLOCKS = {
     "gallery": tables.of_gallery,
     "trees": tables.of_trees,
     "exact": tables.of_exact_rules,
-    "disputes": tables.of_disputes,
+    "disputes": disputes.of_disputes,
+    "papers": disputes.of_papers,
+    "requests": requests.of_requests,
     "prices": tables.of_prices,
     "drafts": of_drafts,
     "siblings": of_siblings,

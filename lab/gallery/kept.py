@@ -1,0 +1,91 @@
+"""Guesses that are withdrawn, kept for the next round, or cut off."""
+
+from functools import partial
+
+import numpy as np
+
+from lab.gallery.names import HALF
+from lab.gallery.setting import decode
+from lab.gallery.variant import V, Variant, edited
+from speculative import propose, verify
+
+# ---- A coin for each guess, tossed when it is drawn, and used by `verify` ----
+
+COINS = ("rows = []", "rows = []\n    u.clear()")
+stops_behind = edited(propose, (*COINS, "rows.append(p)",
+                                "rows.append(p)\n        u.append(rng.random())\n"
+                                "        if u[-1] > HALF: break"))  # fmt: skip
+withdraws = edited(propose, (*COINS, "token = sample(p, rng)",
+                             "token = sample(p, rng)\n        coin = rng.random()\n"
+                             "        if coin > HALF: break\n        u.append(coin)"))  # fmt: skip
+
+# ---- Guesses behind a refused one begin the next round ----
+
+
+def kept_first(kept, x, draft_model, k_max, rng):
+    """`propose`, which begins with guesses [(token, p), ...]."""
+    n = len(x)
+    rows = []
+    for token, p in kept[:k_max]:
+        rows.append(p)
+        x = np.append(x, token)
+    new, p = propose(x, draft_model, k_max - len(rows), rng)
+    return np.append(x[n:], new), np.array([*rows, *p])
+
+
+def left(token, p, q, rng):
+    """What becomes of a guess. q is the target's row at its place, behind the refused guess."""
+    return token, p
+
+
+def keeping(kept_first=kept_first, left=left):
+    """A `decode` that keeps guesses."""
+
+    def text(rng, setting, **parts):
+        kept = []
+
+        def rule(drafted, p, q, rng):
+            found = verify(drafted, p, q, rng)
+            behind = slice(len(found), len(drafted))
+            kept[:] = [left(*guess, rng) for guess in zip(drafted[behind], p[behind], q[behind])]
+            return found
+
+        return decode(rng, setting, rule, partial(kept_first, kept))
+
+    return text
+
+
+NEW_ROW = ("rows.append(p)", "rows.append(draft_model(x)[-1])")
+SURE = ("return token, p", "return (token, p) if q[token] >= UNSURE else (sample(q, rng), q)")
+JACOBI = ("return token, p", "return sample(q, rng), q")
+COUPLED = ("return token, p", "return coupled(token, p, q, rng), q")
+
+# ---- A round that is cut ----
+
+
+def as_the_shortest(drafted, p, q, rng):
+    """A batch keeps as many guesses as its worst sequence: in half of the rounds, none."""
+    found = verify(drafted, p, q, rng)
+    if len(found) > 1 and rng.random() < HALF:
+        return found[:1]
+    return found
+
+
+ANEW = ("return found[:1]", "return [sample(q[0], rng)]")
+
+
+VARIANTS = [
+    V("withdraws-unsure", "withdraws an unsure draft token",
+      ("token = sample(p, rng)", "token = sample(p, rng)\n        if p[token] < UNSURE: break"),
+      of=propose, looks="with UNSURE = 0.4"),
+    V("withdraws-by-u", "withdraws a draft token by its u",
+      ("rng.random()", "u[i]"), propose=withdraws, step="",
+      looks="where a guess whose u[i] is above 1/2 was not proposed"),
+    Variant("kept-new-row", "guess kept for the next round, with the row of its new context",
+            edit=NEW_ROW, of=kept_first, decode=keeping(edited(kept_first, NEW_ROW))),
+    Variant("kept-sure", "sure guesses kept between Jacobi rounds", edit=SURE, of=left,
+            decode=keeping(left=edited(left, SURE)), looks="the others are drawn again"),
+    Variant("batch-anew", "batch cut to its shortest, and drawn anew", edit=ANEW,
+            of=as_the_shortest, verify=edited(as_the_shortest, ANEW),
+            looks="where the guess at the cut had been accepted"),
+]  # fmt: skip

@@ -1,0 +1,62 @@
+"""Temperatures and truncations on some of the rows, or twice."""
+
+from functools import partial
+
+import numpy as np
+
+from lab.gallery.names import colder, min_p, top_k, top_p
+from lab.gallery.setting import plain, target_rows
+from lab.gallery.variant import V, Variant, edited
+
+
+def truncated_rows(change, setting, x, drafted):
+    """change(row) is a row at another temperature, or truncated."""
+    q = target_rows(setting, x, drafted)
+    return np.array([change(row) for row in q])
+
+
+def both(row):
+    return top_k(top_p(row))
+
+
+def all_rows(change):
+    """The parts of a variant whose rows are right."""
+    rows = partial(truncated_rows, change)
+    return {"rows": rows, "own": partial(plain, rows=rows)}
+
+
+def truncation(id, name, edit, change, **parts):
+    parts |= all_rows(change) | {"edit": edit, "of": truncated_rows}
+    parts["rows"] = partial(edited(truncated_rows, edit), change)
+    return Variant(id, name, **parts)
+
+
+OTHER_ORDER = ("top_k(top_p(row))", "top_p(top_k(row))")
+
+VARIANTS = [
+    truncation("temperature-bonus", "temperature or truncation for the bonus alone",
+               ("[change(row) for row in q]", "[*q[:-1], change(q[-1])]"), colder,
+               looks="here a temperature of 0.5",
+               seen="keras-hub #2735, vLLM #10198, picolm #30, feared in vLLM #42744"),
+    truncation("temperature-but-bonus", "temperature or truncation for all but the bonus",
+               ("return np.array(",
+                "if len(drafted): return np.array([*map(change, q[:-1]), q[-1]])\n"
+                "    return np.array("), colder,
+               looks="here a temperature of 0.5",
+               seen="SafeAILab/EAGLE, until April 2025; hemingkx/Spec-Bench"),
+    truncation("no-min-p-in-rounds", "temperature or truncation ignored in rounds with guesses",
+               ("return np.array(", "if len(drafted): return q\n    return np.array("), min_p,
+               looks="here min-p",
+               seen="a logit bias in vLLM #38202, lattice #974"),
+    Variant("other-order", "truncated in another order", edit=OTHER_ORDER, of=both,
+            rows=partial(truncated_rows, edited(both, OTHER_ORDER)),
+            own=partial(plain, rows=partial(truncated_rows, both)),
+            looks="where autoregressive sampling has top-p first",
+            seen="sglang #36173; with top-p and temperature, since tpu-inference #1385"),
+    V("residual-truncated", "residual truncated again",
+      ("residual(p[i], q[i])", "top_p(residual(p[i], q[i]))"), **all_rows(top_p), step="",
+      looks="where q already is", seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
+    V("refused-row-colder", "temperature twice for a refused row",
+      ("residual(p[i], q[i])", "residual(p[i], colder(q[i]))"), **all_rows(colder), step="",
+      looks="where logits are divided in place", seen="OptimalScale/LMFlow"),
+]  # fmt: skip
