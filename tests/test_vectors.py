@@ -14,7 +14,7 @@ HALF_A_UNIT = 2.0**-7
 
 
 class Numbers:
-    """A generator of given numbers. It draws the first token whose cumulated probability is above."""
+    """A generator of given numbers. A draw is the first token whose cumulated sum is above one."""
 
     def __init__(self, numbers):
         self.numbers = [*numbers]
