@@ -3,9 +3,10 @@
 import triton
 import triton.language as tl
 
-from studies.audit import kernels
+from studies.audit import harness
 
-NOISE, V = tl.constexpr(kernels.NOISE), tl.constexpr(kernels.V)
+NOISE = tl.constexpr(harness.NOISE)
+V = tl.constexpr(len(harness.P))
 
 
 @triton.jit

@@ -36,6 +36,7 @@ PROMPT, EOS = gallery.SETTING.prompt, gallery.EOS
 N, K = gallery.SETTING.N, gallery.SETTING.K
 MAX_RUNS = 1_000_000
 N_CHECKS = 1_000  # random runs for each distribution, which must agree
+NOISE = 64  # where a row of noise begins in a buffer of random numbers
 
 
 class Setting(NamedTuple):

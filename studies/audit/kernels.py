@@ -35,7 +35,7 @@ from tqdm import tqdm
 from checkpoint import UserError
 from enumeration import batches, values
 from studies.audit import wheels
-from studies.audit.harness import PROMPT, K, P, Q, numbers_of
+from studies.audit.harness import NOISE, PROMPT, K, P, Q, numbers_of
 
 try:
     import torch
@@ -54,7 +54,6 @@ FILES = [
 ]
 V = len(P)
 BONUS = V  # stands for any bonus, where the caller of a rule draws it
-NOISE = 64  # where the noise begins in V2's buffer, after the numbers
 N_CHECKS = 100  # random inputs for each draft, which must agree
 DEVICE = "cuda" if torch and torch.cuda.is_available() else "cpu"
 
