@@ -114,9 +114,18 @@ def drawn(function):
 
     def silent():
         with contextlib.redirect_stdout(None):
-            return function()
+            return flat(function())
 
     return output_distribution(silent, n_checks=N_CHECKS, max_runs=MAX_RUNS)
+
+
+def flat(output):
+    """A tensor, a number, or a list of these -> their numbers in a list."""
+    if isinstance(output, list | tuple):
+        return [number for part in output for number in flat(part)]
+    if hasattr(output, "reshape"):
+        return output.reshape(-1).tolist()
+    return [output]
 
 
 def mean_length(outputs):
