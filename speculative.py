@@ -4,9 +4,10 @@ Chen et al. 2023 (arXiv 2302.01318) and Leviathan et al. 2023 (arXiv 2211.17192)
 it independently. As in Chen et al., the draft has distribution p and the target q.
 Leviathan et al. swap p and q, and write gamma for K.
 
-A model is any callable `model(ids, n_rows=1) -> probs`: the next-token distributions
-after each of the last n_rows prefixes of ids, float64 [n_rows, n_vocab]. Temperature,
-top-k and top-p belong to the model, see sampling.py.
+A model is any callable `model(ids, n_rows=1) -> probs`, float64 [n_rows, n_vocab]. Row -1 is
+the distribution of the token after ids, row -2 that of ids[-1] given all before it, and so on.
+Temperature, top-k and top-p belong to the model, see sampling.py. So does a cache: after a
+rejection, the model drops what it has kept of the wrong guesses, see gpt2.py.
 """
 
 import inspect
@@ -64,7 +65,7 @@ def acceptance(p, q):
 
 
 def residual(p, q):
-    """Where q exceeds p: max_fn(q - p). It is q itself if rounding has left nothing above p."""
+    """Where q exceeds p: max_fn(q - p). Or q itself, if q <= p and rounding alone has rejected."""
     return max_fn(q - p) if (q > p).any() else q
 
 

@@ -94,7 +94,7 @@ class EveryBranch:
     def choice(self, n, p):
         depth = len(self.taken)
         require(depth < 100, "100 draws and no end: does a loop draw for ever?")
-        possible = [i for i in range(n) if p[i] > 0]
+        possible = [i for i in range(n) if p[i] > 0]  # a branch is an index into these
         branch = 0
         if depth < len(self.path):
             branch = self.path[depth]
@@ -110,7 +110,10 @@ class EveryBranch:
 
 
 class Uniform:
-    """A number in [low, high). Each `u < a` is a fork, and moves one of the two ends to a."""
+    """A number in [low, high). Each `u < a` is a fork, and moves one of the two ends to a.
+
+    `verify` compares each number once. The ends are for rules that compare it again.
+    """
 
     def __init__(self, rng):
         self.rng = rng
@@ -130,16 +133,15 @@ class Uniform:
     def __ge__(self, a):
         return not self < a
 
-    __le__ = __lt__  # the same, for u equals a with probability 0
+    __le__ = __lt__  # the same, because u equals a with probability 0
     __gt__ = __ge__
 
 
-def every_path(function):  # -> (text, probability) of function(rng), for each path
+def every_path(function):  # -> (what function(rng) returns, probability), for each path
     paths = [[]]
     while paths:
         rng = EveryBranch(paths.pop())
-        text = tuple(function(rng).tolist())
-        yield text, rng.probability
+        yield function(rng), rng.probability
         paths += rng.others
 
 
@@ -148,25 +150,27 @@ def distance(a, b):  # total variation: 0 if two distributions are equal, 1 if t
 
 
 def how_wrong(rule, draft, target, x, N, K):  # -> the distance, and tokens per pass of the target
-    passes = []
+    def plain(rng):
+        return autoregressive_sampling(x, target, N, rng)
 
     def speculative(rng):
-        passes.clear()
-        counted = count_calls(target, passes)
-        return speculative_sampling(x, draft, counted, N, K, rng, checked(rule))
+        calls = []
+        counted = count_calls(target, calls)
+        text = speculative_sampling(x, draft, counted, N, K, rng, checked(rule))
+        return text, len(calls)
 
+    expected = Counter()
+    for text, probability in every_path(plain):
+        expected[tuple(text)] += probability
     found = Counter()
     n_passes = 0  # on average
-    for text, probability in every_path(speculative):
-        found[text] += probability
-        n_passes += len(passes) * probability  # those of the path that was just run
-    expected = Counter()
-    for text, probability in every_path(lambda rng: autoregressive_sampling(x, target, N, rng)):
-        expected[text] += probability
+    for (text, n), probability in every_path(speculative):
+        found[tuple(text)] += probability
+        n_passes += n * probability
     return distance(found, expected), N / n_passes
 
 
-# ---- What a reader may break ----
+# ---- Errors, each in one line ----
 def require(condition, why):
     if not condition:
         sys.exit(f"tiny.py: {why}")

@@ -28,40 +28,41 @@ Step 5. Token t is emitted in one of these two ways. Their probabilities sum to 
 
 From one token to a whole text. Now q is the target's distribution after the text so far.
 
-Step 6. A round emits 1 to K + 1 tokens. To complete it, let plain sampling add what is missing
-to K + 1. Then, given the tokens before it, each token of a completed round has the distribution
-q. Look at one position, and let the tokens before it be known. There are three cases:
+Step 6. A round emits 1 to K + 1 tokens. Complete it: plain sampling adds tokens until there are
+K + 1. Then each token, given those before it, is a draw from q. Look at one position. What came
+before it has decided which of three cases holds:
 
-- The tokens before it are accepted guesses, and there is a guess here, too. It is verified
-  with fresh random numbers. By steps 1 to 5 the token is a draw from q.
-- The tokens before it are accepted guesses, and there is no guess here. Then the token is the
+- All guesses before it were accepted, and there is a guess here, too. It is verified with
+  fresh random numbers, and by steps 1 to 5 the token is a draw from q.
+- All guesses before it were accepted, and there is no guess here. Then the token is the
   bonus, a draw from q.
 - The round has ended earlier. Then the token is a plain sample, a draw from q.
 
+It is a draw from q in each case, so it is one.
+
 Step 7. Begin with a text of N plain samples. Replace the first K + 1 of them by a completed
 round. By step 6 the distribution of the text stays the same. What follows the round's own
-tokens is plain again, so the next round can begin right there.
+tokens is plain, so the next round can begin right there, as if the rest had not been drawn.
 
 An example with N = 5 and K = 2, where the rounds emit two tokens, one, and two. P is a plain
-sample, and R a token of a round. The first bar shows where the round's own tokens end. The
-second bar shows where the completed round ends, three tokens after it began:
+sample, and R a token of a round. All behind the bar is plain:
 
-    P P P P P       five plain samples
-    R R|P|P P       a round emitted two tokens, R R, and one P completes it
-    R R R|P P|      the next round begins at once; it emitted one R, and two P complete it
-    R R R R R       the last round is shorter, because only two tokens were wanted
+    |P P P P P      five plain samples
+    R R|P P P       a round emitted two tokens
+    R R R|P P       the next one emitted one
+    R R R R R|      the last one is shorter, because only two tokens were wanted
 
 Each round emits at least one token, so after N rounds at most there is no P left. If there
 is an eos, both samplers cut the text after it.
 
 Which ways to propose are covered? Step 2 needs a guess that was drawn from the very p that
 comes with it. Step 6 needs this: whether a position gets a guess is decided before the guess
-is drawn. So K may change from round to round, and a round may stop guessing when it likes; all
-schedules of lab/schedules.py are covered, and test_speculative.py runs them. Not covered:
-looking at a guess, and then taking it back.
+is drawn. So K may change from round to round, and a round may stop guessing when it likes, as
+all schedules of the lab do. Not covered: looking at a guess, and then taking it back.
 
-The tests compute exact probabilities, see enumeration/. The library Hypothesis makes up p and q
-from small whole numbers, zeros among them. They are Fractions, so == means equal.
+The tests compute exact probabilities: sum_over_paths is tiny.py's every_path, grown up. The
+library Hypothesis makes up p and q from small whole numbers, zeros among them. They are
+Fractions, so == means equal.
 """
 
 from fractions import Fraction
@@ -89,7 +90,7 @@ def pairs(n_vocab):  # p and q: independent, or equal
 
 
 def by_sum(table):
-    """A model whose row is chosen by the sum of all tokens before, so that each of them counts."""
+    """A model whose row is chosen by the sum of the text, so that every token of it matters."""
 
     def model(ids, n_rows=1):
         sums = np.cumsum(ids)[-n_rows:]
@@ -121,10 +122,10 @@ def product_of_conditionals(x, target, N, eos=None):
     return found
 
 
-def one_draft(p, q):
+def one_guess(p, q):
     """The probability of each way that a round of one guess can go.
 
-    mass[1, 0, 2] is that of "B was guessed, none was accepted, and C was emitted".
+    mass[1, 0, 2]: B was guessed, 0 guesses were accepted, and C was emitted.
     """
 
     def one_round(rng):
@@ -140,7 +141,7 @@ def one_draft(p, q):
 
 
 def test_the_example_worked_by_hand():
-    mass = one_draft(*BY_HAND) * 10
+    mass = one_guess(*BY_HAND) * 10
     accepted = [[2, 0, 0], [0, 2, 0], [0, 0, 3]]  # drafted with p, and accepted with min(1, q/p)
     rejected = [[0, 0, 0], [1, 0, 2], [0, 0, 0]]  # B with .5 * .6; then A is added, or C
     assert (mass[:, 1] == accepted).all()
@@ -150,7 +151,7 @@ def test_the_example_worked_by_hand():
 @given(st.integers(1, 4).flatmap(pairs))
 def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
     p, q = pair
-    mass = one_draft(p, q)
+    mass = one_guess(p, q)
     rejected, accepted = mass[:, 0], mass[:, 1]
     assert (mass.sum(axis=(1, 2)) == p).all()  # step 1: drafted
     assert (accepted == np.diag(np.minimum(p, q))).all()  # step 2: drafted and accepted

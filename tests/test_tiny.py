@@ -32,7 +32,7 @@ def test_both_loops_have_the_targets_distribution_and_both_checks_agree(drawn, N
     ):
         found = Counter()
         for text, probability in tiny.every_path(loop):
-            found[text] += probability
+            found[tuple(text)] += probability
         assert_same(sum_over_paths(loop), expected)
         assert total_variation(found, expected) < EXACT
 
