@@ -176,7 +176,7 @@ def speedup():
     for K in 0, 4, 8, 12, 16:
         yield text(40 + 22 * K, 290, K, "soft")
     for kind, alpha, y in ("T0", 0.9, 90), ("T2", 0.6, 234):
-        for K in range(17):
+        for K in range(1, 17):
             gain = improvement(alpha, K, c=0.1, v=1 + 0.1 * K, r=0.1)
             yield dot(kind, 44 + 22 * K, 270 - 110 * gain, f"K = {K}: {gain:.2f}")
         yield text(300, y, f"alpha = {alpha}")
