@@ -7,7 +7,7 @@ import numpy as np
 
 from lab.gallery.names import only, without, λ
 from lab.gallery.variant import Variant, edited, unchecked
-from lab.trees import Node, bottom_up, grade, top_down, tree_sampling
+from lab.trees import Node, bottom_up, score, top_down, tree_sampling
 from sampling import sample
 from speculative import residual
 
@@ -56,7 +56,7 @@ def judged_by_softmax(rng, setting, **parts):
         first, second = np.argsort(-p, kind="stable")[:2].tolist()
         p = only(p, np.isin(np.arange(len(p)), [first, second]))
         root = Node(children=[Node(first, p), Node(second, without(p, first))])
-        grade(x, setting.target_model, root)
+        score(x, setting.target_model, root)
         x = np.append(x, top_down(root, rng)[0])
     return x
 
