@@ -117,8 +117,8 @@ def card(encoder, i, r):
     if r.drafted:
         names = "guess", "p", "q", "min(1, q/p)", "u", ""
         parts.append(f"<table>{table_row('th', names)}")
-        for place, guess in enumerate(r.looked_at):
-            parts.append(drafted_row(encoder, guess, place < n_accepted))
+        for position, guess in enumerate(r.looked_at):
+            parts.append(drafted_row(encoder, guess, position < n_accepted))
         parts.append("</table>\n")
     skipped = [f"<s>{alone(encoder, guess.token)}</s>" for guess in r.drafted[len(r.looked_at) :]]
     if skipped:

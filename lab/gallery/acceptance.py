@@ -54,7 +54,7 @@ VARIANTS = [
     V("accept-q-max", "accepts with q / max q",
       (RATIO, "q[i, token] / q[i].max()", "residual(p[i], q[i])", "q[i]"),
       seen="1bit-MONSTER #637"),
-    V("accept-favourite", "accepts only the argmax",
+    V("accept-argmax", "accepts only the argmax",
       (ACCEPTED, "token == q[i].argmax()", "residual(p[i], q[i])", "q[i]"),
       seen="claimed in mlxcel #902, taken back in mlxcel #992"),
     V("upside-down", "ratio upside down",

@@ -81,10 +81,10 @@ GUESSES = [
       ("rng.random()", "u[i]"), propose=stops_behind,
       looks="where drafting stopped behind the first u[i] above 1/2",
       seen="dilab-zju/self-speculative-decoding"),
-    KEPT("kept", "guess behind a refused one kept", decode=keeping(),
+    KEPT("kept", "guess behind a rejected one kept", decode=keeping(),
          looks="the next round begins with it, and its own p"),
-    KEPT("jacobi", "guess behind a refused one drawn again from its row of the target", JACOBI,
+    KEPT("jacobi", "guess behind a rejected one drawn again from its row of the target", JACOBI,
          seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
-    KEPT("coupled", "guess behind a refused one verified against that row", COUPLED,
+    KEPT("coupled", "guess behind a rejected one verified against that row", COUPLED,
          looks="and reported with it"),
 ]  # fmt: skip
