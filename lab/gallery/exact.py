@@ -52,7 +52,7 @@ CHECKS = [
        "return drafted if len(drafted) else np.append(drafted, sample("),
       seen="until vLLM #5765"),
     X("batch", "batch cut to its shortest", as_the_shortest,
-      looks="the guess at the cut stays", seen="asked for in transformers #32165"),
+      looks="the guess at the cut stays", seen="considered in transformers #32165"),
     X("u-kept", "u of a position kept", keeps_u(tests_all_before_it_looks), of=decode,
       looks="and all are tested, those behind a rejected one, too",
       seen="vLLM, which tests fewer"),
