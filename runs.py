@@ -103,10 +103,10 @@ class Run:
         self.n_drafted.append(len(r.drafted))
         self.n_accepted.append(r.n_accepted)
         self.n_emitted.append(len(r.emitted))
-        self.p_accepted += [*self.judged(r)]
+        self.p_accepted += [*self.acceptance_of(r)]
         self.round_seconds.append(seconds)
 
-    def judged(self, r):
+    def acceptance_of(self, r):
         return acceptance_probabilities(r)
 
     @property

@@ -178,7 +178,7 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
 def acceptance_rate(run):
     if run.acceptance_rate is None:
         return NOTHING
-    return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} drafted tokens"
+    return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} draft tokens"
 
 
 def alpha(run):

@@ -11,7 +11,7 @@ from lab.gallery import EOS, GALLERY, Setting
 from lab.gallery.ends import plain_to_eos
 from lab.gallery.penalties import penalised_rows
 from lab.gallery.setting import decode, plain, target_rows
-from lab.trees import Node, balanced, grade, grow, paths
+from lab.trees import Node, balanced, grow, paths, score
 from sampling import sample
 from speculative import acceptance, residual
 
@@ -70,7 +70,7 @@ TABLES = {  # P and Q, whose rows have equal sums
         ((2, 5, 3), (1, 2, 7), (2, 3, 5)),
         ((3, 2, 5), (5, 4, 1), (3, 5, 2)),
     ),
-    "zeros": (  # and two favourites
+    "zeros": (  # and two tokens that tie
         ((50, 50, 0), (1, 99, 0), (40, 20, 40)),
         ((0, 60, 40), (0, 98, 2), (50, 25, 25)),
     ),
@@ -203,17 +203,17 @@ def with_propose(function):
         drafted = checked_tokens(found[0], "the guesses", n_vocab)
         p = array(found[1], "p", (k, n_vocab), float)
         for i, token in enumerate(drafted):
-            check_favourite(np.append(x, drafted[:i]), draft_model, token)
+            check_argmax(np.append(x, drafted[:i]), draft_model, token)
         return drafted, p
 
     return partial(decode, propose=draft)
 
 
-def check_favourite(ids, draft_model, token):
+def check_argmax(ids, draft_model, token):
     row = draft_model(ids)[-1]
     if row[token] < row.max():
         wanted = f"{NAMES[row.argmax()]} after {quoted(ids)}"
-        raise Wrong(f"a greedy draft guesses its favourite, {wanted}; found {NAMES[token]}")
+        raise Wrong(f"a greedy draft guesses its argmax, {wanted}; found {NAMES[token]}")
 
 
 def with_penalty(function):
@@ -241,7 +241,7 @@ def grown(setting, rng):
     """A tree below the prompt."""
     x = np.array(setting.prompt)
     root = Node(children=grow(x, setting.draft_model, setting.shape, rng))
-    grade(x, setting.target_model, root)
+    score(x, setting.target_model, root)
     return root
 
 

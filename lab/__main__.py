@@ -117,7 +117,7 @@ def recorded(decode, recorder, on_round):
 
 
 def all_figures(args, slow, fast):
-    """Those of main.py, and the alphas of the places in a round where one alpha does not fit."""
+    """Those of main.py, and the alphas of the positions in a round where one alpha does not fit."""
     rows = figures(slow, fast, f"K = {args.K}, {args.schedule}", why_texts_differ(args))
     if not fast.p_accepted:
         return rows
@@ -126,10 +126,10 @@ def all_figures(args, slow, fast):
     alphas, differ = theory.alphas(fast.chances)
     if args.verify == "block":  # no single alpha fits it
         behind = f"{fast.alpha:.2f} behind accepted guesses"
-        rows["alpha"] = f"{behind}, which by place predicts {predicted}"
+        rows["alpha"] = f"{behind}, which by position predicts {predicted}"
     if differ:
         alphas = " ".join(f"{alpha:.2f}" for alpha in alphas)
-        rows["alpha by place"] = f"{alphas}; these predict {predicted}, for no single alpha fits"
+        rows["alpha by position"] = f"{alphas}; these predict {predicted}, for no single alpha fits"
     return rows
 
 
@@ -173,7 +173,7 @@ HELP = {  # of the options that main.py does not have, and K, which does not go 
     "tree": "guess a tree instead of K tokens: 2,1,1 is two guesses at the next token, each with "
     "one guess below, and one below that. It tells the tokens per round; what would make it fast, "
     "tree attention, is left out",
-    "verify": "accept drafted tokens one by one (Chen et al. 2023), or as a block (Sun et al. "
+    "verify": "accept draft tokens one by one (Chen et al. 2023), or as a block (Sun et al. "
     "2024) (default: %(default)s)",
     "repetition_penalty": "above 1, tokens of the text become less likely (default: %(default)s)",
     "eos": "stop after the token that ends a text",

@@ -2,7 +2,7 @@
 
 Sun et al. 2024 (arXiv 2403.10444).
 
-`verify` keeps the first i drafted tokens with probability min(1, a1) ... min(1, ai),
+`verify` keeps the first i draft tokens with probability min(1, a1) ... min(1, ai),
 where a1, a2, ... are their ratios q/p: it limits each ratio to 1 and then multiplies.
 Block verification multiplies first and limits the product, so that a ratio above 1
 makes up for one below 1 that came before.
@@ -48,7 +48,7 @@ def block_probabilities(drafted, p, q):
     goal: the first i tokens should be kept with probability w[i], on average over what
     is drafted after them.
 
-    h[i] is the probability of keeping exactly i tokens once more than i were refused.
+    h[i] is the probability of keeping exactly i tokens once more than i were rejected.
     More than i are kept with probability sum min(p, w q) = w - surplus, where surplus
     is sum max(w q - p, 0). So exactly i must be kept with probability surplus, of the
     1 - (w - surplus) that is left: h[i] = surplus / (1 - w + surplus), and h[k] = w[k].

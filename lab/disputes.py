@@ -99,7 +99,7 @@ def of_disputes():
          f"{rate('verify-block')} tokens per round, `verify` {rate('verify')}"],
         ["with one-hot guesses, block verification accepts less", "no",
          f"the two distributions are {shown(total_variation(by_token, by_block))} apart"],
-        ["block verification may stop at the first refused h", "no", distance("block-left")],
+        ["block verification may stop at the first h that fails", "no", distance("block-left")],
         ["EAGLE's children with p = 1 are lossless", "yes", shown(eagle)],
         ["one coin for all siblings is biased", "no", distance("one-coin")],
         ["a drawn guess must come with its p", "no", distance("one-hot-p")],
@@ -122,7 +122,7 @@ def of_disputes():
 def k_seq(rho, rng):
     """SpecTr (2310.15141): two independent guesses, each tested by a q that is rho times as small.
 
-    If both are refused, what they leave of q is drawn.
+    If both are rejected, what they leave of q is drawn.
     """
     p, q = P[0], Q[0]
     for _ in range(2):
@@ -130,8 +130,8 @@ def k_seq(rho, rng):
         if rng.random() < acceptance(rho * p[token], q[token]):
             return [token]
     kept = np.minimum(p, q / rho)
-    refused = 1 - kept.sum()
-    return [sample(max_fn(q - (1 + refused) * kept), rng)]
+    rejected = 1 - kept.sum()
+    return [sample(max_fn(q - (1 + rejected) * kept), rng)]
 
 
 def group_of(row):
@@ -162,7 +162,7 @@ def grouped(distribution, n=None):
 
 
 def refusing(row):
-    """A guess is refused, whatever it is, where p and q are flat. Then the row is drawn."""
+    """A guess is rejected, whatever it is, where p and q are flat. Then the row is drawn."""
     flat = "max(p[i].max(), q[i].max()) <= HALF"
     refusal = f"if {flat}: return np.append(drafted[:i], sample({row}, rng))"
     return edited(verify, (f"if {ACCEPTED}:", f"{refusal}\n        if {ACCEPTED}:"))
@@ -188,7 +188,7 @@ def of_papers():
          f"{two_guesses(Fraction(2))} with ρ = 2, {two_guesses(Fraction(1))} with ρ = 1"],
         ["PCG: exact for groups of tokens", "for one group",
          f"{groups(1)} for the first group, {groups()} for texts of groups"],
-        ["a guess refused again where both models are unsure", "if q is drawn next",
+        ["a guess rejected, whatever it is, where both models are unsure", "if q is drawn next",
          f"{refusal('q[i]')}, from the residual {refusal('residual(p[i], q[i])')}, "
          f"from q without it {refusal('without(q[i], token)')}"],
         ["exact by construction: only the target's own draws are emitted", "yes",

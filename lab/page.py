@@ -13,7 +13,7 @@ FORBIDDEN = [*range(9), *range(11, 32), *range(127, 160), 0xFFFE, 0xFFFF]
 MEANING = {
     "tokens per second": "Decoded tokens, divided by the time that it took to decode them.",
     "speedup": "Tokens per round, divided by the cost of a round.",
-    "acceptance rate": "The share of the drafted tokens that is in the text. Guesses that were "
+    "acceptance rate": "The share of the draft tokens that is in the text. Guesses that were "
     "never looked at count as misses.",
     "alpha": "The mean probability that a guess is accepted if all guesses before it are.",
     "tokens per round": "Tokens added per pass of the target. The plain loop adds one.",
@@ -117,8 +117,8 @@ def card(encoder, i, r):
     if r.drafted:
         names = "guess", "p", "q", "min(1, q/p)", "u", ""
         parts.append(f"<table>{table_row('th', names)}")
-        for place, guess in enumerate(r.looked_at):
-            parts.append(drafted_row(encoder, guess, place < n_accepted))
+        for position, guess in enumerate(r.looked_at):
+            parts.append(drafted_row(encoder, guess, position < n_accepted))
         parts.append("</table>\n")
     skipped = [f"<s>{alone(encoder, guess.token)}</s>" for guess in r.drafted[len(r.looked_at) :]]
     if skipped:

@@ -26,9 +26,9 @@ from runs import Pair, Run, ratio
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import load_encoder_hparams_and_params, load_models
 
-RULES = {  # what each says of its guesses, and whether each place in a round has its own alpha
+RULES = {  # what each says of its guesses, and whether each position in a round has its own alpha
     verify: {"chances": chances},
-    block.verify_block: {"chances": block.chances, "by_place": True},
+    block.verify_block: {"chances": block.chances, "by_position": True},
 }
 
 
@@ -40,7 +40,7 @@ class LabRun(Run):
         self.chances_of = chances
         self.chances = []  # of each round
 
-    def judged(self, r):
+    def acceptance_of(self, r):
         found = Chances([], []) if self.chances_of is None else self.chances_of(r)
         self.chances.append(found)
         return found.p_accepted

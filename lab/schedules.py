@@ -87,7 +87,7 @@ def make_schedule(name, K, costs, draft=None, target=None, **rule):
 def target_confidence(K, threshold=0.5, confidence=None):
     """A schedule: K tokens if the target gave the last token at least threshold, else none.
 
-    Easy places of a text are often close together. `confidence(token, row)` answers in
+    Easy positions of a text are often close together. `confidence(token, row)` answers in
     place of the rows of the round, which are one-hot at temperature 0: see
     `sampling.as_model`. So it does in `draft_confidence`.
     """
@@ -139,15 +139,15 @@ class adaptive:
     Leviathan et al. 2023 suggest it in section 3.5. alpha averages what the rule says of its
     guesses, see `theory.Chances`, over about the last `memory` of them; it settles sooner than
     the share of accepted tokens. `costs(K) -> float [K+1]` are the costs of rounds with
-    0 ... K drafted tokens. by_place: an alpha for each place in a round, because
+    0 ... K draft tokens. by_position: an alpha for each position in a round, because
     block verification has no single one.
     """
 
-    def __init__(self, K, costs, memory=32, chances=chances, by_place=False):
+    def __init__(self, K, costs, memory=32, chances=chances, by_position=False):
         if chances is None:
             raise ValueError("adaptive needs a rule that says which guesses it looks at")
         self.K, self.costs, self.memory = K, costs, memory
-        self.chances, self.by_place = chances, by_place
+        self.chances, self.by_position = chances, by_position
         self.alphas = [Alpha(PRIOR, memory)]
         self.n_rounds = 0
 
@@ -166,7 +166,7 @@ class adaptive:
 
     def see(self, found):
         for i, (reached, accepted) in enumerate(zip(*found)):
-            if self.by_place and i == len(self.alphas):
+            if self.by_position and i == len(self.alphas):
                 self.alphas.append(Alpha(self.alphas[-1].mean, self.memory))  # as the one before
             self.alphas[min(i, len(self.alphas) - 1)].see(reached, accepted)
 
@@ -183,7 +183,7 @@ class Alpha:
 
 
 def costs_of(times, K):
-    """What rounds with 0 ... K drafted tokens cost, from `LabPair.times`, for `adaptive`.
+    """What rounds with 0 ... K draft tokens cost, from `LabPair.times`, for `adaptive`.
 
     A k counts as timed after two rounds, because the first one with a new k is often
     slow, and costs the median of its times. Until 0 and 1 are timed, they look best, so

@@ -34,6 +34,23 @@ from speculative import verify
 
 HEADER = ["bug", "code", "seen in", "distance"]
 N_WORST = 5
+NOTES = {  # what a reader of a group needs beside its table
+    "The acceptance": 'In "u <= ratio", u is one of ten numbers, 0 among them: a real number is '
+    "never exactly 0.",
+    "Resampling": "`without(row, token)` leaves a token out and normalises the rest.",
+    "Block verification": "`verify_block`, with w and h, is in [lab/block.py](../lab/block.py).",
+    "Rows and their context": "The recurrent state is the sum of all tokens that were read. It "
+    "chooses the row.",
+    "Penalties": "Each time that a token was seen halves its probability. The code is "
+    "`penalised_rows` of [penalties.py](../lab/gallery/penalties.py).",
+    "Temperature and truncation": "`change(row)` sets a temperature or truncates, in "
+    "`truncated_rows` of [truncation.py](../lab/gallery/truncation.py).",
+    "Grammars and forced tokens": "The grammar forbids A after a B: see `masked_rows` of "
+    "[grammar.py](../lab/gallery/grammar.py).",
+    "Guesses withdrawn, kept or cut": "The code is in [kept.py](../lab/gallery/kept.py).",
+    "Noise and seeds": "`picked(row, u)` draws a token with a given number u.",
+    "The end of the text": 'eos is C, and the stop sequence "B C".',
+}
 REPOSITORIES = {
     "1bit-MONSTER": "1bit-MONSTER/1bit-MONSTER",
     "ATOM": "ROCm/ATOM",
@@ -154,7 +171,10 @@ def of_gallery():
     texts += [as_diff(variant, linked(variant.seen)) for variant in worst]
     for group, variants in GROUPS.items():
         lines = [line(variant) for variant in by_distance(variants) if variant not in worst]
-        texts += [f"### {group}", table(HEADER, lines, n_left=3)]
+        texts.append(f"### {group}")
+        if group in NOTES:
+            texts.append(NOTES[group])
+        texts.append(table(HEADER, lines, n_left=3))
     return "\n\n".join(texts)
 
 

@@ -1,15 +1,15 @@
 """Trees of guesses: when the first guess at a token fails, try the second.
 
 A round drafts a tree below the text, and the target accepts a path through it, then
-adds a token of its own. `top_down` walks from the root and judges the children of a
-node one after the other (SpecInfer, 2305.09781). If a child is refused, the rest of q
-that it could not serve is what the next one has to serve. `bottom_up` begins with the
-leaves (traversal verification, 2505.12398). On a chain, the first is `verify` and the
-second is `verify_block`. Siblings are drawn without replacement, because a guess that
-was refused is no use a second time (RSD, 2402.14160; Sequoia, 2402.12374).
+adds a token of its own. `top_down` walks from the root and verifies the children of a
+node one after the other (SpecInfer, 2305.09781). If a child is rejected, the next one
+is verified against the residual that it leaves. `bottom_up` begins with the leaves
+(traversal verification, 2505.12398). On a chain, the first is `verify` and the second
+is `verify_block`. Siblings are drawn without replacement, because a guess that was
+rejected is no use a second time (RSD, 2402.14160; Sequoia, 2402.12374).
 
 This file is about exactness, not speed: it asks the target path by path. An engine
-grades the whole tree in one pass, with a mask that lets each node see its own path.
+scores the whole tree in one pass, with a mask that lets each node see its own path.
 """
 
 from typing import NamedTuple
@@ -30,13 +30,13 @@ from speculative import (
 
 
 class Node:
-    """A drafted token, the row p that it was drawn from, and the target's row q after it."""
+    """A draft token, the row p that it was drawn from, and the target's row q after it."""
 
     def __init__(self, token=None, p=None, children=()):
         self.token = token
         self.p = p
         self.children = children
-        self.q = None  # until `grade`
+        self.q = None  # until `score`
 
 
 class TreeRound(NamedTuple):
@@ -92,7 +92,7 @@ def paths(node):
     return [[node, *path] for path in below or [[]]]
 
 
-def grade(x, target_model, root):
+def score(x, target_model, root):
     """Give each node its row q."""
     for path in paths(root):
         guesses = path[1:]
@@ -117,8 +117,8 @@ def top_down(node, rng):
 def bottom_up(node, rng, w=1):
     """The same, or None: the node is kept, with something below it or not, with probability w.
 
-    It is the w of block verification: w q, and not q, is what the children and the
-    token after the node have to serve. It is always 1 at the root.
+    It is the w of block verification: the children and the token after the node are
+    drawn for w q, and not for q. It is always 1 at the root.
     """
     r = node.q
     for child in node.children:
@@ -145,7 +145,7 @@ def tree_sampling(
     end = len(x) + N
     while len(x) < end:
         root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng))
-        grade(x, target_model, root)
+        score(x, target_model, root)
         most = max(map(len, paths(root)))
         emitted = checked_tokens(rule(root, rng), most)
         r = up_to_eos(TreeRound(root, emitted, len(emitted) - 1), eos_ids)

@@ -65,7 +65,7 @@ def draft_with(reported, pick=np.argmax):
     return draft
 
 
-def last_favourite(row):
+def last_argmax(row):
     return int(np.flatnonzero(row == row.max())[-1])
 
 
@@ -160,7 +160,7 @@ def test_a_right_answer_shows_why_it_is_right(step, function, verdict, why):
         ("speculative_sampling", loop_with_a_call_per_row,
          "exact, with 0.76 tokens per pass of the target"),
         ("until_eos", loop_that_is_cut, "exact"),
-        ("propose", draft_with(one_hot, last_favourite), "exact"),
+        ("propose", draft_with(one_hot, last_argmax), "exact"),
         ("siblings", siblings_that_leave_no_tree, "exact"),
     ],
 )  # fmt: skip
@@ -424,7 +424,7 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
         ("return x", "until_eos", "4 tokens, or fewer up to a new C, the prompt first"),
         ("return x[:0]", "propose", "a draft returns the guesses and their rows"),
         ("return np.array([0] * k), np.eye(3)[[0] * k]", "propose",
-         'its favourite, B after "A"; found A'),
+         'its argmax, B after "A"; found A'),
         ("return rows[-1]", "penalised", "the rows must have the shape [3, 3]; found [3]"),
         ("return [0] * 9", "siblings", "a list of 1 to 2 tokens is needed; found [0, 0"),
     ],

@@ -155,11 +155,11 @@ def test_trees():
     assert "nothing was decoded" in output
 
 
-def test_block_verification_predicts_by_place():
+def test_block_verification_predicts_by_position():
     """A single alpha said 3.71 of a run like this, and 4.05 were measured."""
     options = "--temperature", 1, "--K", 8, "--n_tokens_to_generate", 300, "--seed", 2
     output = printed_by(lab_main, *options, "--verify", "block")
-    predicts = r"^alpha +0\.\d\d behind accepted guesses, which by place predicts (\S+)"
+    predicts = r"^alpha +0\.\d\d behind accepted guesses, which by position predicts (\S+)"
     predicted = float(re.search(predicts, output, re.MULTILINE)[1])
     measured = float(re.search(r"^tokens per round +(\S+),", output, re.MULTILINE)[1])
     assert predicted == pytest.approx(measured, rel=0.05)
@@ -179,7 +179,7 @@ def test_a_text_that_ends_at_once(tmp_path):
     output = printed_by(lab_main, *options)
     assert texts_of(output) == ("A<|endoftext|>", "A<|endoftext|>")
     assert "with K = 3, fixed" in output
-    assert "acceptance rate   0.50 of 2 drafted tokens" in output
+    assert "acceptance rate   0.50 of 2 draft tokens" in output
 
 
 def test_edges(monkeypatch):

@@ -13,7 +13,7 @@ from support import EXACT, Table, assert_same, models, pairs, product_of_conditi
 from enumeration import sum_over_paths
 from lab.block import verify_block
 from lab.theory import best_acceptance
-from lab.trees import Node, balanced, bottom_up, grade, grow, top_down, tree_sampling
+from lab.trees import Node, balanced, bottom_up, grow, score, top_down, tree_sampling
 from runs import origins, overlap
 from sampling import sample
 from speculative import propose, speculative_sampling, verify
@@ -34,7 +34,7 @@ def rounds(drawn, shape, rule):
 
     def one_round(rng):
         root = Node(children=grow(x, draft, shape, rng))
-        grade(x, target, root)
+        score(x, target, root)
         return rule(root, rng)
 
     return sum_over_paths(one_round)
@@ -44,10 +44,10 @@ def filled_up(emitted, drawn):
     """The distribution of 3 tokens, where plain samples fill up what a round emits."""
     _, target, x = drawn
     found = Counter()
-    for tokens, mass in emitted.items():
+    for tokens, probability in emitted.items():
         rests = product_of_conditionals([*x, *tokens], target, 3 - len(tokens))
         for ids, rest in rests.items():
-            found[ids] += mass * rest
+            found[ids] += probability * rest
     return found
 
 
@@ -63,7 +63,7 @@ def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
         found = filled_up(emitted, drawn)
         assert_same(found, expected)
         assert found.keys() <= expected.keys()
-        n_emitted[rule] = sum(mass * len(tokens) for tokens, mass in emitted.items())
+        n_emitted[rule] = sum(share * len(tokens) for tokens, share in emitted.items())
     assert n_emitted[bottom_up] > n_emitted[top_down] - EXACT
 
 

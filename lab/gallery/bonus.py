@@ -11,7 +11,7 @@ VARIANTS = [
       looks="whose rows belong to two positions"),
     V("bonus-first-row", "bonus from the first row",
       ("q[-1]", "q[0]")),
-    V("favourite-bonus", "argmax as bonus",
+    V("argmax-bonus", "argmax as bonus",
       ("sample(q[-1], rng)", "q[-1].argmax()"),
       seen="shreyansh26/Speculative-Decoding"),
     V("bonus-after-rejection", "bonus after a rejection",

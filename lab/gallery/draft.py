@@ -75,9 +75,9 @@ VARIANTS = [
     V("forgets", "draft that forgets its own tokens",
       ("sample(p, rng)", "sample(draft_model(x[:n])[-1], rng)"), of=propose),
     V("middle", "a middle model that resamples from its own row",
-      ("sample(p, rng)", "sample(judged(p, colder(p)), rng)",
+      ("sample(p, rng)", "sample(verified(p, colder(p)), rng)",
        "rows.append(p)", "rows.append(colder(p))"), of=propose,
-      looks="of three models, the middle one judges the smallest", seen="Infini-AI-Lab/TriForce"),
+      looks="of three models, the middle one verifies the smallest", seen="Infini-AI-Lab/TriForce"),
     V("marginals", "drawn from marginals, with the p of an autoregressive draft",
       from_marginals_with_another_p, of=propose, looks="which is right for the first alone"),
 ]  # fmt: skip

@@ -19,7 +19,7 @@ withdraws = edited(propose, (*COINS, "token = sample(p, rng)",
                              "token = sample(p, rng)\n        coin = rng.random()\n"
                              "        if coin > HALF: break\n        u.append(coin)"))  # fmt: skip
 
-# ---- Guesses behind a refused one begin the next round ----
+# ---- Guesses behind a rejected one begin the next round ----
 
 
 def kept_first(kept, x, draft_model, k_max, rng):
@@ -34,7 +34,7 @@ def kept_first(kept, x, draft_model, k_max, rng):
 
 
 def left(token, p, q, rng):
-    """What becomes of a guess. q is the target's row at its place, behind the refused guess."""
+    """What becomes of a guess. q is the target's row at its position, behind the rejected guess."""
     return token, p
 
 

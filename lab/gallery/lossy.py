@@ -36,11 +36,11 @@ def of_candidates():
 
 def fsd(most):
     """FSD (arXiv 2502.20704): accept where p and q are close, here by total variation."""
-    edit = (ACCEPTED, "residual_mass(p[i], q[i]) <= most", "residual(p[i], q[i])", "q[i]")
-    return edited(verify, edit, residual_mass=residual_mass, most=most)
+    edit = (ACCEPTED, "total_variation(p[i], q[i]) <= most", "residual(p[i], q[i])", "q[i]")
+    return edited(verify, edit, total_variation=total_variation, most=most)
 
 
-def residual_mass(p, q):
+def total_variation(p, q):
     return np.maximum(q - p, 0).sum()
 
 

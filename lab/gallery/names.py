@@ -77,7 +77,7 @@ def coupled(token, p, q, rng):
     return token if rng.random() < acceptance(p[token], q[token]) else sample(residual(p, q), rng)
 
 
-def judged(p, m):
+def verified(p, m):
     """What a model with the row m makes of guesses from p, if it resamples from m itself."""
     kept = np.minimum(p, m)
     return kept + (1 - kept.sum()) * m

@@ -22,17 +22,17 @@ def lacks_the_last_token(x, draft_model, k_max, rng):
 def changes_a_row_in_place(rng, setting, **parts):
     """The residual is computed in a row of a model that computes each row once, and keeps it."""
     kept = setting.Q.copy()
-    places = []
+    indices = []
 
     def rows(setting, x, drafted):
-        places[:] = setting.index([*x, *drafted])[len(x) - 1 :]
-        return kept[places]
+        indices[:] = setting.index([*x, *drafted])[len(x) - 1 :]
+        return kept[indices]
 
     def rule(drafted, p, q, rng):
         emitted = verify(drafted, p, q, rng)
         i = len(emitted) - 1
         if i < len(drafted):
-            kept[places[i]] = residual(p[i], q[i])
+            kept[indices[i]] = residual(p[i], q[i])
         return emitted
 
     return decode(rng, setting, rule, rows=rows)
@@ -60,7 +60,7 @@ VARIANTS = [
       looks="where the draft lacks one of the target's", seen="taiyoo/speculative-decoding"),
     V("first-residual", "residual of the first row",
       ("residual(p[i], q[i])", "residual(p[0], q[0])")),
-    V("favourite-replaces", "argmax of the residual",
+    V("argmax-replaces", "argmax of the residual",
       (RESAMPLED, "residual(p[i], q[i]).argmax()"),
       seen="vllm-ascend #4443"),
     V("one-hot-redrawn", "one-hot draft, drawn again after a miss",

@@ -7,7 +7,7 @@ import numpy as np
 
 from lab.gallery.names import only, without, λ
 from lab.gallery.variant import Variant, edited, unchecked
-from lab.trees import Node, bottom_up, grade, top_down, tree_sampling
+from lab.trees import Node, bottom_up, score, top_down, tree_sampling
 from sampling import sample
 from speculative import residual
 
@@ -48,7 +48,7 @@ def draws_for_each_branch(node, rng):
     return own[:1] or [sample(node.q, rng)]
 
 
-def judged_by_softmax(rng, setting, **parts):
+def verified_by_softmax(rng, setting, **parts):
     """The draft's two most probable tokens, with p as if they were drawn from these two."""
     x = np.array(setting.prompt)
     for _ in range(setting.N - 1):
@@ -56,7 +56,7 @@ def judged_by_softmax(rng, setting, **parts):
         first, second = np.argsort(-p, kind="stable")[:2].tolist()
         p = only(p, np.isin(np.arange(len(p)), [first, second]))
         root = Node(children=[Node(first, p), Node(second, without(p, first))])
-        grade(x, setting.target_model, root)
+        score(x, setting.target_model, root)
         x = np.append(x, top_down(root, rng)[0])
     return x
 
@@ -105,9 +105,9 @@ VARIANTS = [
     T("q-stays", "q left as it is between siblings",
       ("r[child.token]", "node.q[child.token]",
        "residual(child.p, r)", "residual(child.p, node.q)")),
-    T("tree-favourite", "the argmax of what is left",
+    T("tree-argmax", "the argmax of what is left",
       ("sample(r, rng)", "r.argmax()")),
-    T("without-refused", "q without the rejected ones",
+    T("without-rejected", "q without the rejected ones",
       ("sample(r, rng)", "sample(without(node.q, *[c.token for c in node.children]), rng)")),
     T("uniform", "uniform over what is left",
       ("sample(r, rng)", "sample(uniform(r), rng)")),
@@ -119,8 +119,8 @@ VARIANTS = [
        "acceptance(child.p[child.token], r[child.token])",
        "acceptance(child.p[number], r[number])"),
       seen="sail-sg/LongSpec"),
-    T("favourites-as-siblings", "two favourites judged by their softmax", decode=judged_by_softmax,
-      looks="p as if they were drawn from these two",
+    T("top-two-by-softmax", "the two most probable tokens, verified with their softmax",
+      decode=verified_by_softmax, looks="p as if they were drawn from these two",
       seen="NJUNLP/MCSD, at a draft temperature of 0"),
     T("two-norms", "w from the ratio of two norms",
       ("w = 1 if w == 1 else surplus / (surplus + 1 - w)",

@@ -56,7 +56,7 @@ VARIANTS = [
     V("residual-truncated", "residual truncated again",
       ("residual(p[i], q[i])", "top_p(residual(p[i], q[i]))"), **all_rows(top_p), step="",
       looks="where q already is", seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
-    V("refused-row-colder", "temperature twice for a refused row",
+    V("colder-after-rejection", "temperature twice after a rejection",
       ("residual(p[i], q[i])", "residual(p[i], colder(q[i]))"), **all_rows(colder), step="",
       looks="where logits are divided in place", seen="OptimalScale/LMFlow"),
 ]  # fmt: skip

@@ -80,7 +80,7 @@ def drawn(k=K, p_rows=P, q_rows=Q):
 
 
 def one_hot(k=K):
-    """The draft of its favourites."""
+    """The draft of its argmax at each position."""
     drafted = ()
     for _ in range(k):
         p, _ = rows_of((*drafted, 0))

@@ -32,8 +32,8 @@ PAGES = (
 )
 MENU = (  # of docs/play.html
     "verify", "same-draw", "q-or-another", "from-target", "without-it", "greedy-draft",
-    "one-noise", "one-hot-redrawn", "favourite-replaces", "accept-q-max", "accept-all",
-    "favourites", "from-draft", "absolute", "accept-above", "upside-down", "lenient",
+    "one-noise", "one-hot-redrawn", "argmax-replaces", "accept-q-max", "accept-all",
+    "argmax", "from-draft", "absolute", "accept-above", "upside-down", "lenient",
 )  # fmt: skip
 
 

@@ -112,8 +112,8 @@ def edges(kernels):
     p, q = WITH_ZEROS
     yield chain(kernels, f"{name}, rows with zeros", [*drawn(2, p, q)], q)
     yield chain(kernels, f"{name}, p = q", [*drawn(2, Q, Q)], Q)
-    favourites = np.eye(V)[P.argmax(axis=1)]
-    yield chain(kernels, f"{name}, one-hot drafts", [*drawn(2, favourites, Q)], Q)
+    greedy = np.eye(V)[P.argmax(axis=1)]
+    yield chain(kernels, f"{name}, one-hot drafts", [*drawn(2, greedy, Q)], Q)
     in_p = [case._replace(p=in_bf16(case.p)) for case in drawn(2)]
     yield chain(kernels, f"{name}, p in bfloat16", in_p, Q)
     rounded = in_bf16(Q).astype(float)

@@ -69,12 +69,12 @@ def chains(launch):
         yield chain(launch, name, [*drawn(k)], block_verification=True)
     p, q = WITH_ZEROS
     with_zeros = [*drawn(2, p, q)]
-    favourites = [*drawn(2, np.eye(V)[P.argmax(axis=1)], Q)]
+    greedy = [*drawn(2, np.eye(V)[P.argmax(axis=1)], Q)]
     for kind, block in ("token", False), ("block", True):
         name = f"Triton, {kind} verification, K = 2"
         options = dict(block_verification=block)
         yield chain(launch, f"{name}, rows with zeros", with_zeros, q, **options)
-        yield chain(launch, f"{name}, one-hot drafts", favourites, **options)
+        yield chain(launch, f"{name}, one-hot drafts", greedy, **options)
 
 
 def chain(launch, name, cases, rows=Q, **options):
