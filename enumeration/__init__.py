@@ -54,8 +54,6 @@ batches.py gives them to kernels that take whole batches, and pytorch.py to code
 draws from PyTorch.
 """
 
-from fractions import Fraction
-
 import numpy as np
 
 from .compare import Contradicted, check_real_runs, first_difference, total_variation
@@ -87,10 +85,9 @@ def output_distribution(function, max_paths=1_000_000, real_runs=100, executor=N
     none of these. With an executor of concurrent.futures, many processes share the paths.
     """
     if executor is None:
-        outputs = watched_sum(function, max_paths)
+        outputs, is_exact = watched_sum(function, max_paths)
     else:
-        outputs = sum_by_workers(function, max_paths, executor)
-    is_exact = any(isinstance(probability, Fraction) for probability in outputs.values())
+        outputs, is_exact = sum_by_workers(function, max_paths, executor)
     if not is_exact:
         usual = np.random.default_rng(0)
         check_real_runs(outputs, lambda: as_output(function(usual)), real_runs)
@@ -98,13 +95,13 @@ def output_distribution(function, max_paths=1_000_000, real_runs=100, executor=N
 
 
 def watched_sum(function, max_paths):
-    """`sum_over_paths`, and NotByRng if something else than rng decides."""
+    """`sum_over_paths`, whether it had Fractions, and NotByRng if something else decides."""
     rng = EveryBranch()
     with nothing_else_draws(rng) as watch:
         outputs = rng.run_all(function, max_paths)
         watch.look()  # for generators that were made on the way, and kept
         rng.run_again(function)
-    return outputs
+    return outputs, rng.is_exact
 
 
 def sum_over_paths(function, max_paths=1_000_000):

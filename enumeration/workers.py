@@ -20,7 +20,10 @@ N_SUBTREES = 100
 
 
 def sum_by_workers(function, max_paths, executor):
-    """{output: probability}. Other generators are looked for on the first hundred paths."""
+    """{output: probability}, and whether there were Fractions.
+
+    Other generators are looked for on the first hundred paths.
+    """
     if isinstance(executor, ProcessPoolExecutor):
         check_pickles(function)
     rng = EveryBranch()
@@ -29,17 +32,19 @@ def sum_by_workers(function, max_paths, executor):
         watch.look()  # for generators that were made on the way, and kept
     outputs = Counter()
     n_paths = 0
+    is_exact = False
     work = partial(sum_of_subtree, function=function, max_paths=max_paths)
     try:
-        for found, n in executor.map(work, beginnings):
+        for found, n, had_fractions in executor.map(work, beginnings):
             outputs.update(found)
             n_paths += n
+            is_exact |= had_fractions
     except BrokenExecutor as error:
         advice = 'a script needs if __name__ == "__main__": around what it runs'
         raise RuntimeError(f"a worker ended early; {advice}") from error
     if n_paths > max_paths:
         raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", sum(outputs.values()))
-    return dict(outputs)
+    return dict(outputs), is_exact
 
 
 def subtrees(function, rng):
@@ -59,11 +64,11 @@ def subtrees(function, rng):
 
 
 def sum_of_subtree(begin, function, max_paths):
-    """What a worker does: {output: probability} of the paths that begin so, and their number."""
+    """What a worker does for the paths that begin so: as above, and the number of paths."""
     rng = EveryBranch(begin)
     outputs = rng.run_all(function, max_paths)
     rng.run_again(function)
-    return outputs, rng.n_paths
+    return outputs, rng.n_paths, rng.is_exact
 
 
 def check_pickles(function):
