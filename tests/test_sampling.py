@@ -125,7 +125,6 @@ def test_as_model_passes_everything_on():
     model = as_model(network, 2, 3, 0.8)  # each of these settings changes the rows
     logits = network([0, 1, 2], 3)
     assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(logits, 2, 3, 0.8))
-    assert model([0, 1]).shape == (1, 4)
 
 
 def test_confidence_is_the_probability_at_temperature_1():
@@ -138,12 +137,6 @@ def test_confidence_is_the_probability_at_temperature_1():
 
 
 # The repetition penalty
-
-
-@pytest.mark.parametrize("penalty", [-1, 0, np.nan])
-def test_a_penalty_out_of_bounds(penalty):
-    with pytest.raises(ValueError, match=f"found penalty={penalty}, but"):
-        penalised(None, penalty)
 
 
 @pytest.mark.parametrize("penalty", [0.5, 1.3])

@@ -1,13 +1,10 @@
 """Paths that many processes share: the same distribution, and one line where that can't be."""
 
 import importlib.util
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
-from support import ROOT
 
 from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
 from lab.gallery import SETTING, P, Q, Setting
@@ -15,6 +12,7 @@ from speculative import speculative_sampling
 
 FLOATS = Setting(P.astype(float), Q.astype(float))
 OTHER = np.random.default_rng(0)
+CALLS = []
 
 
 def exact(rng):
@@ -37,6 +35,11 @@ def by_another(rng):
     return [rng.choice(2), int(OTHER.random() < 0.5)]
 
 
+def by_a_counter(rng):
+    CALLS.append(1)
+    return [rng.choice(2), len(CALLS) % 2]
+
+
 @pytest.fixture(scope="module")
 def executor():
     with ProcessPoolExecutor(2) as executor:
@@ -56,42 +59,15 @@ def test_too_many_paths(executor, max_paths):
         output_distribution(in_floats, max_paths=max_paths, executor=executor)
 
 
-def test_another_generator_is_seen(executor):
+@pytest.mark.parametrize("function", [by_another, by_a_counter])
+def test_what_else_decides_is_seen(executor, function):
     with pytest.raises(NotByRng):
-        output_distribution(by_another, executor=executor)
+        output_distribution(function, executor=executor)
 
 
 def test_what_cannot_be_sent_is_named(executor):
     with pytest.raises(TypeError, match="can't be sent to another process; define it with def"):
         output_distribution(lambda rng: rng.choice(2), executor=executor)
-
-
-SCRIPT = """
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-from enumeration import output_distribution
-
-def sampler(rng):
-    return rng.choice(2)
-
-spawn = multiprocessing.get_context("spawn")
-with ProcessPoolExecutor(2, mp_context=spawn) as executor:
-    output_distribution(sampler, executor=executor)
-"""
-
-
-@pytest.mark.slow
-def test_a_script_without_a_guard_is_told_so(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, script],
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert 'a script needs if __name__ == "__main__": around' in done.stderr
 
 
 @pytest.mark.slow
