@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import gc
+import importlib
 import math
 import os
 import random
@@ -404,6 +405,17 @@ def test_a_generator_that_each_path_makes_from_a_seed_may_draw():
     def draw(rng):
         np.random.default_rng(5).random()
         random.Random(5).random()
+        return rng.choice(2)
+
+    assert output_distribution(draw) == COIN
+
+
+def test_a_module_may_ask_when_it_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "asks.py").write_text("import random\nrandom.Random()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def draw(rng):
+        importlib.import_module("asks")
         return rng.choice(2)
 
     assert output_distribution(draw) == COIN
