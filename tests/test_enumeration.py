@@ -260,7 +260,6 @@ def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
     with pytest.raises(TooManyPaths, match="more than 10,000 forks along one path") as error:
         sum_over_paths(lambda rng: rng.choice(2) and draw_until(rng, below=False))
     assert error.value.covered == 0.5
-    assert len(sum_over_paths(lambda rng: rng.choice(5), max_paths=5)) == 5
 
 
 # ---- Something else decides ----
@@ -380,15 +379,13 @@ OTHERS = {  # what the error calls the generator: function(path) -> a number
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("only", [None, 7])  # on each of 12 paths, or on one
-def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(name, only):
+def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(name):
+    """It draws on one of 12 paths, and hardly ever decides, so that no run differs."""
     made_on_some_path.cache_clear()
 
     def draw(rng):
         path = 4 * rng.choice(3) + rng.choice(4)
-        if only in (None, path):
-            return int(OTHERS[name](path) < 1e-4)  # hardly ever, so that no run differs
-        return 0
+        return int(path == 7 and OTHERS[name](path) < 1e-4)
 
     gc.freeze()  # what is frozen is hidden from get_objects
     with pytest.raises(NotByRng, match=f"draws from {name}.*let rng alone decide"):
@@ -444,11 +441,10 @@ def seeds_anew_and_back():
         seeds_anew_and_back,
     ],
 )
-@pytest.mark.parametrize("where", [0, 3])  # on one path of four
-def test_who_asks_the_operating_system_is_refused(draw, where):
+def test_who_asks_the_operating_system_is_refused(draw):
     def function(rng):
         path = 2 * rng.choice(2) + rng.choice(2)
-        if path == where:
+        if path == 3:
             with contextlib.suppress(NotByRng):
                 draw()
         return path

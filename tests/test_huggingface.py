@@ -328,7 +328,6 @@ def test_what_is_refused_by_name(tmp_path, changes, message):
         load_encoder_hparams_and_params(folder)
     assert folder in str(error.value)
     assert "\n" not in str(error.value)
-    assert "download" not in str(error.value)
 
 
 # ---- The ids of other tokenizers ----

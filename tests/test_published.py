@@ -138,6 +138,7 @@ def test_the_code_of_a_page_runs(page):
         "guess": 1,
         "rng": np.random.default_rng(0),
     }
+    mistakes = []
     for block in blocks()[page]:
         if "import torch" in block and not importlib.util.find_spec("transformers"):
             continue
@@ -147,5 +148,6 @@ def test_the_code_of_a_page_runs(page):
             continue
         try:
             exec(block, names)
-        except AssertionError as error:  # the mistake that the page is about
-            assert f"AssertionError: {error}" in read(page)
+        except AssertionError as error:  # what the page says of a mistake
+            mistakes.append(str(error))
+    assert mistakes == re.findall("^AssertionError: (.*)", read(page), re.MULTILINE)

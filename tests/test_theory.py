@@ -47,20 +47,13 @@ def looked_at(betas):
     return Chances(np.ones(len(betas)), np.array(betas))
 
 
-def test_places_with_one_alpha_are_told_from_those_with_several():
-    rng = np.random.default_rng(0)
-
-    def rounds(alphas):
-        """100 rounds of 8 guesses with one-hot rows, whose betas are 0 or 1."""
-        kept = rng.random((100, 8)) < alphas
-        n_kept = np.cumprod(kept, axis=1).sum(axis=1)
-        return [looked_at(row[: n + 1].astype(float)) for row, n in zip(kept, n_kept)]
-
-    several = np.array([0.3, *[0.8] * 7])
-    found, differ = theory.alphas(rounds(several))
-    assert differ
-    assert found == pytest.approx(several[: len(found)], abs=0.2)
-    assert not any(theory.alphas(rounds(0.6))[1] for _ in range(20))
+@pytest.mark.parametrize(("n_deviations", "differ"), [(1.7, False), (1.8, True)])
+def test_places_with_one_alpha_are_told_from_those_with_several(n_deviations, differ):
+    """The squares of their deviations may add up to three times the number of places."""
+    away = n_deviations * np.sqrt(0.6 * 0.4 / 100)
+    found, is_told = theory.alphas([looked_at([0.6 + away, 0.6 - away])] * 100)
+    assert found == pytest.approx([0.6 + away, 0.6 - away])
+    assert is_told == differ
     assert theory.alphas([looked_at([])]) == ([], False)
 
 

@@ -93,9 +93,6 @@ def test_the_page_shows_every_token_and_every_round_once(options):
     for i, r in enumerate(rounds, start=1):
         expected += [(str(i), origin) for origin in origins(r)]
     assert [(link.get("data-round"), link.get("class")) for link in links] == expected
-    n_passes = len(plain.round_seconds) + len(fast.round_seconds)
-    assert len(tree.findall(".//rect[@class='target']")) == n_passes
-    assert len(tree.findall(".//rect[@class='draft']")) == sum(fast.n_drafted)
     for article, r in zip(tree.findall(".//article"), seen, strict=True):
         check_card(article, r)
 
