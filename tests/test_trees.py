@@ -125,6 +125,12 @@ def test_a_round_adds_a_token_even_if_rounding_leaves_no_residual(rule):
     assert rule(root, rng) == [1]
 
 
+def test_a_rule_that_returns_more_than_a_path_is_an_error():
+    model = Table([[0.5, 0.5]])
+    with pytest.raises(ValueError, match="verify must return 1 to 3 tokens; found"):
+        tree_sampling([0], model, model, 3, balanced(1, 1), 0, lambda root, rng: [0] * 4)
+
+
 def accepted(p, q, n):
     """The probability that `top_down` accepts one of n independent guesses."""
 
