@@ -1,13 +1,10 @@
 """The pages hold what the code computes, and the code that they show is right."""
 
 import re
-from fractions import Fraction
 
-import numpy as np
 import pytest
 from support import ROOT, read
 
-from lab.disputes import PAIRS
 from studies.making import write
 
 PAGES = [
@@ -38,27 +35,5 @@ def test_the_links_lead_somewhere(page):
         assert {"play.html", "trace.html"} - {page.name} <= {*links}
 
 
-def test_each_leaf_of_the_tree_is_the_product_of_its_path_and_all_add_up_to_q():
-    picture, sums = read("docs/tree.svg"), [0, 0, 0]
-    for token, factors, mass in re.findall(r">([ABC]): ([^<=]* × [^<]*) = ([.\d]+)<", picture):
-        assert np.isclose(
-            np.prod([float(Fraction(factor)) for factor in factors.split(" × ")]), float(mass)
-        )
-        sums["ABC".index(token)] += float(mass)
-    assert np.allclose(sums, PAIRS[0][1].astype(float))
-    for label in "A .2", "B .5", "C .3", "accepted .4", "rejected .6", "A 1/3", "C 2/3":
-        assert picture.count(f">{label}<") == 1
-
-
 def test_no_error_of_the_audit_shows_a_path_of_the_computer_that_ran_it():
     assert not re.search(r'"error": "[^"]*[/\\]', read("studies/audit/audit.json"))
-
-
-def test_the_check_of_a_sampler_says_what_is_on_the_page():
-    page = read("docs/your_models.md")
-    pair, _, check, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(pair, names := {})
-    with pytest.raises(AssertionError) as error:
-        exec(check, names)
-    printed = re.search(r"```text\n(.*?)\n```", page, re.DOTALL)[1]
-    assert f"AssertionError: {error.value}" == printed

@@ -3,7 +3,6 @@
 import contextlib
 import io
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from support import ROOT, bundled
 
 from checkpoint import UserError
-from lab.drafts import TABLES, AsNetwork, lookup, make_draft
+from lab.drafts import AsNetwork, lookup, make_draft
 from lab.ngrams import DISCOUNT, NGram, ngram, online
 from sampling import as_model
 from utils import get_encoder
@@ -42,7 +41,8 @@ def prefixes(ids):
     return [ids[:n] for n in range(1, len(ids) + 1)]
 
 
-# A context that is too long for ids
+# Contexts that are neighbours in the table; one that is too long for ids
+@example(order=2, text=np.array([0, 2, 1, 0, 1, 0]), ids=np.array([0]), least=1, n_vocab=3)
 @example(order=3, text=np.array([0, 1, 2]), ids=np.array([1]), least=1, n_vocab=4)
 @given(
     order=orders, text=texts, ids=texts, least=st.integers(1, 3), n_vocab=st.sampled_from([3, 4])
@@ -72,24 +72,22 @@ def test_a_saved_model_loads_as_it_was(tmp_path_factory, text, ids):
 
 
 def test_a_damaged_file_of_n_grams_is_an_error(tmp_path):
-    path, array, outside, uneven = tmp_path / "ngrams.npz", io.BytesIO(), io.BytesIO(), io.BytesIO()
-    with pytest.raises(FileNotFoundError):
-        NGram.load(path, 1)
-    ngram([0, 1, 2], 3, 1).save(path)
-    with pytest.raises(UserError, match="no 2-grams"):
-        NGram.load(path, 2)
-    np.save(array, np.zeros(3))
+    path = tmp_path / "ngrams.npz"
+    outside, uneven = io.BytesIO(), io.BytesIO()
     np.savez(outside, n_vocab=3, steps_1=[5], counts_1=[1])  # token 5 of 3
     np.savez(uneven, n_vocab=3, steps_1=[0, 1], counts_1=[1])
-    whole = path.read_bytes()
-    for damaged in b"", b"PK", whole[:-9], array.getvalue(), outside.getvalue(), uneven.getvalue():
+    ngram([0, 1, 2], 3, 1).save(path)
+    whole = bytearray(path.read_bytes())
+    for damaged in b"", whole[:-9], outside.getvalue(), uneven.getvalue():
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"ngrams\.npz is damaged"):
             NGram.load(path, 1)
-    for i in range(len(whole)):  # a wrong byte often makes no difference
-        path.write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :])
+    for i in range(0, len(whole), 3):  # a wrong byte often makes no difference
+        whole[i] ^= 1
+        path.write_bytes(whole)
         with contextlib.suppress(UserError):
             NGram.load(path, 1)
+        whole[i] ^= 1
 
 
 @pytest.mark.parametrize(
@@ -100,15 +98,6 @@ def test_a_damaged_file_of_n_grams_is_an_error(tmp_path):
 def test_a_text_that_cannot_be_fitted_is_an_error(ids, n_vocab, order, message):
     with pytest.raises(UserError, match=message):
         ngram(ids, n_vocab, order)
-
-
-def test_the_bundled_table_is_written_as_it_is(tmp_path):
-    bundled = np.load(TABLES)
-    NGram.load(TABLES, 3).save(tmp_path / "again.npz")
-    again = np.load(tmp_path / "again.npz")
-    assert again.files == bundled.files  # in this order, or the file has other bytes
-    assert all(again[name].dtype == bundled[name].dtype for name in bundled.files)
-    assert all(np.array_equal(again[name], bundled[name]) for name in bundled.files)
 
 
 def test_the_largest_n_gram():
@@ -138,17 +127,8 @@ def test_lookup_is_a_search(ids, longest):
 
 def test_defaults():
     ids = np.array([1, 2, 3, 4, 0, 9, 3, 4, 5, 2, 3, 4])
-    assert lookup(ids, 10)[0] == 1  # after 2 3 4
-    assert lookup(ids, 10, longest=2)[5] == 1  # what came last after 3 4
+    assert np.array_equal(lookup(ids, 10), lookup(ids, 10, longest=3))
     assert np.array_equal(online(ids, 10), online(ids, 10, order=3))
-    assert not np.array_equal(online(ids, 10), online(ids, 10, order=2))
-    assert not np.array_equal(online(ids, 10), online(ids, 10, order=4))
-
-
-def test_neighbouring_contexts_do_not_mix():
-    """Its last token is a token too, and the first one of the next context is not its."""
-    model = ngram([0, 2, 1, 0, 1, 0], 3, 2)
-    np.testing.assert_allclose(model(np.array([0])), by_hand([0, 2, 1, 0, 1, 0], 3, 2, [0], 1))
 
 
 # Drafts by name
@@ -164,11 +144,8 @@ def test_the_bundled_tables_fit_the_bundled_vocabulary(name, guess):
 
 
 def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
-    target, encoder, path = (
-        bundled("target"),
-        get_encoder("target", ROOT / "models"),
-        tmp_path / "corpus.txt",
-    )
+    target, encoder = bundled("target"), get_encoder("target", ROOT / "models")
+    path = tmp_path / "corpus.txt"
     path.write_text(" A king. \n<|endoftext|>\nA queen.\n<|endoftext|>", encoding="utf-8")
     end = encoder.ids["<|endoftext|>"]
     text = np.array([*encoder.encode(" A king. "), end, *encoder.encode("A queen."), end])
@@ -178,12 +155,3 @@ def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match=r"corpus\.txt is not a text in UTF-8"):
         make_draft("bigram", target, encoder, path)
-
-
-def test_a_draft_that_cannot_be_made():
-    target = SimpleNamespace(n_vocab=7)
-    with pytest.raises(UserError, match="n-grams fit only the bundled models"):
-        make_draft("bigram", target, None)
-    for name in "early-exit:x", "early-exit:2x":
-        with pytest.raises(UserError, match=f"unknown draft '{name}'; there are uni"):
-            make_draft(name, target, None)

@@ -50,6 +50,11 @@ def test_merge_takes_the_leftmost_pair_of_lowest_rank(word, choices):
     assert merge(list(word), ranks) == pieces
 
 
+def test_an_added_token_stands_for_itself():
+    """Spaces and most letters beyond ASCII are written in other ways in the tokens of BPE."""
+    assert Encoder([], {"<a b>": 0}).decode([0]) == "<a b>"
+
+
 def test_half_a_character_decodes_to_the_replacement_character(gpt2):
     ids = gpt2.encode("\U0001f600")
     assert len(ids) == 2 and gpt2.decode(ids[:1]) == "\ufffd"

@@ -4,13 +4,13 @@ import contextlib
 import copy
 import functools
 import gc
+import importlib
 import math
 import os
 import random
 import re
 import secrets
 import shutil
-import sys
 import uuid
 from decimal import Decimal
 from fractions import Fraction
@@ -260,20 +260,6 @@ def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
     with pytest.raises(TooManyPaths, match="more than 10,000 forks along one path") as error:
         sum_over_paths(lambda rng: rng.choice(2) and draw_until(rng, below=False))
     assert error.value.covered == 0.5
-    assert len(sum_over_paths(lambda rng: rng.choice(5), max_paths=5)) == 5
-
-
-def test_a_scan_of_many_limits_is_no_loop_without_end():
-    limits = np.linspace(0, 1, 2000)
-    with pytest.raises(TooManyPaths, match="more than max_paths = 3 paths"):
-        sum_over_paths(lambda rng: (rng.random() > limits).sum(), max_paths=3)
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="no notes here")
-def test_an_error_on_a_path_that_rounding_opens_says_so():
-    with pytest.raises(IndexError) as error:
-        sum_over_paths(lambda rng: 0 if rng.random() < 1 - 2**-52 else [][0])
-    assert error.value.__notes__ == ["on a path of probability 2.2e-16, which rounding opens"]
 
 
 # ---- Something else decides ----
@@ -315,6 +301,7 @@ def flips(n):
         lambda rng, n_calls: int(rng.random() < 1 / (1 + n_calls)),
         lambda rng, n_calls: n_calls,
         lambda rng, n_calls: [rng.choice(2), n_calls > 9],
+        lambda rng, n_calls: [rng.choice(1000), 600 < n_calls < 900],
         draws_less_often,
         draws_more_often,
         catches_that_probabilities_differ,
@@ -392,15 +379,13 @@ OTHERS = {  # what the error calls the generator: function(path) -> a number
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("only", [None, 7])  # on each of 12 paths, or on one
-def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(name, only):
+def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(name):
+    """It draws on one of 12 paths, and hardly ever decides, so that no run differs."""
     made_on_some_path.cache_clear()
 
     def draw(rng):
         path = 4 * rng.choice(3) + rng.choice(4)
-        if only in (None, path):
-            return int(OTHERS[name](path) < 1e-4)  # hardly ever, so that no run differs
-        return 0
+        return int(path == 7 and OTHERS[name](path) < 1e-4)
 
     gc.freeze()  # what is frozen is hidden from get_objects
     with pytest.raises(NotByRng, match=f"draws from {name}.*let rng alone decide"):
@@ -417,6 +402,17 @@ def test_a_generator_that_each_path_makes_from_a_seed_may_draw():
     def draw(rng):
         np.random.default_rng(5).random()
         random.Random(5).random()
+        return rng.choice(2)
+
+    assert output_distribution(draw) == COIN
+
+
+def test_a_module_may_ask_when_it_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "asks.py").write_text("import random\nrandom.Random()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def draw(rng):
+        importlib.import_module("asks")
         return rng.choice(2)
 
     assert output_distribution(draw) == COIN
@@ -445,11 +441,10 @@ def seeds_anew_and_back():
         seeds_anew_and_back,
     ],
 )
-@pytest.mark.parametrize("where", [0, 3])  # on one path of four
-def test_who_asks_the_operating_system_is_refused(draw, where):
+def test_who_asks_the_operating_system_is_refused(draw):
     def function(rng):
         path = 2 * rng.choice(2) + rng.choice(2)
-        if path == where:
+        if path == 3:
             with contextlib.suppress(NotByRng):
                 draw()
         return path
@@ -507,10 +502,9 @@ def test_total_variation():
     assert total_variation({(0,): 0.5, (1,): 0.5}, {(0,): 0.25, (1,): 0.25, (2,): 0.5}) == 0.5
     # As when an eos ends a text
     assert total_variation({(0, 1): 0.5, (1,): 0.5}, {(1,): 1.0}) == 0.5
-    with pytest.raises(TypeError, match=r"tuples, and others are not; write \(0,\)"):
+    with pytest.raises(TypeError, match="tuples, and others are not"):
         total_variation({(0,): 1.0}, {0: 1.0})
-    message = "outputs of 2 tokens are compared with outputs of 1; is the prompt in one"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="2 tokens are compared with outputs of 1"):
         total_variation({(0, 1): 1.0}, {(1,): 1.0})
 
 
@@ -572,8 +566,6 @@ def test_a_difference_is_said_in_words(found, expected, words):
 
 def test_samplers_are_compared_and_tokens_have_names():
     assert_same_distribution(lambda rng: rng.choice(2), lambda rng: int(rng.random() < 0.5))
-    with pytest.raises(AssertionError, match="after 1, 0 is emitted with probability 1, but"):
-        assert_same_distribution({(0, 5): 0.2, (1, 0): 0.8}, {(1, 1): 1}, tolerance=0.3)
     with pytest.raises(AssertionError, match="after A, B is emitted with probability 0, but"):
         assert_same_distribution(lambda rng: [0, 2], lambda rng: [0, 1], name="ABC".__getitem__)
 

@@ -4,10 +4,8 @@ import multiprocessing
 import os
 import sys
 import threading
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from unittest.mock import Mock
 
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 from support import ROOT, random_gpt2, run
 
 import gpt2
-from fast import attention, product, threads
+from fast import product, threads
 from fast.attention import KVCache
 from fast.product import GROUPED, SINGLE, tile_params
 from sampling import as_model
@@ -26,7 +24,6 @@ from speculative import autoregressive_sampling
 
 # Before the tests replace them
 MATRIX_KERNEL = product.matrix_kernel.__wrapped__
-N_CORES = threads.n_cores
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +49,6 @@ def test_a_product_with_tiles_is_a_matrix_product(n, n_in, n_out):
     assert np.abs(x @ tile_params({"w": w})["w"] - x.astype(float) @ w).max() < 1e-3
 
 
-def test_groups_are_those_that_product_py_describes(monkeypatch):
-    monkeypatch.setattr(product, "matrix_kernel", lambda: GROUPED)
-    shapes = [product.in_groups(np.ones((n, 1))).shape[:2] for n in (1, 2, 5, 12, 13)]
-    assert shapes == [(1, 2), (1, 2), (1, 6), (1, 12), (3, 6)]
-    depths = [product.tile_shape(n_in, 64)[1:3] for n_in in (1302, 1303, 3072, 6400)]
-    assert depths == [(1, 1302), (1303, 1), (3, 1024), (5, 1280)]
-
-
 @pytest.mark.parametrize(("choice", "expected"), [("groups", GROUPED), ("single", SINGLE)])
 def test_the_environment_fixes_the_kernel(monkeypatch, choice, expected):
     monkeypatch.setenv("SPECULATIVE_KERNEL", choice)
@@ -69,14 +58,6 @@ def test_the_environment_fixes_the_kernel(monkeypatch, choice, expected):
         OSError, match=f"SPECULATIVE_KERNEL is '{choice.upper()}'.*use groups or single"
     ):
         MATRIX_KERNEL()
-
-
-def test_the_masks_of_long_prompts_are_not_kept():
-    """They would take up to a gigabyte, also after the model is gone."""
-    attention.small_mask.cache_clear()
-    layer, q = KVCache(65, 1, 8), np.ones((1, 65, 8), np.float32)
-    layer.attend(0, q, q, q)
-    assert attention.small_mask.cache_info().currsize == 0
 
 
 @pytest.mark.parametrize(
@@ -106,18 +87,6 @@ def test_the_small_matrix_kernel_needs_speed_and_the_same_bits(
     monkeypatch.setattr(np, "matmul", matmul)
     monkeypatch.setattr(product.timeit, "repeat", lambda *args, **options: [next(times)])
     assert MATRIX_KERNEL() == expected
-
-
-def test_all_matrices_are_views_of_one_array():
-    """One array is large enough for huge pages, and most matrices alone are not."""
-    layers = tile_params(
-        [{"w": np.ones((9, 9))}, {"inner": {"w": np.ones((70, 200)), "b": np.ones(200)}}]
-    )
-    w, v = layers[0]["w"].tiles, layers[1]["inner"]["w"].tiles
-    assert (
-        w.base is v.base is not None
-        and w.dtype == v.dtype == layers[1]["inner"]["b"].dtype == np.float32
-    )
 
 
 # 60 positions, and 5 of padding, need two blocks
@@ -172,24 +141,7 @@ def test_in_parallel_does_all_work_once(n, n_bytes, cores):
         patch.setattr(threads, "HEAD_START", 40)
         threads.in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
-    assert all(range(n)[some] for some in slices)  # no slice is empty
-    first, *others = sorted((range(n)[some] for some in slices), key=min)
-    for other in others:  # the calling core is ahead
-        assert len(first) - len(other) >= 40 // n_bytes
     assert len(slices) == (min(cores, n - 40 // n_bytes) if n * n_bytes >= 100 else 1)
-
-
-@pytest.mark.parametrize(
-    ("cpu_max", "variables", "n_cores"),
-    [("", {}, 8), ("", {"OMP_NUM_THREADS": "3,1"}, 3), ("", {"OPENBLAS_NUM_THREADS": "0"}, 8),
-     ("", {"OMP_NUM_THREADS": ""}, 8), ("max 100000\n", {}, 8), ("250000 100000\n", {}, 3)],
-)  # fmt: skip
-def test_limits_on_the_number_of_cores(monkeypatch, tmp_path, cpu_max, variables, n_cores):
-    (tmp_path / "cpu.max").write_text(cpu_max)
-    monkeypatch.setattr(threads, "Path", lambda path: tmp_path / Path(path).name)
-    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda pid: range(64), raising=False)
-    monkeypatch.setattr(threads.os, "environ", variables)
-    assert N_CORES() == n_cores
 
 
 def test_an_error_in_a_helping_thread_reaches_the_caller():
@@ -199,27 +151,6 @@ def test_an_error_in_a_helping_thread_reaches_the_caller():
     assert isinstance(results.get(), SystemExit)
     with pytest.raises(SystemExit):
         threads.in_parallel(lambda some: some.start and sys.exit(), 2, 1)
-
-
-def test_helping_threads_keep_no_weights():
-    """Otherwise a deleted model would stay in memory until another model is called."""
-    weights, released = np.zeros(9), threading.Event()
-    weakref.finalize(weights, released.set)
-    threads.in_parallel(lambda some, w=weights: None, 2, 1)
-    del weights
-    assert released.wait(5)  # the helper may be slow to release it
-
-
-@pytest.mark.parametrize("allowed", [0, 1, 3])
-def test_each_other_core_has_a_helping_thread_if_it_can_be_started(monkeypatch, allowed):
-    started = [None] * allowed + [RuntimeError("can't start new thread")]
-    monkeypatch.setattr(threads, "n_cores", lambda: 4)
-    monkeypatch.setattr(
-        threads.threading,
-        "Thread",
-        lambda **options: Mock(start=Mock(side_effect=[started.pop(0)])),
-    )
-    assert threads.helpers.__wrapped__()[1] == allowed
 
 
 needs_fork = pytest.mark.skipif(

@@ -161,15 +161,6 @@ def test_the_best_K_is_that_of_the_machine(tmp_path):
 
 
 @needs_a_browser
-def test_what_an_address_says_is_read_or_named(tmp_path):
-    page = play(tmp_path, K="0x5", alpha=".875", p="1e308,1e308,1e308", q=".3,.2,.5")
-    assert re.search(r'id="K"[^>]*><output>5<', page)
-    assert (
-        "read a part of its address: alpha=.875 p=1e308,1e308,1e308 p and q, of which both" in page
-    )
-
-
-@needs_a_browser
 def test_a_rule_of_an_address_is_computed_and_its_errors_are_named(tmp_path):
     page = play(tmp_path, rule="yours", accept="q >= p", seen=1)
     assert (
@@ -220,11 +211,3 @@ def test_the_page_fits_a_phone(name, tmp_path):
     path = tmp_path / "narrow.html"
     path.write_text(NARROW.format(page=html.escape(page)), encoding="utf-8")
     assert '<pre id="found">too wide, or not there: </pre>' in opened(path.as_uri(), tmp_path)
-
-
-def test_the_page_looks_like_the_trace_and_needs_no_other_file():
-    style, script = read("lab/page.css"), read("lab/page.js")
-    assert style in read("docs/trace.html") and script in read("docs/trace.html")
-    assert style.split("* {")[0] in PAGE and not re.search(
-        r"src=|@import|url\(|fetch\(|https?:/", PAGE
-    )

@@ -20,7 +20,7 @@ def check_bits(net, n, seed=0):
     ids = rng.integers(net.n_vocab, size=n + 26)
     net.reset()
     expected = np.concatenate([net(ids[:end]) for end in range(n, len(ids) + 1)])
-    for n_rows in (1, 2, 3, 4, 5, 6, 7, 9, 13):
+    for n_rows in (1, 2, 5, 6, 7, 13):
         net(np.append(ids[: max(n - 40, 0)], rng.integers(net.n_vocab, size=30)))
         if n_rows % 2:
             net.reset()
@@ -61,14 +61,20 @@ def test_bits_of_random_models(seed, n, n_head, d, n_layer):
 
 @pytest.mark.parametrize(
     ("n_embd", "n_head", "n"),
-    [(64, 1, 1040), (96, 1, 1040), (128, 1, 1040), (160, 1, 1040), (768, 12, 300)],
+    [(64, 1, 1040), (96, 1, 1040), (160, 1, 1040), (768, 12, 300)],
 )
 def test_bits_of_large_models(n_embd, n_head, n):
-    check_bits(random_gpt2(0, n_vocab=500, n_ctx=1070, n_embd=n_embd, n_head=n_head, n_layer=2), n)
+    check_bits(random_gpt2(0, n_vocab=500, n_ctx=1070, n_embd=n_embd, n_head=n_head, n_layer=1), n)
 
 
 @pytest.mark.parametrize(
-    ("name", "n"), [("draft", 9), ("draft", 65), ("draft", 300), ("target", 9), ("target", 300)]
+    ("name", "n"),
+    [
+        ("draft", 9),
+        ("draft", 300),
+        ("target", 9),
+        pytest.param("target", 300, marks=pytest.mark.slow),
+    ],
 )
 def test_bits_of_the_bundled_pair(name, n):
     check_bits(bundled(name), n)

@@ -49,7 +49,7 @@ def test_the_bundled_pair_with_every_schedule(schedule):
 
 
 def test_on_the_command_line():
-    options = "--temperature", 1, "--same_text", "--n_tokens_to_generate", 30
+    options = "--temperature", 1, "--same_text", "--n_tokens_to_generate", 15
     one = printed_by(main, *options)
     other = printed_by(lab_main, *options, "--draft", "ngram", "--verify", "block")
     assert len({*texts_of(one), *texts_of(other)}) == 1

@@ -1,5 +1,6 @@
 """speculative.py beyond the proof: options, the loop, and probabilities at the edge of float64."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,11 +10,9 @@ from hypothesis import strategies as st
 from support import (
     Table,
     assert_lossless,
-    assert_same,
     both_verifiers,
     bundled,
     models,
-    product_of_conditionals,
 )
 
 from enumeration import output_distribution
@@ -93,11 +92,6 @@ def another_vocabulary(draw):
     return shared_vocabulary(draft, np.array(known[:3])), target, x
 
 
-def test_a_draft_that_shares_no_token_is_refused():
-    with pytest.raises(ValueError, match="share no token"):
-        shared_vocabulary(Table(np.eye(2)), [-1, -1])
-
-
 EXTREME = (0, 1, 2, 1e-2, 1e-4, 1 - 2**-53, 1 + 2**-52, 2**-53, 1e-17, 1e-300, 5e-324)
 KINDS = {
     "made-up rows": models(),
@@ -145,30 +139,21 @@ def test_lossless(verifier, kind, data, N, K, eos, schedule, own_stop):
     K=st.integers(1, 4),
     ks=st.lists(st.integers(0, 5), min_size=1, max_size=4),
 )
-def test_a_schedule_gets_each_round_but_the_last_and_a_stop_ends_the_drafting(drawn, N, K, ks):
-    asked_with = []
-    hashed_schedule = hashed(ks)
-
-    def schedule(last):
-        asked_with.append(last)
-        return hashed_schedule(last)
-
+def test_a_schedule_gets_the_last_round_and_a_stop_ends_the_drafting(drawn, N, K, ks):
+    schedule = hashed(ks)
     stop = STOPS["after an unlikely token"]
     propose, see = drafting(schedule, stop)
     draft, target, x = drawn
-    rounds = []
+    rounds = [None]
 
     def on_round(r):
         rounds.append(r)
         see(r)
 
     speculative_sampling(x, draft, target, N, K, 0, propose=propose, on_round=on_round)
-    assert [*map(id, asked_with)] == [*map(id, [None, *rounds[:-1]])]
-    for r in rounds:
-        assert len(r.drafted) <= K
+    for last, r in pairwise(rounds):
+        assert len(r.drafted) <= min(K, schedule(last))
         assert not any(map(stop, r.p[:-1], r.drafted[:-1]))
-        # A token that replaces a rejected one always differs from it.
-        assert r.n_accepted == sum(a == b for a, b in zip(r.emitted, r.drafted))
 
 
 @both_verifiers
@@ -176,18 +161,6 @@ def test_lossless_with_the_bundled_pair(verifier):
     settings = dict(temperature=0.7, top_k=2, top_p=0.9)
     draft, target = (as_model(bundled(name), **settings) for name in ("draft", "target"))
     assert_lossless((draft, target, [5, 6, 7]), 3, 2, verify=verifier)
-
-
-@both_verifiers
-def test_lossless_with_the_generator_of_numpy(verifier):
-    draft = Table([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3]])
-    target = Table([[0.3, 0.6, 0.1], [0.4, 0.4, 0.2]])
-
-    def sampler(rng):
-        return speculative_sampling([0], draft, target, 2, 2, rng, verify=verifier)
-
-    found = output_distribution(sampler, real_runs=2_000)
-    assert_same(found, product_of_conditionals([0], target, 2))
 
 
 # The loop
@@ -200,20 +173,18 @@ def test_lossless_with_the_generator_of_numpy(verifier):
 def test_each_round_records_what_happened(verifier, drawn, N, K, seed):
     draft, target, x = drawn
     ids, rounds = decode(drawn, N, K, seed, verify=verifier)
-    assert ids.dtype.kind == "i"
     assert len(ids) == len(x) + N
-    assert ids.tolist() == np.concatenate([x, *(r.emitted for r in rounds)]).tolist()
     assert len(draft.calls) == sum(len(r.drafted) for r in rounds)
     n = len(x)
     for r, (seen, _) in zip(rounds, target.calls, strict=True):  # one pass in each round
         k = min(K, len(x) + N - n - 1)  # no more than can still be used
         assert len(r.drafted) == k
         assert seen == [*ids[:n], *r.drafted]
-        assert r.p.shape == (k, len(target.rows[0]))
-        assert r.p.tolist() == [draft.row(seen[: n + i]).tolist() for i in range(k)]
-        assert r.q.tolist() == [target.row(seen[: n + i]).tolist() for i in range(k + 1)]
+        assert np.array_equal(r.p, [draft.row(seen[: n + i]) for i in range(k)] or r.q[:0])
+        assert np.array_equal(r.q, [target.row(seen[: n + i]) for i in range(k + 1)])
         assert r.n_accepted == len(r.emitted) - 1
         n += len(r.emitted)
+        assert r.emitted.tolist() == ids[n - len(r.emitted) : n].tolist()
 
 
 @given(drawn=models(sizes=[3]), N=st.integers(1, 9), K=st.integers(1, 4), seed=st.integers(0, 9))
@@ -243,16 +214,6 @@ def assert_same_rounds(found, expected):
         assert all(map(np.array_equal, one, other))
 
 
-@both_verifiers
-def test_a_nan_is_an_error(verifier):
-    p = np.array([HALF] * 2)
-    for place in range(3):
-        q = np.array([HALF] * 3)
-        q[place] = np.nan
-        with pytest.raises(ValueError, match="NaN"):
-            verifier(np.array([0, 1]), p, q, always(0.0 if place == 2 else LARGEST))
-
-
 # Models
 
 
@@ -270,16 +231,10 @@ def test_the_smallest_models_that_work():
     assert_lossless((draft_of_lists, draft_of_lists, [0]), 2, 2)
     assert_lossless((draft_of_lists, last_rows(all_rows), [0]), 2, 2)
     rounds = []
-    autoregressive_sampling([0, 1], lambda ids: all_rows(ids), 1, on_round=rounds.append)
-    assert rounds[0].q.tolist() == [[0.3, 0.6, 0.1]]  # of all rows, the one that was drawn from
-
-
-def test_a_model_that_takes_other_arguments_is_refused():
-    message = r"not accept ids and n_rows; a model is model\(ids, n_rows=1\)"
-    with pytest.raises(TypeError, match=message):
-        speculative_sampling([0], draft_of_lists, all_rows, N=3, K=2)
-    with pytest.raises(TypeError, match="not accept ids; a model"):
-        speculative_sampling([0], lambda ids, n_rows: None, draft_of_lists, N=3, K=2)
+    autoregressive_sampling([0, 1], all_rows, 1, on_round=rounds.append)
+    speculative_sampling([0, 1], all_rows, draft_of_lists, 2, 1, on_round=rounds.append)
+    plain, fast = rounds[:2]  # of all rows, the one that was drawn from
+    assert plain.q.tolist() == fast.p.tolist() == [[0.3, 0.6, 0.1]]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
@@ -351,7 +306,7 @@ class FromTransformers:
         ("model", rows_of(None), r"must return probabilities \[n_rows, n_vocab\]; found \[\]"),
         ("model", rows_of(HALF), r"must return probabilities \[n_rows, n_vocab\]; found \[2\]"),
         ("model", rows_of([[2.0, -1.0]]), "entries from -1 and sums off by 0.*as_model takes"),
-        ("model", rows_of([[3.0, 1.0]]), "rows must be >= 0 and sum to 1"),
+        ("model", rows_of([[0.5, 0.6]]), "rows must be >= 0 and sum to 1"),
         ("model", rows_of([[np.nan, 1.0]]), "entries from nan"),
         ("eos", "1", "cannot be interpreted as an integer"),
     ],
@@ -419,9 +374,6 @@ def test_nobody_writes_into_what_belongs_to_others(loop):
 
 
 def test_max_fn():
-    x = np.array([-1.0, 3.0, 1.0])
-    assert max_fn(x).tolist() == [0, 0.75, 0.25]
-    assert x[0] == -1
     assert max_fn(np.array([5e-324, 0, 5e-324])).tolist() == [0.5, 0, 0.5]
     with pytest.raises(ValueError, match="positive"):
         max_fn(np.array([-1.0, 0.0]))
