@@ -1,0 +1,457 @@
+"""What papers published, as it is: one function per repository, which yields its settings.
+
+Only the models are replaced, and what draws numbers. Where a repository decodes on GPUs
+alone, its round or its check runs without the rest. JAX draws nothing that PyTorch's
+dispatcher could see, so tpu-inference gets its numbers as the kernels of vLLM do.
+"""
+
+import inspect
+import random
+import time
+from functools import partial
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, Optional
+from unittest import mock
+
+import numpy as np
+
+from lab.gallery import GALLERY
+from sampling import logits_to_probs
+from studies.audit import kernels
+from studies.audit.harness import (
+    PROMPT,
+    Cache,
+    K,
+    N,
+    P,
+    Q,
+    Rounds,
+    Setting,
+    by_rule,
+    definitions,
+    imported,
+    last_rows,
+    logits,
+    named,
+    plain,
+)
+from studies.audit.projects import AtPlaces
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:  # a test wants to read the names only
+    torch = None
+
+HALF = 0.5  # a temperature
+COLDER = logits_to_probs(np.log(Q), HALF)
+by_argmax = GALLERY["greedy-draft"].propose
+
+
+# ---- A model in the middle ----
+
+
+class ThreeNetworks:
+    """The engine of TriForce. All three networks read the target's cache."""
+
+    def __init__(self):
+        self.engine = mock.MagicMock(kv_cache=self)
+        self.engine.model.device = "cpu"
+        self.print_status = self.update_graph_cache = self.graph_draft_prefill = mock.Mock()
+        self.reset()
+
+    def reset(self):
+        self.cache = Cache()
+
+    @property
+    def seq_len(self):
+        return self.cache.get_seq_length()
+
+    @seq_len.setter
+    def seq_len(self, length):
+        self.cache.crop(length)
+
+    def inference(self, input_ids):
+        return last_rows(logits(Q), self.cache.read(input_ids), input_ids.shape[1])
+
+    def graph_draft_inference(self, input_ids, gamma_offset):
+        return self.after(P, input_ids)[-1]
+
+    def graph_verify(self, input_ids, position_ids):
+        return self.after((P + Q) / 2, input_ids)
+
+    def after(self, rows, ids):
+        tokens = torch.cat([self.cache.tokens, ids], dim=1)
+        return last_rows(logits(rows), tokens, ids.shape[1])[0].softmax(-1)
+
+
+def triforce(path):
+    """It prints each token, which is how they are read here."""
+    text = []
+    used = vars(definitions(path / "utils/sampling.py", torch=torch, F=F))
+    used |= dict(np=np, time=time, spec_stream=lambda token, *_: text.append(int(token)))
+    loop = definitions(path / "utils/decoding.py", "TriForce", "Middle_Spec", **used).TriForce
+
+    def decode():
+        text.clear()
+        tokenizer, ids = SimpleNamespace(eos_token_id=9), torch.tensor([PROMPT])
+        loop(tokenizer, ThreeNetworks(), ids, 1, 1, top_p=0.0, temperature=1.0, verbose=True)
+        return text[:2]
+
+    yield Setting("TriForce, gamma = 1, 2 tokens, (P + Q) / 2 in the middle", decode, plain(n=2))
+
+
+# ---- Several guesses at one place ----
+
+
+def longspec(path):
+    """Its check, for a tree of two children."""
+    file = path / "longspec/test/llama_glide.py"
+    used = dict(torch=torch, F=F, random=random)
+    code = definitions(file, "LlamaGlide", LlamaForCausalLM=object, **used).LlamaGlide
+    check = inspect.unwrap(code.verify_stochastic)  # without torch.compile
+    sizes = SimpleNamespace(diag_matrix=torch.eye(3)[None], range_tensor=torch.arange(3)[None])
+    mask = torch.tensor([[[1, 0, 0], [1, 1, 0], [1, 0, 1]]])
+
+    def one_round(ids):
+        text = torch.tensor([ids])
+        children = last_rows(logits(P), text, 1)[0, 0].topk(2).indices
+        nodes = torch.cat([text[0, -1:], children])[None]
+        texts = torch.cat([text.expand(2, -1), children[:, None]], dim=1)
+
+        def of_nodes(rows):
+            root = last_rows(logits(rows), text, 1)
+            return torch.cat([root, last_rows(logits(rows), texts, 1)])[None, :, 0]
+
+        tokens, n = check(sizes, nodes, mask, of_nodes(Q), of_nodes(P), 1.0)
+        return tokens[0, 1 : int(n)]
+
+    yield Rounds("verify_stochastic, top-2 children, temperature = 1.0", one_round)
+
+
+class InTrees:
+    """A network of MCSD, which is told who sees whom. A hidden state is a sum of tokens."""
+
+    def __init__(self, rows):
+        self.model, self.table = self, logits(rows)
+
+    def get_input_embeddings(self):
+        return SimpleNamespace(weight=self.table)
+
+    def __call__(self, input_ids, past_key_values, tree_attn_mask=None, **_):
+        tokens = input_ids[0].double()
+        if past_key_values is not None:
+            tokens = torch.cat([past_key_values[0][0][0, 0, :, 0], tokens])
+        n_new, n = input_ids.shape[1], len(tokens)
+        mask = torch.ones(n_new, n).tril(n - n_new) if tree_attn_mask is None else tree_attn_mask
+        sums = mask.double() @ tokens
+        keys = tokens[None, None, :, None]
+        return SimpleNamespace(last_hidden_state=sums[None, :, None], past_key_values=[(keys, keys)])
+
+    def lm_head(self, sums):
+        return self.table[sums[..., 0].long() % len(self.table)]
+
+
+def mcsd(path):
+    code = imported(path, "MCSD.inference.strategies")
+
+    def one_round(given, ids):
+        strategy = code.TreeStrategy(InTrees(P), InTrees(Q), k_config=(2, 1), **given)
+        draft = strategy.generate_draft(torch.tensor([ids]), None)
+        caches = None, draft.past_key_values
+        return strategy.verify(draft.sequences, *caches, draft.cand_probs).sequences[0, len(ids) :]
+
+    for temperature in 1, 0:
+        given = dict(draft_model_temp=temperature)
+        name = named("TreeStrategy, k_config = (2, 1)", **given)
+        yield Rounds(name, partial(one_round, given))
+
+
+def sequoia(path):
+    """Its own draws without replacement, and its check, for a tree of two children."""
+    code = imported(path, "Tree.SpecTree", unneeded=["Engine", "Engine.Engine"])
+    utils = import_module("utils")
+
+    def one_round(ids):
+        tree = code.SpecTree.__new__(code.SpecTree)
+        vars(tree).update(ground_truth_len=1, temperature=1.0, dtype=torch.float32)
+        tree.residual_graph, tree.Successors = utils.get_residual, [[1, 2], [], []]
+        root = torch.tensor([ids])
+        tree.draft_logits = last_rows(logits(P), root, 1)[0].float()
+        noise = torch.empty_like(tree.draft_logits).uniform_()
+        children = utils.sampling_without_replacement(tree.draft_logits, noise, 2, 1.0)
+        tree.tokens, tree.r = torch.cat([root[0, -1:], children]), torch.rand(3)
+        texts = torch.cat([root.expand(2, -1), children[:, None]], dim=1)
+        rows = [last_rows(logits(Q), root, 1), last_rows(logits(Q), texts, 1)]
+        tree.target_logits = torch.cat(rows)[:, 0].softmax(-1).float()
+        place, row = tree.accept_step(0)
+        accepted = [] if row is not None else [tree.tokens[place]]
+        row = tree.accept_step(place)[1] if row is None else row
+        return [*accepted, row.multinomial(1)]
+
+    yield Rounds("SpecTree.accept_step, 2 children", one_round)
+
+
+class Draft:
+    """The draft of Apple: a state is a sum of tokens, and its head sees two of them."""
+
+    config = SimpleNamespace(rnn=False)
+
+    def lm_head(self, states):
+        return logits(P)[states.sum(-1).long() % len(P)]
+
+
+class Embeddings:
+    num_embeddings = len(P)
+
+    def __call__(self, tokens):
+        return tokens[..., None].double()
+
+
+def recurrent_drafter(path):
+    names = "attention", "autoregressive", "chat", "kv_cache", "modeling_llama", "rng", "stats"
+    package = "recurrent_drafting"
+    unneeded = [f"{package}.{name}" for name in (*names, "tree_attention")]
+    code = imported(path, f"{package}.recurrent_drafting", unneeded)
+    drafter = code.modeling_drafter
+    Draft.beam_search_candidates = drafter.Drafter.beam_search_candidates
+    Draft.compute_logits = drafter.Drafter.compute_logits
+
+    def one_round(width, ids):
+        state = torch.tensor([[float(sum(ids[:-1]))]]).double()
+        shape = drafter.BeamShape(width, 1 + K)
+        last = torch.tensor(ids[-1:])
+        beams, p = Draft().beam_search_candidates(state, last, Embeddings(), shape)
+        return checked(ids, beams, p)
+
+    def checked(ids, beams, p):
+        texts = torch.cat([torch.tensor([ids[:-1]]).expand(beams.shape[1], -1), beams[0]], dim=1)
+        q = last_rows(logits(Q), texts, beams.shape[2])[None]
+        n, beam = code._choose_from_candidates(beams, q, p)
+        _, token = code._prepare_next_input(p, q, torch.zeros(*beams.shape, 1), beam, n)
+        return [*beams[0, beam, 1 : int(n) + 1].ravel(), token]
+
+    def verify(drafted, p, q):
+        beams = torch.cat([drafted[:1], drafted])[None, None]
+        return code
+
+    for width in 1, 2:
+        yield Rounds(f"beam_search_candidates, beams of {K}: {width}", partial(one_round, width))
+
+
+# ---- Temperature and cuts ----
+
+
+def spec_bench(path):
+    """Checks of EAGLE-3 and SAMD for the draft's argmax tokens, and of its sps for drawn ones."""
+    used = dict(torch=torch, random=random)
+    eagle = definitions(path / "model/eagle3/utils.py", "evaluate_posterior", **used)
+    samd = definitions(path / "model/samd/utils.py", "eval_posterior", **used)
+    sps = definitions(path / "model/sps/decoding.py", "_speculative_sampling", torch=torch)
+
+    def colder(_, rows):
+        return rows / HALF
+
+    def of_eagle(rows, candidates):
+        return eagle.evaluate_posterior(rows, candidates, colder)
+
+    def of_samd(rows, candidates):
+        config = SimpleNamespace(greedy=False, logits_processor=colder)
+        best, n, row = samd.eval_posterior(rows, candidates, config)
+        return best, n - 1, row[0]
+
+    def verify(check, drafted, p, q):
+        candidates = torch.cat([drafted[:1], drafted])[None]  # with the last token of the text
+        _, n, row = check(q.log()[None], candidates)
+        return [*drafted[: int(n)], torch.multinomial(row, 1)]
+
+    def by_sps(drafted, p, q):
+        rows = p.log()[None], len(drafted), q.log()[None]
+        return sps._speculative_sampling(drafted[None], *rows, False, len(drafted))[0][0]
+
+    for check, name in (of_eagle, "evaluate_posterior of eagle3"), (of_samd, "eval_posterior of samd"):
+        rounds = by_rule(f"{name}, temperature = {HALF}", partial(verify, check), propose=by_argmax)
+        yield rounds._replace(rows=COLDER)
+    yield by_rule(f"_speculative_sampling of sps, K = {K}", by_sps)
+
+
+class LMFlowModel:
+    """A text is its tokens."""
+
+    def __init__(self, rows):
+        self.table = logits(rows)
+
+    def encode(self, text, **_):
+        return torch.tensor([text])
+
+    def decode(self, tokens):
+        return tokens
+
+    def inference(self, input_ids, **_):
+        return SimpleNamespace(scores=[last_rows(self.table, input_ids, 1)[:, 0]])
+
+    def get_backend_model(self):
+        return lambda input_ids, **_: SimpleNamespace(
+            logits=last_rows(self.table, input_ids, input_ids.shape[1])
+        )
+
+
+def lmflow(path):
+    used = dict(torch=torch, F=F, Inferencer=object, logger=mock.Mock())
+    file = path / "src/lmflow/pipeline/inferencer.py"
+    kind = definitions(file, "SpeculativeInferencer", **used).SpeculativeInferencer
+    inferencer = kind.__new__(kind)
+    inferencer.inferencer_args = SimpleNamespace(device="cpu")
+
+    def decode(temperature):
+        options = dict(temperature=temperature, gamma=K, max_new_tokens=N)
+        found = inferencer.inference(LMFlowModel(Q), LMFlowModel(P), PROMPT, **options)
+        return found[len(PROMPT) :]
+
+    for temperature in 1.0, HALF:
+        rows = logits_to_probs(np.log(Q), temperature)
+        name = f"SpeculativeInferencer, gamma = {K}, temperature = {temperature}"
+        yield Setting(name, partial(decode, temperature), plain(rows))
+
+
+class OfLitgpt(AtPlaces):
+    max_seq_length = 99
+
+    def modules(self):
+        return []
+
+    def __call__(self, idx, input_pos, **_):
+        return super().__call__(idx, input_pos)
+
+
+def litgpt(path):
+    """A round, and the loop around it."""
+    used = dict(torch=torch, F=F)
+    base = definitions(path / "litgpt/generate/base.py", **used, L=None)
+    for name in "multinomial_num_samples_1", "sample_top_p", "next_token":
+        used[name] = getattr(base, name)
+    wanted = "sample", "speculative_decoding", "generate"
+    code = definitions(path / "litgpt/generate/speculative_decoding.py", *wanted, **used)
+
+    def one_round(given, ids):
+        draft, target = OfLitgpt(P), OfLitgpt(Q)
+        draft.tokens = dict(enumerate(ids))
+        target.tokens = dict(enumerate(ids))
+        places = torch.tensor([len(ids) - 1]), len(ids)
+        return code.speculative_decoding(draft, target, torch.tensor(ids[-1:]), *places, 1, **given)
+
+    def decode():
+        prompt = torch.tensor(PROMPT)
+        length = len(PROMPT) + N + 1
+        found = code.generate(OfLitgpt(P), OfLitgpt(Q), prompt, length, speculative_k=1)
+        return found[0][len(PROMPT) :][:N]
+
+    for given in {}, dict(temperature=HALF, top_k=2), dict(top_p=0.8):
+        rows = [code.sample(row[None, None], **given)[1] for row in logits(Q)]
+        name = named("speculative_decoding, speculative_k = 1", **given)
+        raises = RuntimeError if "top_p" in given else ()
+        yield Rounds(name, partial(one_round, given), torch.stack(rows).numpy(), raises)
+    yield Setting("generate, speculative_k = 1", decode, plain())
+
+
+# ---- The rest ----
+
+
+def self_speculative(path):
+    """With its default stops, and without top-k and top-p, which transformers no longer has."""
+    used = dict(torch=torch, top_k_top_p_filtering=lambda rows, **_: rows)
+    wanted = "sample", "max_fn", "self_speculative_sample"
+    code = definitions(path / "decoding.py", *wanted, **used)
+
+    class Itself:
+        """The target, and its own draft within the `with` statement."""
+
+        device, config = torch.device("cpu"), SimpleNamespace(vocab_size=len(P))
+        table = logits(Q)
+
+        def self_draft(self):
+            return mock.patch.object(self, "table", logits(P))
+
+        def __call__(self, input_ids, past_key_values, **_):
+            tokens = input_ids
+            if past_key_values is not None:
+                tokens = torch.cat([past_key_values[0][0][:, 0, :, 0], tokens], dim=1)
+            keys = tokens[:, None, :, None]
+            rows = last_rows(self.table, tokens, input_ids.shape[1])
+            return dict(logits=rows, past_key_values=[(keys, keys)])
+
+    def decode(given):
+        ids = torch.tensor([PROMPT])
+        fixed = dict(max_step_draft=K, do_sample=True, top_p=1.0, temperature=1.0)
+        found = code.self_speculative_sample(Itself(), None, ids, N, **fixed, **given)
+        return found["generate_ids"][0]
+
+    for given in {}, dict(do_sample_draft=True):
+        yield Setting(named("self_speculative_sample", **given), partial(decode, given), plain())
+
+
+def layerskip(path):
+    """The whole loop, with the layers of a network that knows two tables."""
+    code = imported(path, "self_speculation.self_speculation_generator", unneeded=["colorama"])
+
+    def read(past, layer, ids):
+        known = [] if past is None else [keys[:, 0, :, 0] for keys, _ in past[layer : layer + 1]]
+        return torch.cat([*known, ids], dim=1)
+
+    def result(rows, tokens, n, *past):
+        found = [tokens[:, None, :, None] for tokens in past]
+        pairs = [(keys, keys) for keys in found]
+        return SimpleNamespace(
+            logits=last_rows(logits(rows), tokens, n), past_key_values=pairs, exit_query_cache=None
+        )
+
+    def forward_early(model, ids, past, *_):
+        early = read(past, 0, ids)
+        late = [] if past is None else [read(past, 1, ids[:, :0])]
+        return result(P, early, ids.shape[1], early, *late)
+
+    def forward_remainder(model, ids, past, *_):
+        early, late = read(past, 0, ids[:, -1:]), read(past, 1, ids)
+        return result(Q, late, ids.shape[1], early, late)
+
+    code.forward_early, code.forward_remainder = forward_early, forward_remainder
+    strategy = code.SelfSpeculativeGenerationStrategy()
+
+    def decode(given):
+        config = code.GenerationConfig(max_steps=N, num_speculations=1, sample=True, **given)
+        model = SimpleNamespace(device="cpu")
+        return strategy.generate_token_ids(model, [*PROMPT], [], config).predicted_tokens[:N]
+
+    given = dict(temperature=HALF, top_k=0, top_p=1.0)
+    name = named("SelfSpeculativeGenerationStrategy, num_speculations = 1", **given)
+    yield Setting(name, partial(decode, given), plain(COLDER))
+
+
+def torchchat(path):
+    """A round as it is, and then with guesses of ours."""
+    used = dict(torch=torch, logger=mock.Mock(), Optional=Optional, Dict=dict, Any=Any)
+    used |= dict(SDPBackend=object, ModelType=mock.Mock())
+    kind = definitions(path / "torchchat/generate.py", "LocalGenerator", **used).LocalGenerator
+    return kind
+
+
+def shreyansh(path):
+    code = definitions(path / "common/verification.py", torch=torch)
+    return code
+
+
+CLONES = {
+    "Infini-AI-Lab/TriForce": ("164c8c0", triforce),
+    "sail-sg/LongSpec": ("15e4998", longspec),
+    "NJUNLP/MCSD": ("8aadd65", mcsd),
+    "Infini-AI-Lab/Sequoia": ("0ff3ff7", sequoia),
+    "apple/ml-recurrent-drafter": ("bd8586b", recurrent_drafter),
+    "hemingkx/Spec-Bench": ("fd2c1cd", spec_bench),
+    "OptimalScale/LMFlow": ("f3597dba", lmflow),
+    "Lightning-AI/litgpt": ("26857050", litgpt),
+    "dilab-zju/self-speculative-decoding": ("688db8b", self_speculative),
+    "facebookresearch/LayerSkip": ("f42c669", layerskip),
+    "pytorch/torchchat": ("a1a7f370", torchchat),
+    "shreyansh26/Speculative-Decoding": ("76335be", shreyansh),
+}
