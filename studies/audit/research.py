@@ -1,13 +1,13 @@
 """What papers published, as it is: one function per repository, which yields its settings.
 
 Only the models are replaced, and what draws numbers. Where a repository decodes on GPUs
-alone, its round or its check runs without the rest. JAX draws nothing that PyTorch's
-dispatcher could see, so tpu-inference gets its numbers as the kernels of vLLM do.
+alone, its round or its check runs without the rest.
 """
 
 import inspect
 import random
 import time
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
@@ -18,12 +18,9 @@ import numpy as np
 
 from lab.gallery import GALLERY
 from sampling import logits_to_probs
-from studies.audit import kernels
 from studies.audit.harness import (
     PROMPT,
     Cache,
-    K,
-    N,
     P,
     Q,
     Rounds,
@@ -44,8 +41,10 @@ try:
 except ImportError:  # a test wants to read the names only
     torch = None
 
+K, N = 1, 2  # enough for a replacement and for a bonus
 HALF = 0.5  # a temperature
 COLDER = logits_to_probs(np.log(Q), HALF)
+short = partial(by_rule, k=K, n=N)
 by_argmax = GALLERY["greedy-draft"].propose
 
 
@@ -91,15 +90,17 @@ def triforce(path):
     text = []
     used = vars(definitions(path / "utils/sampling.py", torch=torch, F=F))
     used |= dict(np=np, time=time, spec_stream=lambda token, *_: text.append(int(token)))
-    loop = definitions(path / "utils/decoding.py", "TriForce", "Middle_Spec", **used).TriForce
+    code = definitions(path / "utils/decoding.py", "TriForce", "Middle_Spec", **used)
+    loop = inspect.unwrap(code.TriForce)  # without inference_mode, which takes long here
+    loop.__globals__["Middle_Spec"] = inspect.unwrap(code.Middle_Spec)
 
     def decode():
         text.clear()
         tokenizer, ids = SimpleNamespace(eos_token_id=9), torch.tensor([PROMPT])
-        loop(tokenizer, ThreeNetworks(), ids, 1, 1, top_p=0.0, temperature=1.0, verbose=True)
-        return text[:2]
+        loop(tokenizer, ThreeNetworks(), ids, K, N - 1, top_p=0.0, temperature=1.0, verbose=True)
+        return text[:N]
 
-    yield Setting("TriForce, gamma = 1, 2 tokens, (P + Q) / 2 in the middle", decode, plain(n=2))
+    yield Setting(f"TriForce, gamma = {K}, (P + Q) / 2 in the middle", decode, plain(n=N))
 
 
 # ---- Several guesses at one place ----
@@ -127,7 +128,7 @@ def longspec(path):
         tokens, n = check(sizes, nodes, mask, of_nodes(Q), of_nodes(P), 1.0)
         return tokens[0, 1 : int(n)]
 
-    yield Rounds("verify_stochastic, top-2 children, temperature = 1.0", one_round)
+    yield Rounds("verify_stochastic, top-2 children, temperature = 1.0", one_round, n=N)
 
 
 class InTrees:
@@ -155,6 +156,7 @@ class InTrees:
 
 def mcsd(path):
     code = imported(path, "MCSD.inference.strategies")
+    code.DecoderOnlyDraftOutput = code.DecoderOnlyVerificationOutput = SimpleNamespace
 
     def one_round(given, ids):
         strategy = code.TreeStrategy(InTrees(P), InTrees(Q), k_config=(2, 1), **given)
@@ -165,7 +167,7 @@ def mcsd(path):
     for temperature in 1, 0:
         given = dict(draft_model_temp=temperature)
         name = named("TreeStrategy, k_config = (2, 1)", **given)
-        yield Rounds(name, partial(one_round, given))
+        yield Rounds(name, partial(one_round, given), n=N)
 
 
 def sequoia(path):
@@ -190,7 +192,7 @@ def sequoia(path):
         row = tree.accept_step(place)[1] if row is None else row
         return [*accepted, row.multinomial(1)]
 
-    yield Rounds("SpecTree.accept_step, 2 children", one_round)
+    yield Rounds("SpecTree.accept_step, 2 children", one_round, n=N)
 
 
 class Draft:
@@ -218,26 +220,28 @@ def recurrent_drafter(path):
     Draft.beam_search_candidates = drafter.Drafter.beam_search_candidates
     Draft.compute_logits = drafter.Drafter.compute_logits
 
+    def chosen(beams, p, q):
+        n, beam = code._choose_from_candidates(beams, q, p)
+        _, token = code._prepare_next_input(p, q, torch.zeros(*beams.shape, 1), beam, n)
+        return [*beams[0, int(beam), 1 : int(n) + 1], token]
+
     def one_round(width, ids):
-        state = torch.tensor([[float(sum(ids[:-1]))]]).double()
+        state = torch.tensor([[sum(ids[:-1])]]).double()
         shape = drafter.BeamShape(width, 1 + K)
         last = torch.tensor(ids[-1:])
         beams, p = Draft().beam_search_candidates(state, last, Embeddings(), shape)
-        return checked(ids, beams, p)
-
-    def checked(ids, beams, p):
-        texts = torch.cat([torch.tensor([ids[:-1]]).expand(beams.shape[1], -1), beams[0]], dim=1)
-        q = last_rows(logits(Q), texts, beams.shape[2])[None]
-        n, beam = code._choose_from_candidates(beams, q, p)
-        _, token = code._prepare_next_input(p, q, torch.zeros(*beams.shape, 1), beam, n)
-        return [*beams[0, beam, 1 : int(n) + 1].ravel(), token]
+        before = torch.tensor([ids[:-1]]).expand(width, -1)
+        texts = torch.cat([before, beams[0]], dim=1).long()
+        return chosen(beams, p, last_rows(logits(Q), texts, 1 + K).log_softmax(-1)[None])
 
     def verify(drafted, p, q):
         beams = torch.cat([drafted[:1], drafted])[None, None]
-        return code
+        return chosen(beams, p.log()[None, None], q.log()[None, None])
 
     for width in 1, 2:
-        yield Rounds(f"beam_search_candidates, beams of {K}: {width}", partial(one_round, width))
+        name = f"beam_search_candidates, {width} of {K} tokens"
+        yield Rounds(name, partial(one_round, width), n=N)
+    yield short(f"_choose_from_candidates, _prepare_next_input, {K} drawn tokens", verify)
 
 
 # ---- Temperature and cuts ----
@@ -270,10 +274,12 @@ def spec_bench(path):
         rows = p.log()[None], len(drafted), q.log()[None]
         return sps._speculative_sampling(drafted[None], *rows, False, len(drafted))[0][0]
 
-    for check, name in (of_eagle, "evaluate_posterior of eagle3"), (of_samd, "eval_posterior of samd"):
-        rounds = by_rule(f"{name}, temperature = {HALF}", partial(verify, check), propose=by_argmax)
+    trees = {"evaluate_posterior of eagle3": of_eagle, "eval_posterior of samd": of_samd}
+    for name, check in trees.items():
+        rule = partial(verify, check)
+        rounds = short(f"{name}, K = 1, temperature = {HALF}", rule, propose=by_argmax)
         yield rounds._replace(rows=COLDER)
-    yield by_rule(f"_speculative_sampling of sps, K = {K}", by_sps)
+    yield short(f"_speculative_sampling of sps, K = {K}", by_sps)
 
 
 class LMFlowModel:
@@ -312,7 +318,7 @@ def lmflow(path):
     for temperature in 1.0, HALF:
         rows = logits_to_probs(np.log(Q), temperature)
         name = f"SpeculativeInferencer, gamma = {K}, temperature = {temperature}"
-        yield Setting(name, partial(decode, temperature), plain(rows))
+        yield Setting(name, partial(decode, temperature), plain(rows, n=N))
 
 
 class OfLitgpt(AtPlaces):
@@ -351,8 +357,8 @@ def litgpt(path):
         rows = [code.sample(row[None, None], **given)[1] for row in logits(Q)]
         name = named("speculative_decoding, speculative_k = 1", **given)
         raises = RuntimeError if "top_p" in given else ()
-        yield Rounds(name, partial(one_round, given), torch.stack(rows).numpy(), raises)
-    yield Setting("generate, speculative_k = 1", decode, plain())
+        yield Rounds(name, partial(one_round, given), torch.stack(rows).numpy(), raises, N)
+    yield Setting("generate, speculative_k = 1", decode, plain(n=N))
 
 
 # ---- The rest ----
@@ -388,7 +394,7 @@ def self_speculative(path):
         return found["generate_ids"][0]
 
     for given in {}, dict(do_sample_draft=True):
-        yield Setting(named("self_speculative_sample", **given), partial(decode, given), plain())
+        yield Setting(named("self_speculative_sample", **given), partial(decode, given), plain(n=N))
 
 
 def layerskip(path):
@@ -425,20 +431,109 @@ def layerskip(path):
 
     given = dict(temperature=HALF, top_k=0, top_p=1.0)
     name = named("SelfSpeculativeGenerationStrategy, num_speculations = 1", **given)
-    yield Setting(name, partial(decode, given), plain(COLDER))
+    yield Setting(name, partial(decode, given), plain(COLDER, n=N))
 
 
 def torchchat(path):
-    """A round as it is, and then with guesses of ours."""
+    """A round as it is, and then with a draft loop of ours."""
     used = dict(torch=torch, logger=mock.Mock(), Optional=Optional, Dict=dict, Any=Any)
     used |= dict(SDPBackend=object, ModelType=mock.Mock())
     kind = definitions(path / "torchchat/generate.py", "LocalGenerator", **used).LocalGenerator
-    return kind
+
+    class WithOurs(kind):
+        def decode_n_tokens(self, model, token, place, n, need_probs, batch, **given):
+            tokens, rows = [], []
+            for i in range(n):
+                token, row = self.decode_one_token(model, token, place + i, need_probs, **given)
+                tokens.append(token)
+                rows.append(row)
+            return tokens, rows
+
+    def one_round(kind, given, ids):
+        networks = AtPlaces(Q), AtPlaces(P)
+        for each in networks:
+            each.tokens = dict(enumerate(ids))
+            each.config.model_type = "text"
+        last = torch.tensor(ids[-1], dtype=torch.int)
+        return kind.__new__(kind).speculative_decode(*networks, last, len(ids) - 1, K, **given)
+
+    given = dict(temperature=HALF)
+    name = named(f"speculative_decode, speculate_k = {K}", **given)
+    yield Rounds(name, partial(one_round, kind, given), COLDER, n=N)
+    yield Rounds(f"{name}, our draft loop", partial(one_round, WithOurs, given), COLDER, n=N)
 
 
 def shreyansh(path):
-    code = definitions(path / "common/verification.py", torch=torch)
-    return code
+    """Its check, which no program of this repository calls."""
+    code = definitions(path / "common/verification.py", torch=torch, dataclass=dataclass)
+
+    def verify(drafted, p, q):
+        rows = SimpleNamespace(logits=q.log()[None])
+        return code.probabilistic_verify(lambda ids: rows, [0], drafted.tolist(), p).emitted_ids
+
+    yield short(f"probabilistic_verify, K = {K}", verify)
+
+
+def adaptive(path):
+    """Its check and its replacement."""
+    kind = imported(path / "src", "core.decoder.speculative", ["ahocorasick"]).SpeculativeDecoder
+    decoder = kind.__new__(kind)
+    decoder.temperature = 1.0
+
+    def verify(drafted, p, q):
+        accepted, place = decoder._accept_reject_gpu(drafted.tolist(), q.log(), p)
+        return [*accepted, decoder._residual_sample(q.log(), p, place)]
+
+    yield short(f"_accept_reject_gpu, _residual_sample, K = {K}", verify)
+
+
+def tpu_inference(path):
+    """Its check, for one-hot drafts as in its runner, with numbers from PyTorch."""
+    import jax
+    import jax.numpy as jnp
+
+    layers = path / "tpu_inference/layers"
+    used = dict(jax=jax, jnp=jnp, PLACEHOLDER_TOKEN_ID=-1)
+    used |= vars(definitions(layers / "common/binary_search.py", **used, lax=jax.lax))
+    wanted = "_apply_sampling_transforms"
+    plainly = definitions(layers / "jax/sample/sampling.py", wanted, **used)
+    wanted = "_compute_probs", "_get_segment_info", "_sample_recovered_tokens", "rejection_sample"
+    wanted = *wanted, "_random_rejection_sample_with_segment"
+    checks = definitions(layers / "jax/sample/rejection_sampler.py", *wanted, **used)
+
+    def own(rows, metadata):
+        """What plain decoding and the bonus are drawn from."""
+        rows = jnp.log(jnp.asarray(rows, jnp.float32))
+        rows = jax.nn.softmax(plainly._apply_sampling_transforms(rows, metadata))
+        return np.array(rows, float)
+
+    def one_round(metadata):
+        @jax.jit
+        def tokens(drafted, rows, uniform, noise):
+            n = jnp.array([K])
+            rows = checks._compute_probs(jnp.log(rows), n, metadata)
+            draws = dict(uniform=lambda *_, **__: uniform, exponential=lambda *_, **__: noise)
+            with mock.patch.multiple(jax.random, split=lambda key: (key, key), **draws):
+                arguments = drafted, n, None, rows, jnp.array([-2]), True
+                return checks.rejection_sample(*arguments, key=0)
+
+        return tokens
+
+    def verify(metadata, tokens, drafted, p, q):
+        given = drafted.int(), q[:-1].float(), torch.rand(K), torch.empty(K, len(P)).exponential_()
+        found = np.array(tokens(*(jnp.asarray(each.numpy()) for each in given)))
+        accepted = [int(token) for token in found if token >= 0]
+        if found[-1] == -1:
+            return accepted
+        row = own(q[-1:], metadata)[0]
+        return [*accepted, torch.multinomial(torch.tensor(row), 1)]
+
+    for given in dict(temperature=1.0, top_p=0.8), dict(temperature=HALF, top_p=0.9):
+        numbers = {name: jnp.array([number]) for name, number in given.items()}
+        metadata = SimpleNamespace(top_k=jnp.array([0]), **numbers)
+        rule = partial(verify, metadata, one_round(metadata))
+        rounds = short(named(f"rejection_sample, K = {K}", **given), rule, propose=by_argmax)
+        yield rounds._replace(rows=own(Q, metadata))
 
 
 CLONES = {
@@ -454,4 +549,6 @@ CLONES = {
     "facebookresearch/LayerSkip": ("f42c669", layerskip),
     "pytorch/torchchat": ("a1a7f370", torchchat),
     "shreyansh26/Speculative-Decoding": ("76335be", shreyansh),
+    "Andrchest/Adaptive-speculative-decoding": ("027afa8", adaptive),
+    "vllm-project/tpu-inference": ("b8692ff", tpu_inference),
 }
