@@ -159,19 +159,20 @@ def mcsd(path):
     code.DecoderOnlyDraftOutput = code.DecoderOnlyVerificationOutput = SimpleNamespace
 
     def one_round(given, ids):
-        strategy = code.TreeStrategy(InTrees(P), InTrees(Q), k_config=(2, 1), **given)
+        strategy = code.TreeStrategy(InTrees(P), InTrees(Q), k_config=(2,), **given)
         draft = strategy.generate_draft(torch.tensor([ids]), None)
         caches = None, draft.past_key_values
         return strategy.verify(draft.sequences, *caches, draft.cand_probs).sequences[0, len(ids) :]
 
     for temperature in 1, 0:
         given = dict(draft_model_temp=temperature)
-        name = named("TreeStrategy, k_config = (2, 1)", **given)
+        name = named("TreeStrategy, k_config = (2,)", **given)
         yield Rounds(name, partial(one_round, given), n=N)
 
 
 def sequoia(path):
-    """Its own draws without replacement, and its check, for a tree of two children."""
+    """Its check, for a tree of two children. Its noise, whose largest are the children, is
+    replaced by torch.multinomial."""
     code = imported(path, "Tree.SpecTree", unneeded=["Engine", "Engine.Engine"])
     utils = import_module("utils")
 
@@ -180,9 +181,9 @@ def sequoia(path):
         vars(tree).update(ground_truth_len=1, temperature=1.0, dtype=torch.float32)
         tree.residual_graph, tree.Successors = utils.get_residual, [[1, 2], [], []]
         root = torch.tensor([ids])
-        tree.draft_logits = last_rows(logits(P), root, 1)[0].float()
-        noise = torch.empty_like(tree.draft_logits).uniform_()
-        children = utils.sampling_without_replacement(tree.draft_logits, noise, 2, 1.0)
+        row = last_rows(logits(P), root, 1)[0].float()
+        tree.draft_logits = row.repeat(3, 1)
+        children = torch.multinomial(row[0].softmax(-1), 2)
         tree.tokens, tree.r = torch.cat([root[0, -1:], children]), torch.rand(3)
         texts = torch.cat([root.expand(2, -1), children[:, None]], dim=1)
         rows = [last_rows(logits(Q), root, 1), last_rows(logits(Q), texts, 1)]
@@ -239,9 +240,9 @@ def recurrent_drafter(path):
         return chosen(beams, p.log()[None, None], q.log()[None, None])
 
     for width in 1, 2:
-        name = f"beam_search_candidates, {width} of {K} tokens"
+        name = f"beam_search_candidates, BeamShape({width}, {1 + K})"
         yield Rounds(name, partial(one_round, width), n=N)
-    yield short(f"_choose_from_candidates, _prepare_next_input, {K} drawn tokens", verify)
+    yield short("_choose_from_candidates, one drawn token", verify)
 
 
 # ---- Temperature and cuts ----
@@ -277,7 +278,7 @@ def spec_bench(path):
     trees = {"evaluate_posterior of eagle3": of_eagle, "eval_posterior of samd": of_samd}
     for name, check in trees.items():
         rule = partial(verify, check)
-        rounds = short(f"{name}, K = 1, temperature = {HALF}", rule, propose=by_argmax)
+        rounds = short(f"{name}, K = {K}, temperature = {HALF}", rule, propose=by_argmax)
         yield rounds._replace(rows=COLDER)
     yield short(f"_speculative_sampling of sps, K = {K}", by_sps)
 
@@ -345,20 +346,23 @@ def litgpt(path):
         draft.tokens = dict(enumerate(ids))
         target.tokens = dict(enumerate(ids))
         places = torch.tensor([len(ids) - 1]), len(ids)
-        return code.speculative_decoding(draft, target, torch.tensor(ids[-1:]), *places, 1, **given)
+        return code.speculative_decoding(draft, target, torch.tensor(ids[-1:]), *places, K, **given)
 
-    def decode():
-        prompt = torch.tensor(PROMPT)
-        length = len(PROMPT) + N + 1
-        found = code.generate(OfLitgpt(P), OfLitgpt(Q), prompt, length, speculative_k=1)
-        return found[0][len(PROMPT) :][:N]
+    def decode(given):
+        length = len(PROMPT) + 1 + N
+        networks = OfLitgpt(P), OfLitgpt(Q)
+        found, _ = code.generate(*networks, torch.tensor(PROMPT), length, speculative_k=K, **given)
+        return found[len(PROMPT) :][:N]
 
-    for given in {}, dict(temperature=HALF, top_k=2), dict(top_p=0.8):
+    for given in {}, dict(temperature=HALF, top_k=3), dict(top_p=0.8):
         rows = [code.sample(row[None, None], **given)[1] for row in logits(Q)]
-        name = named("speculative_decoding, speculative_k = 1", **given)
+        name = named(f"speculative_decoding, speculative_k = {K}", **given)
         raises = RuntimeError if "top_p" in given else ()
         yield Rounds(name, partial(one_round, given), torch.stack(rows).numpy(), raises, N)
-    yield Setting("generate, speculative_k = 1", decode, plain(n=N))
+    given = dict(top_k=1)
+    rows = logits_to_probs(np.log(Q), **given)
+    name = named(f"generate, speculative_k = {K}", **given)
+    yield Setting(name, partial(decode, given), plain(rows, n=N))
 
 
 # ---- The rest ----
@@ -459,7 +463,7 @@ def torchchat(path):
 
     given = dict(temperature=HALF)
     name = named(f"speculative_decode, speculate_k = {K}", **given)
-    yield Rounds(name, partial(one_round, kind, given), COLDER, n=N)
+    yield Rounds(name, partial(one_round, kind, given), COLDER, ValueError)
     yield Rounds(f"{name}, our draft loop", partial(one_round, WithOurs, given), COLDER, n=N)
 
 
@@ -501,39 +505,45 @@ def tpu_inference(path):
     wanted = *wanted, "_random_rejection_sample_with_segment"
     checks = definitions(layers / "jax/sample/rejection_sampler.py", *wanted, **used)
 
-    def own(rows, metadata):
-        """What plain decoding and the bonus are drawn from."""
-        rows = jnp.log(jnp.asarray(rows, jnp.float32))
-        rows = jax.nn.softmax(plainly._apply_sampling_transforms(rows, metadata))
-        return np.array(rows, float)
-
-    def one_round(metadata):
-        @jax.jit
-        def tokens(drafted, rows, uniform, noise):
-            n = jnp.array([K])
-            rows = checks._compute_probs(jnp.log(rows), n, metadata)
-            draws = dict(uniform=lambda *_, **__: uniform, exponential=lambda *_, **__: noise)
-            with mock.patch.multiple(jax.random, split=lambda key: (key, key), **draws):
-                arguments = drafted, n, None, rows, jnp.array([-2]), True
-                return checks.rejection_sample(*arguments, key=0)
-
-        return tokens
-
-    def verify(metadata, tokens, drafted, p, q):
-        given = drafted.int(), q[:-1].float(), torch.rand(K), torch.empty(K, len(P)).exponential_()
-        found = np.array(tokens(*(jnp.asarray(each.numpy()) for each in given)))
-        accepted = [int(token) for token in found if token >= 0]
-        if found[-1] == -1:
-            return accepted
-        row = own(q[-1:], metadata)[0]
-        return [*accepted, torch.multinomial(torch.tensor(row), 1)]
-
-    for given in dict(temperature=1.0, top_p=0.8), dict(temperature=HALF, top_p=0.9):
+    def settings(given):
+        """What both kinds of rows are made with."""
         numbers = {name: jnp.array([number]) for name, number in given.items()}
-        metadata = SimpleNamespace(top_k=jnp.array([0]), **numbers)
-        rule = partial(verify, metadata, one_round(metadata))
-        rounds = short(named(f"rejection_sample, K = {K}", **given), rule, propose=by_argmax)
-        yield rounds._replace(rows=own(Q, metadata))
+        return SimpleNamespace(top_k=jnp.array([0]), **numbers)
+
+    def own_row(row, given):
+        """What plain decoding and the bonus are drawn from."""
+        rows = plainly._apply_sampling_transforms(jnp.log(row)[None], settings(given))
+        return jax.nn.softmax(rows)[0]
+
+    def one_round(drafted, rows, uniform, noise, given):
+        """The tokens that are left, and BONUS where the caller has to draw one."""
+        n = jnp.array([K])
+        rows = checks._compute_probs(jnp.log(rows), n, settings(given))
+        draws = dict(split=lambda key: (key, key))
+        draws |= dict(uniform=lambda *_, **__: uniform, exponential=lambda *_, **__: noise)
+        with mock.patch.multiple(jax.random, **draws):
+            bonus = jnp.array([len(P)])
+            return checks.rejection_sample(drafted, n, None, rows, bonus, True, key=0)
+
+    own_row, one_round = jax.jit(own_row), jax.jit(one_round)
+
+    def verify(given, drafted, p, q):
+        numbers = torch.rand(K), torch.empty(K, len(P)).exponential_()
+        tensors = drafted.int(), q[:-1].float(), *numbers
+        *tokens, last = one_round(*(each.numpy() for each in tensors), given).tolist()
+        kept = [token for token in tokens if token >= 0]
+        if last < 0:
+            return kept
+        row = np.array(own_row(q[-1].float().numpy(), given))
+        return [*kept, torch.multinomial(torch.tensor(row), 1)]
+
+    for given in dict(temperature=1.0, top_p=0.8), dict(temperature=0.6, top_p=0.95), dict(
+        temperature=HALF, top_p=0.55
+    ):
+        rows = np.array([own_row(row.astype(np.float32), given) for row in Q], float)
+        name = named(f"rejection_sample, K = {K}", **given)
+        rounds = short(name, partial(verify, given), propose=by_argmax)
+        yield rounds._replace(rows=rows)
 
 
 CLONES = {
