@@ -40,6 +40,11 @@ WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS | llama.WHEELS
 FOLDER = Path.home() / ".cache" / "speculative-audit"
 PARTS = {  # of repositories that are too large as a whole
     "NVIDIA/TensorRT-LLM": ["tensorrt_llm/_torch/pyexecutor/sampling_utils.py"],
+    "Infini-AI-Lab/Sequoia": ["Tree", "utils.py"],
+    "Infini-AI-Lab/TriForce": ["utils"],
+    "OptimalScale/LMFlow": ["src/lmflow/pipeline/inferencer.py"],
+    "hemingkx/Spec-Bench": ["model"],
+    "vllm-project/tpu-inference": ["tpu_inference/layers"],
     "vllm-project/vllm-ascend": ["vllm_ascend/sample", "vllm_ascend/ops/triton"],
 }
 

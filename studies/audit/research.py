@@ -148,7 +148,8 @@ class InTrees:
         mask = torch.ones(n_new, n).tril(n - n_new) if tree_attn_mask is None else tree_attn_mask
         sums = mask.double() @ tokens
         keys = tokens[None, None, :, None]
-        return SimpleNamespace(last_hidden_state=sums[None, :, None], past_key_values=[(keys, keys)])
+        states = sums[None, :, None]
+        return SimpleNamespace(last_hidden_state=states, past_key_values=[(keys, keys)])
 
     def lm_head(self, sums):
         return self.table[sums[..., 0].long() % len(self.table)]
@@ -231,9 +232,9 @@ def recurrent_drafter(path):
         shape = drafter.BeamShape(width, 1 + K)
         last = torch.tensor(ids[-1:])
         beams, p = Draft().beam_search_candidates(state, last, Embeddings(), shape)
-        before = torch.tensor([ids[:-1]]).expand(width, -1)
-        texts = torch.cat([before, beams[0]], dim=1).long()
-        return chosen(beams, p, last_rows(logits(Q), texts, 1 + K).log_softmax(-1)[None])
+        before = torch.tensor([ids[:-1]], dtype=torch.long).expand(width, -1)
+        q = last_rows(logits(Q), torch.cat([before, beams[0]], dim=1), 1 + K)
+        return chosen(beams, p, q[None])
 
     def verify(drafted, p, q):
         beams = torch.cat([drafted[:1], drafted])[None, None]
@@ -299,9 +300,10 @@ class LMFlowModel:
         return SimpleNamespace(scores=[last_rows(self.table, input_ids, 1)[:, 0]])
 
     def get_backend_model(self):
-        return lambda input_ids, **_: SimpleNamespace(
-            logits=last_rows(self.table, input_ids, input_ids.shape[1])
-        )
+        return self.all_rows
+
+    def all_rows(self, input_ids, return_dict):
+        return SimpleNamespace(logits=last_rows(self.table, input_ids, input_ids.shape[1]))
 
 
 def lmflow(path):
@@ -402,28 +404,27 @@ def self_speculative(path):
 
 
 def layerskip(path):
-    """The whole loop, with the layers of a network that knows two tables."""
+    """The whole loop. Of two layers, the first one has the draft's rows."""
     code = imported(path, "self_speculation.self_speculation_generator", unneeded=["colorama"])
 
     def read(past, layer, ids):
-        known = [] if past is None else [keys[:, 0, :, 0] for keys, _ in past[layer : layer + 1]]
-        return torch.cat([*known, ids], dim=1)
+        """The tokens that a layer knows, after these."""
+        if past is None or layer >= len(past):
+            return ids
+        return torch.cat([past[layer][0][:, 0, :, 0], ids], dim=1)
 
-    def result(rows, tokens, n, *past):
-        found = [tokens[:, None, :, None] for tokens in past]
-        pairs = [(keys, keys) for keys in found]
-        return SimpleNamespace(
-            logits=last_rows(logits(rows), tokens, n), past_key_values=pairs, exit_query_cache=None
-        )
+    def result(rows, n, *layers):
+        keys = [tokens[:, None, :, None] for tokens in layers]
+        found = dict(logits=last_rows(logits(rows), layers[-1], n), exit_query_cache=None)
+        return SimpleNamespace(**found, past_key_values=[(each, each) for each in keys])
 
     def forward_early(model, ids, past, *_):
-        early = read(past, 0, ids)
-        late = [] if past is None else [read(past, 1, ids[:, :0])]
-        return result(P, early, ids.shape[1], early, *late)
+        found = result(P, ids.shape[1], read(past, 0, ids))
+        found.past_key_values += [] if past is None else past[1:]
+        return found
 
     def forward_remainder(model, ids, past, *_):
-        early, late = read(past, 0, ids[:, -1:]), read(past, 1, ids)
-        return result(Q, late, ids.shape[1], early, late)
+        return result(Q, ids.shape[1], read(past, 0, ids[:, -1:]), read(past, 1, ids))
 
     code.forward_early, code.forward_remainder = forward_early, forward_remainder
     strategy = code.SelfSpeculativeGenerationStrategy()
@@ -537,9 +538,8 @@ def tpu_inference(path):
         row = np.array(own_row(q[-1].float().numpy(), given))
         return [*kept, torch.multinomial(torch.tensor(row), 1)]
 
-    for given in dict(temperature=1.0, top_p=0.8), dict(temperature=0.6, top_p=0.95), dict(
-        temperature=HALF, top_p=0.55
-    ):
+    for temperature, top_p in (1.0, 0.8), (0.6, 0.95), (HALF, 0.55):
+        given = dict(temperature=temperature, top_p=top_p)
         rows = np.array([own_row(row.astype(np.float32), given) for row in Q], float)
         name = named(f"rejection_sample, K = {K}", **given)
         rounds = short(name, partial(verify, given), propose=by_argmax)
