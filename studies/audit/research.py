@@ -41,7 +41,7 @@ try:
 except ImportError:  # a test wants to read the names only
     torch = None
 
-K, N = 1, 2  # enough for a replacement and for a bonus
+K, N = 1, 2  # enough for replacements, for a bonus, and for what comes after them
 HALF = 0.5  # a temperature
 COLDER = logits_to_probs(np.log(Q), HALF)
 short = partial(by_rule, k=K, n=N)
@@ -172,8 +172,7 @@ def mcsd(path):
 
 
 def sequoia(path):
-    """Its check, for a tree of two children. Its noise, whose largest are the children, is
-    replaced by torch.multinomial."""
+    """Its check, for two children. torch.multinomial draws them, in place of a race of noise."""
     code = imported(path, "Tree.SpecTree", unneeded=["Engine", "Engine.Engine"])
     utils = import_module("utils")
 
@@ -367,7 +366,7 @@ def litgpt(path):
     yield Setting(name, partial(decode, given), plain(rows, n=N))
 
 
-# ---- The rest ----
+# ---- One guess at a time ----
 
 
 def self_speculative(path):
@@ -516,7 +515,7 @@ def tpu_inference(path):
         return jax.nn.softmax(rows)[0]
 
     def one_round(drafted, rows, uniform, noise, given):
-        """The tokens that are left, and BONUS where the caller has to draw one."""
+        """The tokens that are left, -1 for each other, and at the end len(P) for a bonus."""
         n = jnp.array([K])
         rows = checks._compute_probs(jnp.log(rows), n, settings(given))
         draws = dict(split=lambda key: (key, key))
