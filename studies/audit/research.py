@@ -48,6 +48,34 @@ short = partial(by_rule, k=K, n=N)
 by_argmax = GALLERY["greedy-draft"].propose
 
 
+def row_after(rows, ids):
+    """Logits."""
+    return last_rows(logits(rows), torch.tensor([ids]), 1)[0, 0]
+
+
+def rows_of_tree(rows, ids, children):
+    """Logits after a text, and after each of its children."""
+    after = [row_after(rows, [*ids, int(child)]) for child in children]
+    return torch.stack([row_after(rows, ids), *after])
+
+
+def layer_of(tokens):
+    """Tokens as the keys and values of a layer: [1, n] -> two of [1, 1, n, 1]"""
+    keys = tokens[:, None, :, None]
+    return keys, keys
+
+
+def tokens_of(layer):
+    keys, _ = layer
+    return keys[:, 0, :, 0]
+
+
+def with_text(network, ids):
+    """A network `AtPlaces` that has read a text."""
+    network.tokens = dict(enumerate(ids))
+    return network
+
+
 # ---- A model in the middle ----
 
 
@@ -116,16 +144,11 @@ def longspec(path):
     mask = torch.tensor([[[1, 0, 0], [1, 1, 0], [1, 0, 1]]])
 
     def one_round(ids):
-        text = torch.tensor([ids])
-        children = last_rows(logits(P), text, 1)[0, 0].topk(2).indices
-        nodes = torch.cat([text[0, -1:], children])[None]
-        texts = torch.cat([text.expand(2, -1), children[:, None]], dim=1)
-
-        def of_nodes(rows):
-            root = last_rows(logits(rows), text, 1)
-            return torch.cat([root, last_rows(logits(rows), texts, 1)])[None, :, 0]
-
-        tokens, n = check(sizes, nodes, mask, of_nodes(Q), of_nodes(P), 1.0)
+        children = row_after(P, ids).topk(2).indices
+        nodes = torch.tensor([[ids[-1], *children]])
+        p = rows_of_tree(P, ids, children)[None]
+        q = rows_of_tree(Q, ids, children)[None]
+        tokens, n = check(sizes, nodes, mask, q, p, 1.0)
         return tokens[0, 1 : int(n)]
 
     yield Rounds("verify_stochastic, top-2 children, temperature = 1.0", one_round, n=N)
@@ -141,18 +164,18 @@ class InTrees:
         return SimpleNamespace(weight=self.table)
 
     def __call__(self, input_ids, past_key_values, tree_attn_mask=None, **_):
-        tokens = input_ids[0].double()
-        if past_key_values is not None:
-            tokens = torch.cat([past_key_values[0][0][0, 0, :, 0], tokens])
-        n_new, n = input_ids.shape[1], len(tokens)
-        mask = torch.ones(n_new, n).tril(n - n_new) if tree_attn_mask is None else tree_attn_mask
-        sums = mask.double() @ tokens
-        keys = tokens[None, None, :, None]
-        states = sums[None, :, None]
-        return SimpleNamespace(last_hidden_state=states, past_key_values=[(keys, keys)])
+        known = input_ids[:, :0] if past_key_values is None else tokens_of(past_key_values[0])
+        tokens = torch.cat([known, input_ids], dim=1)
+        n, n_new = tokens.shape[1], input_ids.shape[1]
+        mask = tree_attn_mask
+        if mask is None:
+            mask = torch.ones(n_new, n).tril(n - n_new)
+        states = mask.long() @ tokens[0]
+        cache = [layer_of(tokens)]
+        return SimpleNamespace(last_hidden_state=states[None, :, None], past_key_values=cache)
 
     def lm_head(self, sums):
-        return self.table[sums[..., 0].long() % len(self.table)]
+        return self.table[sums[..., 0] % len(self.table)]
 
 
 def mcsd(path):
@@ -180,18 +203,17 @@ def sequoia(path):
         tree = code.SpecTree.__new__(code.SpecTree)
         vars(tree).update(ground_truth_len=1, temperature=1.0, dtype=torch.float32)
         tree.residual_graph, tree.Successors = utils.get_residual, [[1, 2], [], []]
-        root = torch.tensor([ids])
-        row = last_rows(logits(P), root, 1)[0].float()
+        row = row_after(P, ids).float()
+        children = torch.multinomial(row.softmax(-1), 2)
         tree.draft_logits = row.repeat(3, 1)
-        children = torch.multinomial(row[0].softmax(-1), 2)
-        tree.tokens, tree.r = torch.cat([root[0, -1:], children]), torch.rand(3)
-        texts = torch.cat([root.expand(2, -1), children[:, None]], dim=1)
-        rows = [last_rows(logits(Q), root, 1), last_rows(logits(Q), texts, 1)]
-        tree.target_logits = torch.cat(rows)[:, 0].softmax(-1).float()
+        tree.target_logits = rows_of_tree(Q, ids, children).softmax(-1).float()
+        tree.tokens = torch.tensor([ids[-1], *children])
+        tree.r = torch.rand(3)
         place, row = tree.accept_step(0)
-        accepted = [] if row is not None else [tree.tokens[place]]
-        row = tree.accept_step(place)[1] if row is None else row
-        return [*accepted, row.multinomial(1)]
+        if place == -1:
+            return row.multinomial(1)
+        _, row = tree.accept_step(place)
+        return [tree.tokens[place], row.multinomial(1)]
 
     yield Rounds("SpecTree.accept_step, 2 children", one_round, n=N)
 
@@ -232,7 +254,8 @@ def recurrent_drafter(path):
         last = torch.tensor(ids[-1:])
         beams, p = Draft().beam_search_candidates(state, last, Embeddings(), shape)
         before = torch.tensor([ids[:-1]], dtype=torch.long).expand(width, -1)
-        q = last_rows(logits(Q), torch.cat([before, beams[0]], dim=1), 1 + K)
+        texts = torch.cat([before, beams[0]], dim=1)
+        q = last_rows(logits(Q), texts, 1 + K)
         return chosen(beams, p, q[None])
 
     def verify(drafted, p, q):
@@ -343,11 +366,9 @@ def litgpt(path):
     code = definitions(path / "litgpt/generate/speculative_decoding.py", *wanted, **used)
 
     def one_round(given, ids):
-        draft, target = OfLitgpt(P), OfLitgpt(Q)
-        draft.tokens = dict(enumerate(ids))
-        target.tokens = dict(enumerate(ids))
-        places = torch.tensor([len(ids) - 1]), len(ids)
-        return code.speculative_decoding(draft, target, torch.tensor(ids[-1:]), *places, K, **given)
+        networks = with_text(OfLitgpt(P), ids), with_text(OfLitgpt(Q), ids)
+        last, place = torch.tensor(ids[-1:]), torch.tensor([len(ids) - 1])
+        return code.speculative_decoding(*networks, last, place, len(ids), K, **given)
 
     def decode(given):
         length = len(PROMPT) + 1 + N
@@ -356,10 +377,11 @@ def litgpt(path):
         return found[len(PROMPT) :][:N]
 
     for given in {}, dict(temperature=HALF, top_k=3), dict(top_p=0.8):
-        rows = [code.sample(row[None, None], **given)[1] for row in logits(Q)]
+        drawn = [code.sample(row[None, None], **given) for row in logits(Q)]
+        rows = np.array([row.numpy() for _, row in drawn])
         name = named(f"speculative_decoding, speculative_k = {K}", **given)
         raises = RuntimeError if "top_p" in given else ()
-        yield Rounds(name, partial(one_round, given), torch.stack(rows).numpy(), raises, N)
+        yield Rounds(name, partial(one_round, given), rows, raises, N)
     given = dict(top_k=1)
     rows = logits_to_probs(np.log(Q), **given)
     name = named(f"generate, speculative_k = {K}", **given)
@@ -387,10 +409,9 @@ def self_speculative(path):
         def __call__(self, input_ids, past_key_values, **_):
             tokens = input_ids
             if past_key_values is not None:
-                tokens = torch.cat([past_key_values[0][0][:, 0, :, 0], tokens], dim=1)
-            keys = tokens[:, None, :, None]
+                tokens = torch.cat([tokens_of(past_key_values[0]), tokens], dim=1)
             rows = last_rows(self.table, tokens, input_ids.shape[1])
-            return dict(logits=rows, past_key_values=[(keys, keys)])
+            return dict(logits=rows, past_key_values=[layer_of(tokens)])
 
     def decode(given):
         ids = torch.tensor([PROMPT])
@@ -410,20 +431,21 @@ def layerskip(path):
         """The tokens that a layer knows, after these."""
         if past is None or layer >= len(past):
             return ids
-        return torch.cat([past[layer][0][:, 0, :, 0], ids], dim=1)
+        return torch.cat([tokens_of(past[layer]), ids], dim=1)
 
-    def result(rows, n, *layers):
-        keys = [tokens[:, None, :, None] for tokens in layers]
-        found = dict(logits=last_rows(logits(rows), layers[-1], n), exit_query_cache=None)
-        return SimpleNamespace(**found, past_key_values=[(each, each) for each in keys])
+    def result(rows, ids, *layers):
+        found = last_rows(logits(rows), layers[-1], ids.shape[1])
+        past = [layer_of(tokens) for tokens in layers]
+        return SimpleNamespace(logits=found, past_key_values=past, exit_query_cache=None)
 
     def forward_early(model, ids, past, *_):
-        found = result(P, ids.shape[1], read(past, 0, ids))
+        found = result(P, ids, read(past, 0, ids))
         found.past_key_values += [] if past is None else past[1:]
         return found
 
     def forward_remainder(model, ids, past, *_):
-        return result(Q, ids.shape[1], read(past, 0, ids[:, -1:]), read(past, 1, ids))
+        early = read(past, 0, ids[:, -1:])
+        return result(Q, ids, early, read(past, 1, ids))
 
     code.forward_early, code.forward_remainder = forward_early, forward_remainder
     strategy = code.SelfSpeculativeGenerationStrategy()
@@ -454,12 +476,12 @@ def torchchat(path):
             return tokens, rows
 
     def one_round(kind, k, ids):
-        networks = AtPlaces(Q), AtPlaces(P)
+        networks = with_text(AtPlaces(Q), ids), with_text(AtPlaces(P), ids)
         for each in networks:
-            each.tokens = dict(enumerate(ids))
             each.config.model_type = "text"
-        place = torch.tensor(ids[-1], dtype=torch.int), len(ids) - 1
-        return kind.__new__(kind).speculative_decode(*networks, *place, k, temperature=HALF)
+        last, place = torch.tensor(ids[-1], dtype=torch.int), len(ids) - 1
+        generator = kind.__new__(kind)
+        return generator.speculative_decode(*networks, last, place, k, temperature=HALF)
 
     name = f"speculative_decode, temperature = {HALF}, speculate_k"
     yield Rounds(f"{name} = 8", partial(one_round, kind, 8), COLDER, TypeError)
