@@ -48,13 +48,16 @@ short = partial(by_rule, k=K, n=N)
 by_argmax = GALLERY["greedy-draft"].propose
 
 
+# ---- What several of them need ----
+
+
 def row_after(rows, ids):
-    """Logits."""
+    """The logits after a text."""
     return last_rows(logits(rows), torch.tensor([ids]), 1)[0, 0]
 
 
 def rows_of_tree(rows, ids, children):
-    """Logits after a text, and after each of its children."""
+    """The logits after a text, and after each of its children."""
     after = [row_after(rows, [*ids, int(child)]) for child in children]
     return torch.stack([row_after(rows, ids), *after])
 
