@@ -29,17 +29,22 @@ from tqdm import tqdm
 from checkpoint import UserError
 from ending import report
 from lab import tables
-from studies.audit import ascend, kernels, llama, projects, teaching
+from studies.audit import ascend, kernels, llama, projects, research, teaching
 from studies.audit.cuda import flashinfer, sglang
 from terminal import Parser
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")
-CLONES = ascend.CLONES | projects.CLONES | teaching.CLONES
+CLONES = ascend.CLONES | projects.CLONES | teaching.CLONES | research.CLONES
 WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS | llama.WHEELS
 FOLDER = Path.home() / ".cache" / "speculative-audit"
 PARTS = {  # of repositories that are too large as a whole
     "NVIDIA/TensorRT-LLM": ["tensorrt_llm/_torch/pyexecutor/sampling_utils.py"],
+    "Infini-AI-Lab/Sequoia": ["Tree", "utils.py"],
+    "Infini-AI-Lab/TriForce": ["utils"],
+    "OptimalScale/LMFlow": ["src/lmflow/pipeline/inferencer.py"],
+    "hemingkx/Spec-Bench": ["model"],
+    "vllm-project/tpu-inference": ["tpu_inference/layers"],
     "vllm-project/vllm-ascend": ["vllm_ascend/sample", "vllm_ascend/ops/triton"],
 }
 

@@ -63,6 +63,7 @@ class Rounds(NamedTuple):
     one_round: Callable  # (ids) -> the tokens that it adds
     rows: np.ndarray = Q
     raises: type[Exception] | tuple = ()  # what it ends with
+    n: int = N  # tokens of a text
 
     def round_after(self, ids):
         return drawn(partial(self.one_round, ids))
@@ -70,7 +71,7 @@ class Rounds(NamedTuple):
     def measured(self):
         """Its distance, and the tokens of its first round, or its error."""
         try:
-            return numbers_of(self.round_after, self.rows)
+            return numbers_of(self.round_after, self.rows, self.n)
         except self.raises as error:
             return {"error": one_line(error)}
 
@@ -223,16 +224,16 @@ def sampled(rows, n, eos, rng):
     return autoregressive_sampling(PROMPT, model(rows), n, rng, eos=eos)[len(PROMPT) :]
 
 
-def by_rule(name, verify, rows=Q, propose=propose):
+def by_rule(name, verify, rows=Q, propose=propose, k=K, n=N):
     """Rounds of this project with a rule verify(drafted, p, q) for tensors."""
     rule = in_torch(verify)
     draft, target = model(P), model(rows)
 
     def one_round(ids):
         parts = {"propose": propose, "verify": rule}
-        return speculative.one_round(np.array(ids), draft, target, K, np.random, **parts).emitted
+        return speculative.one_round(np.array(ids), draft, target, k, np.random, **parts).emitted
 
-    return Rounds(name, one_round, rows)
+    return Rounds(name, one_round, rows, n=n)
 
 
 def in_torch(verify):
