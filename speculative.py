@@ -60,12 +60,12 @@ def max_fn(x):
 
 
 def acceptance(p, q):
-    """min(1, q / p) for the two probabilities of a token. p may be so tiny that q / p overflows."""
+    """min(1, q / p) for a token's two probabilities. It compares first, for q / p may overflow."""
     return 1 if q >= p else q / p
 
 
 def residual(p, q):
-    """Where q exceeds p: max_fn(q - p). Or q itself, if q <= p and rounding alone has rejected."""
+    """max_fn(q - p): where q exceeds p. Or q, if rounding rejected a guess although q <= p."""
     return max_fn(q - p) if (q > p).any() else q
 
 
@@ -128,7 +128,8 @@ def up_to_eos(r, eos_ids):
     """A round without what follows a token that ends the text, if it has one."""
     for n, token in enumerate(r.emitted.tolist(), start=1):
         if token in eos_ids:
-            return r._replace(emitted=r.emitted[:n], n_accepted=min(r.n_accepted, n))
+            n_accepted = min(r.n_accepted, n)  # all of them, if the eos was a guess
+            return r._replace(emitted=r.emitted[:n], n_accepted=n_accepted)
     return r
 
 

@@ -4,7 +4,7 @@
 
 A small draft model guesses K tokens, and the large target model verifies them all in one
 forward pass. The text still has the target's distribution. p is the draft's distribution,
-q the target's, as in Chen et al. 2023 (arXiv 2302.01318). Leviathan et al. 2023 swap them.
+q the target's, as in Chen et al. 2023 (arXiv 2302.01318).
 """
 
 import sys
@@ -15,8 +15,8 @@ import numpy as np
 
 
 # ---- The algorithm ----
-# A model is a function of the text x. model(x, n) returns n rows, each the distribution of a
-# token. Row -1 predicts the token after x; row -2 predicts x[-1], having read all before it.
+# A model is a function of the text x. model(x, n=1) returns the last n rows, each the distribution
+# of a token. Row -1 predicts the token after x; row -2 predicts x[-1], having read all before it.
 def autoregressive_sampling(x, target, N, rng):
     for _ in range(N):
         q = target(x)[-1]  # [n_vocab]
@@ -36,14 +36,11 @@ def speculative_sampling(x, draft, target, N, K, rng, verify):
             x = np.append(x, rng.choice(len(p[-1]), p=p[-1]))
         # Step 2: one pass of the target. q[i] judges guess i, and q[k] predicts what follows.
         q = target(x, k + 1)  # [k+1, n_vocab]
-        # Step 3: accept guesses from the left, and add one token.
+        # Step 3: accept guesses, which are x[start:], from the left, and add one token.
         x = np.append(x[:start], verify(x[start:], p, q, rng))
     return x
 
 
-# q >= p    accept the guess
-# q < p     accept it with probability q / p
-# rejected  draw from max(q - p, 0), divided by its sum, and drop the guesses behind it
 def verify(drafted, p, q, rng):
     for i, token in enumerate(drafted):
         if rng.random() < q[i][token] / p[i][token]:  # always, if q >= p
@@ -81,8 +78,8 @@ class EveryBranch:
     """A fake random generator, which takes one path through the code.
 
     Each draw is a fork of the path. EveryBranch([0, 2]) takes branch 0 at the first fork,
-    branch 2 at the second, and branch 0 at all that follow. At those, `others` collects the
-    paths that it leaves out.
+    branch 2 at the second, and branch 0 at all that follow. `others` are the paths still to
+    run: if a third fork has three branches, [0, 2, 1] and [0, 2, 2].
     """
 
     def __init__(self, path):
@@ -170,6 +167,22 @@ def how_wrong(rule, draft, target, x, N, K):  # -> the distance, and tokens per 
     return distance(found, expected), N / n_passes
 
 
+# ---- A toy: the next token depends on the last one. Fractions have no rounding ----
+def bigram_model(*rows):  # in tenths
+    rows = np.array(rows) * Fraction(1, 10)
+    return lambda x, n=1: rows[x[-n:]]
+
+
+def main():
+    draft = bigram_model([2, 5, 3], [1, 2, 7], [2, 3, 5])
+    target = bigram_model([3, 2, 5], [5, 4, 1], [3, 5, 2])
+    x = np.array([0])
+    for rule in RULES:
+        wrong, per_pass = how_wrong(rule, draft, target, x, N=3, K=2)
+        shown = f"{float(wrong):.4f} = {wrong}" if wrong else "0"
+        print(f"{rule.__name__:16} wrong by {shown:19} {float(per_pass):.2f} tokens per pass")
+
+
 # ---- Errors, each in one line ----
 def require(condition, why):
     if not condition:
@@ -196,22 +209,6 @@ def checked(rule):
         return emitted
 
     return call
-
-
-# ---- A toy: the next token depends on the last one. Fractions have no rounding ----
-def bigram_model(*rows):  # in tenths
-    rows = np.array(rows) * Fraction(1, 10)
-    return lambda x, n=1: rows[x[-n:]]
-
-
-def main():
-    draft = bigram_model([2, 5, 3], [1, 2, 7], [2, 3, 5])
-    target = bigram_model([3, 2, 5], [5, 4, 1], [3, 5, 2])
-    x = np.array([0])
-    for rule in RULES:
-        wrong, per_pass = how_wrong(rule, draft, target, x, N=3, K=2)
-        shown = f"{float(wrong):.4f} = {wrong}" if wrong else "0"
-        print(f"{rule.__name__:16} wrong by {shown:19} {float(per_pass):.2f} tokens per pass")
 
 
 if __name__ == "__main__":

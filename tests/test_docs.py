@@ -35,5 +35,13 @@ def test_the_links_lead_somewhere(page):
         assert {"play.html", "trace.html"} - {page.name} <= {*links}
 
 
+def test_the_readme_has_the_figures_of_the_terminal():
+    sentence = re.search(r"In the terminal above, it's (.*?)\. That", read("README.md"))[1]
+    figures = re.findall(r"\d\.\d+", sentence)
+    shown = re.sub(r"<[^>]*>", "", read("docs/terminal.svg"))
+    assert len(figures) == 5
+    assert [figure for figure in figures if figure not in shown] == []
+
+
 def test_no_error_of_the_audit_shows_a_path_of_the_computer_that_ran_it():
     assert not re.search(r'"error": "[^"]*[/\\]', read("studies/audit/audit.json"))

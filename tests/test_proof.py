@@ -28,9 +28,9 @@ Step 5. Token t is emitted in one of these two ways. Their probabilities sum to 
 
 From one token to a whole text. Now q is the target's distribution after the text so far.
 
-Step 6. A round emits 1 to K + 1 tokens. Complete it: plain sampling adds tokens until there are
-K + 1. Then each token, given those before it, is a draw from q. Look at one position. What came
-before it has decided which of three cases holds:
+Step 6. A round emits 1 to K + 1 tokens. Complete it: fill it up to K + 1 tokens with plain
+samples. Then each token, given those before it, is a draw from q. For at any position, what came
+before decides which of three cases holds:
 
 - All guesses before it were accepted, and there is a guess here, too. It is verified with
   fresh random numbers, and by steps 1 to 5 the token is a draw from q.
@@ -40,25 +40,25 @@ before it has decided which of three cases holds:
 
 It is a draw from q in each case, so it is one.
 
-Step 7. Begin with a text of N plain samples. Replace the first K + 1 of them by a completed
-round. By step 6 the distribution of the text stays the same. What follows the round's own
-tokens is plain, so the next round can begin right there, as if the rest had not been drawn.
-
-An example with N = 5 and K = 2, where the rounds emit two tokens, one, and two. P is a plain
-sample, and R a token of a round. All behind the bar is plain:
+Step 7. Begin with N plain samples, and turn them into rounds. With N = 5 and K = 2, where rounds
+emit two tokens, one, and two, where P is a plain sample, and R a token of a round:
 
     |P P P P P      five plain samples
     R R|P P P       a round emitted two tokens
     R R R|P P       the next one emitted one
     R R R R R|      the last one is shorter, because only two tokens were wanted
 
+In each line, the K + 1 samples behind the bar are replaced by a completed round. By step 6 the
+distribution of the text stays the same. Only its first tokens are the round's. Those that fill
+it up are plain samples, so the next round may replace them in turn.
+
 Each round emits at least one token, so after N rounds at most there is no P left. If there
 is an eos, both samplers cut the text after it.
 
 Which ways to propose are covered? Step 2 needs a guess that was drawn from the very p that
 comes with it. Step 6 needs this: whether a position gets a guess is decided before the guess
-is drawn. So K may change from round to round, and a round may stop guessing when it likes, as
-all schedules of the lab do. Not covered: looking at a guess, and then taking it back.
+is drawn. So a round may stop guessing whenever it likes. Not covered: looking at a guess, and
+then taking it back.
 
 The tests compute exact probabilities: sum_over_paths is tiny.py's every_path, grown up. The
 library Hypothesis makes up p and q from small whole numbers, zeros among them. They are
@@ -80,6 +80,32 @@ from speculative import autoregressive_sampling, propose, speculative_sampling, 
 BY_HAND = np.array([2, 5, 3]) / Fraction(10), np.array([3, 2, 5]) / Fraction(10)
 
 
+def one_guess(p, q):
+    """The probability of each way that a round of one guess can go.
+
+    mass[1, 0, 2]: B was guessed, 0 guesses were accepted, and C was emitted.
+    """
+
+    def one_round(rng):
+        drafted, p_rows = propose(np.array([0]), lambda ids: [p], 1, rng)
+        q_rows = np.array([q, q])  # the second one is for the bonus, which nobody looks at
+        emitted = verify(drafted, p_rows, q_rows, rng)
+        return drafted[0], len(emitted) - 1, emitted[0]
+
+    mass = np.zeros((len(p), 2, len(p)), dtype=object)
+    for result, probability in sum_over_paths(one_round).items():
+        mass[result] = probability
+    return mass
+
+
+def test_the_example_worked_by_hand():
+    mass = one_guess(*BY_HAND) * 10
+    accepted = [[2, 0, 0], [0, 2, 0], [0, 0, 3]]  # drafted with p, and accepted with min(1, q/p)
+    rejected = [[0, 0, 0], [1, 0, 2], [0, 0, 0]]  # B with .5 * .6; then A is added, or C
+    assert (mass[:, 1] == accepted).all()
+    assert (mass[:, 0] == rejected).all()
+
+
 def rows(n_vocab):  # how Hypothesis makes up a distribution
     weights = st.lists(st.integers(0, 4), min_size=n_vocab, max_size=n_vocab).filter(any)
     return weights.map(lambda w: np.array(w) / Fraction(sum(w)))
@@ -87,6 +113,18 @@ def rows(n_vocab):  # how Hypothesis makes up a distribution
 
 def pairs(n_vocab):  # p and q: independent, or equal
     return st.tuples(rows(n_vocab), rows(n_vocab)) | rows(n_vocab).map(lambda row: (row, row))
+
+
+@given(st.integers(1, 4).flatmap(pairs))
+def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
+    p, q = pair
+    mass = one_guess(p, q)
+    rejected, accepted = mass[:, 0], mass[:, 1]
+    assert (mass.sum(axis=(1, 2)) == p).all()  # step 1: drafted
+    assert (accepted == np.diag(np.minimum(p, q))).all()  # step 2: drafted and accepted
+    assert rejected.sum() == np.maximum(q - p, 0).sum()  # step 3: rejected
+    assert (rejected.sum(axis=0) == np.maximum(q - p, 0)).all()  # step 4: rejected, then this token
+    assert (mass.sum(axis=(0, 1)) == q).all()  # step 5: accepted or added
 
 
 def by_sum(table):
@@ -120,44 +158,6 @@ def product_of_conditionals(x, target, N, eos=None):
             for text, mass_of_rest in rest.items():
                 found[text] = mass * mass_of_rest
     return found
-
-
-def one_guess(p, q):
-    """The probability of each way that a round of one guess can go.
-
-    mass[1, 0, 2]: B was guessed, 0 guesses were accepted, and C was emitted.
-    """
-
-    def one_round(rng):
-        drafted, p_rows = propose(np.array([0]), by_sum(np.array([p])), 1, rng)
-        q_rows = np.array([q, q])  # the second one is for the bonus, which nobody looks at
-        emitted = verify(drafted, p_rows, q_rows, rng)
-        return drafted[0], len(emitted) - 1, emitted[0]
-
-    mass = np.zeros((len(p), 2, len(p)), dtype=object)
-    for result, probability in sum_over_paths(one_round).items():
-        mass[result] = probability
-    return mass
-
-
-def test_the_example_worked_by_hand():
-    mass = one_guess(*BY_HAND) * 10
-    accepted = [[2, 0, 0], [0, 2, 0], [0, 0, 3]]  # drafted with p, and accepted with min(1, q/p)
-    rejected = [[0, 0, 0], [1, 0, 2], [0, 0, 0]]  # B with .5 * .6; then A is added, or C
-    assert (mass[:, 1] == accepted).all()
-    assert (mass[:, 0] == rejected).all()
-
-
-@given(st.integers(1, 4).flatmap(pairs))
-def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
-    p, q = pair
-    mass = one_guess(p, q)
-    rejected, accepted = mass[:, 0], mass[:, 1]
-    assert (mass.sum(axis=(1, 2)) == p).all()  # step 1: drafted
-    assert (accepted == np.diag(np.minimum(p, q))).all()  # step 2: drafted and accepted
-    assert rejected.sum() == np.maximum(q - p, 0).sum()  # step 3: rejected
-    assert (rejected.sum(axis=0) == np.maximum(q - p, 0)).all()  # step 4: rejected, then this token
-    assert (mass.sum(axis=(0, 1)) == q).all()  # step 5: accepted or added
 
 
 def assert_round_exact(drawn, K, rule=verify):
