@@ -112,15 +112,16 @@ def verify(drafted, p, q, rng):
 def one_round(x, draft_model, target_model, k_max, rng, *, propose=propose, verify=verify):
     """What happens in a round after the text x -> `Round`."""
     # Step 1: the draft guesses k tokens, one after the other.
-    drafted, p = propose(x, draft_model, k_max, rng)  # [k], [k, n_vocab]
+    found = propose(x.copy(), draft_model, k_max, rng)
+    drafted, p = checked_draft(found, k_max)  # [k], [k, n_vocab]
     k = len(drafted)
     # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
     q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
     if k == 0:
         p = q[:0]  # no rows, but n_vocab columns
-    check_fit(p, q, k, k_max)
+    check_fit(drafted, p, q)
     # Step 3: accept drafted tokens from the left, and add one token.
-    emitted = checked_tokens(verify(drafted, p, q, rng), k + 1)  # [n_accepted+1]
+    emitted = checked_tokens("verify", verify(drafted, p, q, rng), 1, k + 1)  # [n_accepted+1]
     return Round(drafted, p, q, emitted, len(emitted) - 1)
 
 
@@ -255,19 +256,32 @@ def checked_rows(rows):
     return rows / total  # rng.choice refuses sums like 1 + 1e-7
 
 
-def check_fit(p, q, k, k_max):
+def checked_draft(found, k_max):
+    """What a `propose` returned, as arrays. ValueError unless it is guesses and their rows."""
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise ValueError(f"propose must return drafted and p; found {found!r:.80}")
+    drafted, p = found
+    drafted = checked_tokens("propose", drafted, 0, k_max)
+    p = np.array(p)
+    return drafted, checked_rows(p) if len(drafted) else p
+
+
+def check_fit(drafted, p, q):
     """ValueError unless the rows of a round fit each other: [k, n_vocab] and [k+1, n_vocab]."""
-    if k > k_max:
-        raise ValueError(f"propose must return at most {k_max} tokens; found {k}")
+    k = len(drafted)
     if len(q) != k + 1 or p.shape != q[:-1].shape:
         needed = f"[{k}, n_vocab] and [{k + 1}, n_vocab] are needed"
         raise ValueError(f"found p {p.shape} and q {q.shape}, but {needed}")
+    if (drafted >= q.shape[1]).any() or not p[np.arange(k), drafted].all():
+        raise ValueError(f"p must be what the guesses {drafted} were drawn from; one has p = 0")
 
 
-def checked_tokens(emitted, most):
-    """What a rule returned, as an array. ValueError unless it is a list of 1 to `most` tokens."""
-    tokens = np.array(emitted)
-    is_list = tokens.ndim == 1 and tokens.dtype.kind in "iu"
-    if not is_list or not 1 <= len(tokens) <= most:
-        raise ValueError(f"verify must return 1 to {most} tokens; found {emitted!r:.80}")
+def checked_tokens(who, found, least, most):
+    """What a function returned, as an array. ValueError unless it is a list of tokens."""
+    tokens = np.array(found)
+    if tokens.size == 0:
+        tokens = np.zeros(0, dtype=int)
+    is_list = tokens.ndim == 1 and tokens.dtype.kind in "iu" and not (tokens < 0).any()
+    if not is_list or not least <= len(tokens) <= most:
+        raise ValueError(f"{who} must return {least} to {most} tokens; found {found!r:.80}")
     return tokens

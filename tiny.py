@@ -91,6 +91,7 @@ class EveryBranch:
     def choice(self, n, p):
         depth = len(self.taken)
         require(depth < 100, "100 draws and no end: does a loop draw for ever?")
+        require(min(p) >= 0 and abs(sum(p) - 1) < 1e-9, f"rng.choice got probabilities {list(p)}")
         possible = [i for i in range(n) if p[i] > 0]  # a branch is an index into these
         branch = 0
         if depth < len(self.path):

@@ -122,7 +122,7 @@ class Search:
 
     def launched(self, case, at):
         numbers = (at / UNIT).astype(np.float32)
-        found = np.asarray(self.launch(case, numbers))
+        found = np.asarray(self.launch(case.copy(), numbers))  # which may be written to
         if found.dtype.kind not in "iu":
             raise TypeError(f"launch returns whole numbers [B, m]; found {found.dtype}")
         if len(found) != len(case):

@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 MAX_FORKS = 10_000  # along one path; a loop without end gets there within seconds
+LONG, LEAST = 100, 1e-100  # a path of more forks, and less probable, is one of a loop without end
 MAX_BRANCHES = 1_000_000  # of one fork
 REPEATS = 300  # paths that are run again, and of more paths each 300th
 FEW = 16  # runs that are made again, at least
@@ -109,6 +110,9 @@ class Forks:
             probability = math.prod(self.probabilities())
             outputs[output] = outputs.get(output, 0) + probability
             self.covered += probability
+            if self.n_forks > LONG and probability < LEAST:
+                problem = f"a path with {self.n_forks} forks and a probability below {LEAST}"
+                raise TooManyPaths(problem, self.covered)
             if self.n_paths < REPEATS or self.n_paths % REPEATS == 0:
                 self.kept.append(([*self.path], output))
             self.n_paths += 1

@@ -39,12 +39,16 @@ def sum_by_workers(function, max_paths, executor):
             outputs.update(found)
             n_paths += n
             is_exact |= had_fractions
+            check_number(n_paths, max_paths, outputs)
     except BrokenExecutor as error:
         advice = 'a script needs if __name__ == "__main__": around what it runs'
         raise RuntimeError(f"a worker ended early; {advice}") from error
+    return dict(outputs), is_exact
+
+
+def check_number(n_paths, max_paths, outputs):
     if n_paths > max_paths:
         raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", sum(outputs.values()))
-    return dict(outputs), is_exact
 
 
 def subtrees(function, rng):

@@ -14,6 +14,7 @@ import re
 import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from checkpoint import UserError
@@ -102,6 +103,8 @@ def answer(path, names, answers, limit, log):
     it was doing.
     """
     sys.stdout = sys.stderr  # for what the file prints
+    if hasattr(os, "register_at_fork"):  # a copy of this process would answer as well
+        os.register_at_fork(after_in_child=partial(os._exit, 0))
     with contextlib.suppress(OSError), open(log, "w") as file:  # nobody may listen any more
         faulthandler.dump_traceback_later(limit, exit=True, file=file)
         mine, lines = imported(path)

@@ -99,7 +99,7 @@ def score(x, target_model, root):
         ids = np.array([*x, *(node.token for node in guesses)])
         q = target_model(ids, len(path))
         p = np.array([node.p for node in guesses]) if guesses else q[:0]
-        check_fit(p, q, len(guesses), len(guesses))
+        check_fit(ids[len(x) :], p, q)
         for node, row in zip(path, q):
             node.q = row
 
@@ -147,7 +147,7 @@ def tree_sampling(
         root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng))
         score(x, target_model, root)
         most = max(map(len, paths(root)))
-        emitted = checked_tokens(rule(root, rng), most)
+        emitted = checked_tokens("verify", rule(root, rng), 1, most)
         r = up_to_eos(TreeRound(root, emitted, len(emitted) - 1), eos_ids)
         x = np.append(x, r.emitted)
         if on_round is not None:

@@ -157,10 +157,11 @@ def test_what_else_decides():
         refused("gave another outcome when run again", launch)
 
 
-def test_a_buffer_may_be_used_again():
+def test_a_buffer_may_be_used_again_and_arguments_written_to():
     buffer = np.empty(10**6, int)
 
     def launch(case, numbers):
+        case += 1
         buffer[: len(numbers)] = numbers[:, 0] < 0.25
         return buffer[: len(numbers)]
 

@@ -257,6 +257,8 @@ def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered():
     with pytest.raises(TooManyPaths, match=message) as error:
         sum_over_paths(lambda rng: draw_until(rng, below=True), max_paths=5)
     assert error.value.covered == 1 - 2**-5
+    with pytest.raises(TooManyPaths, match="a path with 333 forks and a probability below 1e-100"):
+        sum_over_paths(lambda rng: draw_until(rng, below=True))
     with pytest.raises(TooManyPaths, match="more than 10,000 forks along one path") as error:
         sum_over_paths(lambda rng: rng.choice(2) and draw_until(rng, below=False))
     assert error.value.covered == 0.5

@@ -324,15 +324,38 @@ def test_a_rule_that_returns_no_tokens(emitted):
         speculative_sampling([0], model, model, 9, 2, verify=lambda *args: emitted)
 
 
-def test_a_propose_that_returns_too_much():
-    """More than k_max tokens would make the text too long."""
+TWO = [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (None, "propose must return drafted and p"),
+        (([0, 0, 0], [HALF] * 3), "propose must return 0 to 2 tokens"),
+        (([-1, 0], [HALF] * 2), "propose must return 0 to 2 tokens"),
+        (([[0], [0]], [HALF] * 2), "propose must return 0 to 2 tokens"),
+        (([0, 2], [HALF] * 2), "p must be what the guesses .* were drawn from"),
+        ((TWO, [HALF]), r"found p \(1, 2\) and q \(3, 2\)"),
+        ((TWO, [[0.9, 0.9]] * 2), "rows must be >= 0 and sum to 1"),
+        ((TWO, [[np.nan, 1.0]] * 2), "rows must be >= 0 and sum to 1"),
+        ((TWO, [[0.0, 1.0]] * 2), "p must be what the guesses .* were drawn from"),
+    ],
+)
+def test_a_propose_that_returns_no_draft(found, message):
+    """Each of them would change the distribution, or the length of the text."""
+    model = Table([HALF])
+    with pytest.raises(ValueError, match=message):
+        speculative_sampling([0], model, model, 9, 2, propose=lambda *args: found)
+
+
+def test_a_propose_that_writes_to_its_text():
     model = Table([HALF])
 
     def propose(x, draft_model, k_max, rng):
-        return np.zeros(3, int), np.tile(HALF, (3, 1))
+        x.fill(1)
+        return [], []
 
-    with pytest.raises(ValueError, match="propose must return at most 2 tokens; found 3"):
-        speculative_sampling([0], model, model, 9, 2, propose=propose)
+    assert speculative_sampling([0], model, model, 3, 2, propose=propose)[0] == 0
 
 
 @both_loops

@@ -20,7 +20,7 @@ u = []  # a random number for each draft token of this round, see noise.py
 
 def one_hot(row, token=None):
     """All on a token, or on the argmax."""
-    return np.eye(len(row), dtype=int)[row.argmax() if token is None else token]
+    return np.eye(len(row), dtype=row.dtype)[row.argmax() if token is None else token]
 
 
 def uniform(row):

@@ -140,7 +140,6 @@ def names():
 
 def results(name, folder):
     """The version of a project, and its settings."""
-    version_of("torch")
     if name in projects.PACKAGES:
         return version_of(name), projects.PACKAGES[name]()
     if name in WHEELS:
@@ -172,6 +171,7 @@ def run(name, folder, part=""):
 def main():
     args = options()
     args.folder.mkdir(parents=True, exist_ok=True)
+    version_of("torch")
     if args.only is None:
         if args.setting:
             raise UserError("--setting needs --only NAME, for settings are those of a project")

@@ -21,7 +21,8 @@ ABOUT = (
     "the round draws from [0, 1): one for each guess that is looked at, which is accepted if "
     "number < q / p, and then one for the token that is added. That is the first token whose "
     "cumulated probability is above the number, of max(q - p, 0) divided by its sum after a "
-    "rejection, or of the last row of q. emitted is what must come out."
+    "rejection, or of the last row of q. The number is there even if only one token is possible. "
+    "emitted is what must come out."
 )
 ROWS = {  # of p and q, in units of 1/64
     "q is above and below p": ([16, 32, 8, 8], [24, 16, 8, 16]),
@@ -84,8 +85,9 @@ def vectors():
     lines = []
     for name, p, q, drafted, numbers in rounds():
         given = np.array(drafted, int), np.array(p), np.array(q), Numbers(numbers)
-        case = dict(case=name, p=p, q=q, drafted=drafted, numbers=numbers)
-        case["emitted"] = verify(*given).tolist()
-        lines.append(json.dumps(case))
+        emitted = verify(*given).tolist()
+        n_tests = min(len(emitted), len(drafted))
+        case = dict(case=name, p=p, q=q, drafted=drafted, numbers=numbers[: n_tests + 1])
+        lines.append(json.dumps(case | {"emitted": emitted}))
     cases = ",\n".join(lines)
     return f'{{"about": {json.dumps(ABOUT)},\n"cases": [\n{cases}\n]}}\n'
