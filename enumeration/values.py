@@ -505,7 +505,7 @@ class Part:
         todo = [self]
         while todo:
             part = todo.pop()
-            todo += part.parts
+            todo += part.parts[::-1]
             if part.split is None:
                 yield part
 
