@@ -1,6 +1,7 @@
 """Paths that many processes share: the same distribution, and one line where that can't be."""
 
 import importlib.util
+import multiprocessing
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -39,7 +40,8 @@ def by_another(rng):
 
 @pytest.fixture(scope="module")
 def executor():
-    with ProcessPoolExecutor(2) as executor:
+    spawn = multiprocessing.get_context("spawn")  # a fork would copy the threads of other tests
+    with ProcessPoolExecutor(2, mp_context=spawn) as executor:
         yield executor
 
 
