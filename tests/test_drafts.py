@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import ROOT, bundled
 
 from checkpoint import UserError
-from lab.drafts import AsNetwork, lookup, make_draft
+from lab.drafts import TABLES, AsNetwork, lookup, make_draft
 from lab.ngrams import DISCOUNT, NGram, ngram, online
 from sampling import as_model
 from utils import get_encoder
@@ -98,6 +98,15 @@ def test_a_damaged_file_of_n_grams_is_an_error(tmp_path):
 def test_a_text_that_cannot_be_fitted_is_an_error(ids, n_vocab, order, message):
     with pytest.raises(UserError, match=message):
         ngram(ids, n_vocab, order)
+
+
+def test_the_bundled_table_is_written_as_it_is(tmp_path):
+    bundled = np.load(TABLES)
+    NGram.load(TABLES, 3).save(tmp_path / "again.npz")
+    again = np.load(tmp_path / "again.npz")
+    assert again.files == bundled.files  # in this order, or the file has other bytes
+    assert all(again[name].dtype == bundled[name].dtype for name in bundled.files)
+    assert all(np.array_equal(again[name], bundled[name]) for name in bundled.files)
 
 
 def test_the_largest_n_gram():
