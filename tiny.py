@@ -165,6 +165,7 @@ def how_wrong(rule, draft, target, x, N, K):  # -> the distance, and tokens per 
     for (text, n), probability in every_path(speculative):
         found[tuple(text)] += probability
         n_passes += n * probability
+    require(abs(sum(found.values()) - 1) < 1e-9, "the paths don't add up; let rng alone decide")
     return distance(found, expected), N / n_passes
 
 

@@ -96,6 +96,10 @@ MISTAKES = {
         "def mine(drafted, p, q, rng): return [rng.choice(3, p=q[0] / 2)]",
         "rng.choice got probabilities",
     ),
+    "another generator": (
+        "np.random.seed(0)\ndef mine(*args): return [np.random.randint(3)]",
+        "the paths don't add up; let rng alone decide",
+    ),
     "draws without end": (
         "def mine(drafted, p, q, rng):\n    while True: rng.choice(3, p=q[0])",
         "100 draws and no end",
