@@ -121,7 +121,8 @@ def one_round(x, draft_model, target_model, k_max, rng, *, propose=propose, veri
         p = q[:0]  # no rows, but n_vocab columns
     check_fit(drafted, p, q)
     # Step 3: accept drafted tokens from the left, and add one token.
-    emitted = checked_tokens("verify", verify(drafted, p, q, rng), 1, k + 1)  # [n_accepted+1]
+    emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
+    emitted = checked_tokens("verify", emitted, 1, k + 1, n_vocab=q.shape[1])
     return Round(drafted, p, q, emitted, len(emitted) - 1)
 
 
@@ -276,12 +277,12 @@ def check_fit(drafted, p, q):
         raise ValueError(f"p must be what the guesses {drafted} were drawn from; one has p = 0")
 
 
-def checked_tokens(who, found, least, most):
+def checked_tokens(who, found, least, most, n_vocab=np.inf):
     """What a function returned, as an array. ValueError unless it is a list of tokens."""
     tokens = np.array(found)
     if tokens.size == 0:
         tokens = np.zeros(0, dtype=int)
-    is_list = tokens.ndim == 1 and tokens.dtype.kind in "iu" and not (tokens < 0).any()
-    if not is_list or not least <= len(tokens) <= most:
+    is_list = tokens.ndim == 1 and tokens.dtype.kind in "iu" and least <= len(tokens) <= most
+    if not is_list or not ((tokens >= 0) & (tokens < n_vocab)).all():
         raise ValueError(f"{who} must return {least} to {most} tokens; found {found!r:.80}")
     return tokens

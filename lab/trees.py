@@ -147,7 +147,7 @@ def tree_sampling(
         root = Node(children=grow(x, draft_model, pruned(shape, end - len(x) - 1), rng))
         score(x, target_model, root)
         most = max(map(len, paths(root)))
-        emitted = checked_tokens("verify", rule(root, rng), 1, most)
+        emitted = checked_tokens("verify", rule(root, rng), 1, most, n_vocab=len(root.q))
         r = up_to_eos(TreeRound(root, emitted, len(emitted) - 1), eos_ids)
         x = np.append(x, r.emitted)
         if on_round is not None:

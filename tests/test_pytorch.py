@@ -320,7 +320,7 @@ REFUSED = {
     "the number itself": (lambda: torch.rand(1), "the slightest change of a number"),
     "a number of an earlier run": (lambda: ROW.div_(e()).argmax(), "something else decides"),
     "memory that nobody wrote": (lambda: torch.empty(1) < 0.7, "memory that was never written"),
-    "memory behind the end": (lambda: torch.zeros(1).resize_(3)[2] < 0.7, "never written"),
+    "memory behind the end": (lambda: torch.zeros(1).resize_(10**5)[-1] < 0.7, "never written"),
     "as in V0 of vLLM": (unwritten, "memory that was never written"),
     "not alike": (with_one_seed(lambda g: torch.rand(3, generator=g) < P, from_p), "not alike"),
     "the middle": (from_the_middle, "begins within another one"),

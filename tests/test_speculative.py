@@ -317,7 +317,7 @@ def test_odd_calls(loop, name, value, message):
         loop(**call)
 
 
-@pytest.mark.parametrize("emitted", [None, [], [0, 0, 0, 0], [[0]], [0.5]])
+@pytest.mark.parametrize("emitted", [None, [], [0, 0, 0, 0], [[0]], [0.5], [-1], [2]])
 def test_a_rule_that_returns_no_tokens(emitted):
     model = Table([HALF])
     with pytest.raises(ValueError, match="verify must return 1 to 3 tokens; found"):
