@@ -27,7 +27,7 @@ import numpy as np
 import speculative
 from enumeration import output_distribution, total_variation
 from lab import gallery
-from speculative import autoregressive_sampling, propose
+from speculative import autoregressive_sampling
 
 OWN_NAMES = "sampling", "speculative", "utils"  # of this project, and of some of these
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -52,7 +52,7 @@ class Setting(NamedTuple):
         try:
             found = drawn(self.fast)
         except self.raises as error:
-            return {"error": one_line(error)}
+            return {"error": f"{type(error).__name__}: {error}".split("\n")[0]}
         return {"distance": total_variation(found, drawn(self.slow))}
 
 
@@ -61,23 +61,13 @@ class Rounds(NamedTuple):
 
     name: str
     one_round: Callable  # (ids) -> the tokens that it adds
-    rows: np.ndarray = Q
-    raises: type[Exception] | tuple = ()  # what it ends with
-    n: int = N  # tokens of a text
 
     def round_after(self, ids):
         return drawn(partial(self.one_round, ids))
 
     def measured(self):
-        """Its distance, and the tokens of its first round, or its error."""
-        try:
-            return numbers_of(self.round_after, self.rows, self.n)
-        except self.raises as error:
-            return {"error": one_line(error)}
-
-
-def one_line(error):
-    return f"{type(error).__name__}: {error}".split("\n")[0]
+        """Its distance, and the tokens of its first round."""
+        return numbers_of(self.round_after)
 
 
 def numbers_of(round_after, rows=Q, n=N):
@@ -151,11 +141,6 @@ def model(rows):
     return call
 
 
-def wider(rows):
-    """Rows that know one token more, and say it in a tenth of all cases."""
-    return np.pad(0.9 * rows, ((0, 0), (0, 1)), constant_values=0.1)
-
-
 def logits(rows):
     import torch
 
@@ -224,27 +209,21 @@ def sampled(rows, n, eos, rng):
     return autoregressive_sampling(PROMPT, model(rows), n, rng, eos=eos)[len(PROMPT) :]
 
 
-def by_rule(name, verify, rows=Q, propose=propose, k=K, n=N):
+def by_rule(name, verify):
     """Rounds of this project with a rule verify(drafted, p, q) for tensors."""
-    rule = in_torch(verify)
-    draft, target = model(P), model(rows)
-
-    def one_round(ids):
-        parts = {"propose": propose, "verify": rule}
-        return speculative.one_round(np.array(ids), draft, target, k, np.random, **parts).emitted
-
-    return Rounds(name, one_round, rows, n=n)
-
-
-def in_torch(verify):
-    """verify(drafted, p, q) for tensors as a rule of this project."""
     import torch
+
+    draft, target = model(P), model(Q)
 
     def rule(drafted, p, q, rng):
         tensors = map(torch.tensor, (drafted, p, q))
         return np.array([int(token) for token in verify(*tensors)])
 
-    return rule
+    def one_round(ids):
+        r = speculative.one_round(np.array(ids), draft, target, K, np.random, verify=rule)
+        return r.emitted
+
+    return Rounds(name, one_round)
 
 
 # ---- Code ----

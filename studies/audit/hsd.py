@@ -1,28 +1,24 @@
 """Does HSD accept more tokens than block verification? Tokens per round on 1,081 pairs of models.
 
-    python -m studies.audit.hsd
-    python -m studies.audit.hsd --clone FOLDER  # with HSD's code, at e342adf
+    python -m studies.audit.hsd  # takes minutes
 
 The rules are those of Zhou et al. 2026 (arXiv 2601.05724), in this project's notation.
-With --clone, which needs PyTorch, the function `HSD` of their simulation.py also runs on
-the pairs with K = 2, and must add the very tokens of `published`. Both take minutes.
 """
 
 import itertools
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from ending import report
-from enumeration import sum_over_paths, total_variation
+from enumeration import sum_over_paths
 from lab import gallery
 from lab.block import verify_block
 from lab.tables import table
 from sampling import sample
 from speculative import propose, residual, verify
-from studies.audit.harness import drawn, in_torch, mean_length, model
+from studies.audit.harness import mean_length, model
 from terminal import Parser
 
 HEADER = ["rule", "ahead", "behind", "mean difference", "least", "most", "off the target by up to"]
@@ -143,25 +139,9 @@ def summary(results):
     return [name, *counts, *numbers, far]
 
 
-def check(clone):
-    """Does the published code do what `hsd` says that it does?"""
-    from studies.audit.projects import hsd_rules
-
-    published = in_torch(hsd_rules(clone)["HSD"])
-    for P, Q, K in pairs():
-        if K == 2:
-            theirs = drawn(partial(run, published, P, Q, K, np.random))
-            ours = one_round(RULES["HSD, published code"], P, Q, K)
-            assert total_variation(theirs, ours) < 1e-12
-
-
 def main():
-    parser = Parser(description=__doc__)
-    parser.add_argument("--clone", type=Path, metavar="FOLDER", help="with HSD's code, at e342adf")
-    args = parser.parse_args()
+    Parser(description=__doc__).parse_args()
     found = [[*measured(*pair)] for pair in tqdm([*pairs()])]
-    if args.clone:
-        check(args.clone)
     print(table(HEADER, map(summary, zip(*found))))
 
 
