@@ -2,20 +2,16 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise, product
 
-import numpy as np
 import pytest
 from support import read
 
-from enumeration import sum_over_paths, total_variation
-from lab.block import verify_block
+from enumeration import sum_over_paths
 from lab.gallery import EXACT, GALLERY, WRONG, draft_model, target_model
 from lab.gallery.lossy import cascade
 from lab.gallery.variant import edited
 from speculative import verify
-from studies.audit import hsd
 
 
 @pytest.mark.parametrize("variant", GALLERY.values(), ids=lambda variant: variant.id)
@@ -62,20 +58,3 @@ def test_a_cascade_is_further_off_the_more_it_tolerates():
     rules = [cascade(Fraction(n, 10)) for n in (3, 5)]
     less, more = (replace(GALLERY["verify"], verify=rule).distance for rule in rules)
     assert 0 < less < more
-
-
-def test_hsd_is_block_verification_and_its_published_code_is_not_exact():
-    for p, q, k in hsd.pairs(1):
-        block = hsd.one_round(verify_block, p, q, k)
-        assert total_variation(block, hsd.one_round(hsd.hsd, p, q, k)) < 1e-12
-        assert hsd.distance(block, q, k) < 1e-12
-    # Worked out by hand in studies/audit/README.md
-    p = np.tile([2 / 3, 1 / 3], (2, 1))
-    q = np.tile([1 / 3, 2 / 3], (2, 1))
-    published = hsd.one_round(partial(hsd.hsd, published=True), p, q, 2)
-    assert np.allclose(
-        [hsd.mean_length(published), hsd.distance(published, q, 2)],
-        [21 / 9, 1 / 9],
-        rtol=0,
-        atol=1e-12,
-    )

@@ -1,7 +1,7 @@
 """How far is other people's speculative decoding from its target? README.md has the answers.
 
     pip install -r studies/audit/requirements.txt
-    python -m studies.audit --jobs 2                # everything, which takes an hour
+    python -m studies.audit                         # everything, which takes an hour
     python -m studies.audit --only duoan/TorchCode
     python -m studies.audit --only flashinfer       # needs an NVIDIA GPU and nvcc
     python -m studies.audit --only vllm --setting V1 --write  # and into audit.json
@@ -21,8 +21,6 @@ import json
 import subprocess
 import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -30,19 +28,18 @@ from tqdm import tqdm
 from checkpoint import UserError
 from ending import report
 from lab import tables
-from studies.audit import ascend, kernels, llama, projects
+from studies.audit import kernels, projects
 from studies.audit.cuda import flashinfer, sglang
 from terminal import Parser
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")
-CLONES = ascend.CLONES | projects.CLONES
-WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS | llama.WHEELS
+CLONES = projects.CLONES
+WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS
 ARCHIVE = "da29094"  # this project's commit that has the programs of all other results
 FOLDER = Path.home() / ".cache" / "speculative-audit"
 PARTS = {  # of repositories that are too large as a whole
     "NVIDIA/TensorRT-LLM": ["tensorrt_llm/_torch/pyexecutor/sampling_utils.py"],
-    "vllm-project/vllm-ascend": ["vllm_ascend/sample", "vllm_ascend/ops/triton"],
 }
 
 
@@ -76,20 +73,15 @@ def shown(row):
     return f"**{distance:.4f}**"
 
 
-def merged(old, new, whole=True):
-    """Old and new results, by package. New ones replace all of their version, or their settings.
-
-    Those of a GPU replace those of a GPU.
-    """
-    keys = ["package", "version"] if whole else ["package", "version", "setting"]
+def merged(old, new):
+    """Old and new results, by package. Those of a GPU stay beside those of a CPU."""
 
     def key(row):
-        return [row[name] for name in keys] + ["gpu" in row]
+        return row["package"], row["version"], row["setting"], "gpu" in row
 
-    replaced = [key(row) for row in new]
-    kept = [row for row in old if key(row) not in replaced]
-    packages = [row["package"] for row in [*old, *new]]
-    return sorted([*kept, *new], key=lambda row: packages.index(row["package"]))
+    found = {key(row): row for row in [*old, *new]}
+    packages = [row["package"] for row in found.values()]
+    return sorted(found.values(), key=lambda row: packages.index(row["package"]))
 
 
 # ---- Where the code comes from ----
@@ -182,7 +174,7 @@ def main():
         advice = "pip install -r studies/audit/requirements.txt"
         raise UserError(f"found no module {error.name}; install it: {advice}") from None
     if args.write:
-        write(rows, whole=not args.setting)
+        write(rows)
 
 
 def options():
@@ -191,7 +183,6 @@ def options():
     add("--only", type=name_of, metavar="NAME", help=f"one of {', '.join(names())}")
     add("--setting", default="", metavar="TEXT", help="those of its settings with this in the name")
     add("--folder", type=Path, default=FOLDER, help="for clones and wheels (default: %(default)s)")
-    add("--jobs", type=int, default=1, help="projects side by side (default: %(default)s)")
     add("--write", action="store_true", help=f"write the results into {RESULTS.name}, too")
     return parser.parse_args()
 
@@ -205,29 +196,16 @@ def name_of(text):
 
 def run_each(args):
     """Each project in its own process, because several have modules of the same names."""
-    failed = []
-    with ThreadPoolExecutor(args.jobs) as pool:
-        for name, rows in zip(names(), pool.map(partial(run_alone, args.folder), names())):
-            if not rows:
-                failed.append(name)
-            elif args.write:
-                write(rows)
+    options = ["--folder", str(args.folder), *["--write"] * args.write]
+    command = [sys.executable, "-m", "studies.audit", *options, "--only"]
+    failed = [name for name in names() if subprocess.run([*command, name]).returncode]
     if failed:
         raise UserError(f"{', '.join(failed)} did not run; the reasons are above")
 
 
-def run_alone(folder, name):
-    """The rows of a project, which its process prints. None if it failed."""
-    command = [sys.executable, "-m", "studies.audit", "--folder", str(folder), "--only", name]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    print(done.stdout, end="", flush=True)
-    lines = [line for line in done.stdout.splitlines() if line.startswith('{"package"')]
-    return None if done.returncode else [json.loads(line) for line in lines]
-
-
-def write(rows, whole=True):
+def write(rows):
     old = json.loads(RESULTS.read_text(encoding="utf-8"))
-    text = json.dumps(merged(old, rows, whole), indent=1)
+    text = json.dumps(merged(old, rows), indent=1)
     RESULTS.write_text(text + "\n", encoding="utf-8")
 
 

@@ -245,13 +245,8 @@ def definitions(path, *wanted, **names):
 
     They see the names. `wanted` are those that are needed, if not all are.
     """
-    return defined(python_of(path), *wanted, **names)
-
-
-def defined(code, *wanted, **names):
-    """`definitions` of a text."""
     kinds = ast.FunctionDef | ast.ClassDef
-    found = [node for node in ast.parse(code).body if isinstance(node, kinds)]
+    found = [node for node in ast.parse(python_of(path)).body if isinstance(node, kinds)]
     if wanted:
         found = [node for node in found if node.name in wanted]
     flags = __future__.annotations.compiler_flag

@@ -183,10 +183,10 @@ def outputs_of(function):
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Modules of vLLM and vllm-ascend that are not at hand can be imported, and do nothing."""
+    """Modules of vLLM that are not at hand can be imported, and do nothing."""
 
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] not in ("vllm", "vllm_ascend"):
+        if name.partition(".")[0] != "vllm":
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -277,7 +277,7 @@ def i32(numbers):
 
 
 def arguments(case):
-    """The arguments of `rejection_sample` for a batch of one text, in V1 and in vllm-ascend."""
+    """The arguments of `rejection_sample` for a batch of one text, in V1."""
     k = len(case.drafted)
     drafts = i32(case.drafted), [k], k, i32([k])
     p = None if case.p is None else f32(case.p)

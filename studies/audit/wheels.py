@@ -1,25 +1,18 @@
-"""Wheels and source packages: fetched by pip, and unpacked as far as they are needed."""
+"""Wheels: fetched by pip, and unpacked as far as they are needed."""
 
 import subprocess
 import sys
-import tarfile
 import zipfile
 
 from checkpoint import UserError
 
 
 def fetched(folder, package, version):
-    """The path of a wheel, or of the sources of a package that has none."""
-    stem = f"{package.replace('-', '_')}-{version}"
-    if (found := archive(folder, stem)) is None:
+    """The path of a wheel."""
+    name = f"{package.replace('-', '_')}-{version}-*.whl"
+    if not [*folder.glob(name)]:
         download(folder, f"{package}=={version}")
-        found = archive(folder, stem)
-    return found
-
-
-def archive(folder, stem):
-    found = [*folder.glob(f"{stem}-*.whl"), *folder.glob(f"{stem}.tar.gz")]
-    return found[0] if found else None
+    return next(folder.glob(name))
 
 
 def download(folder, requirement):
@@ -49,15 +42,3 @@ def extract(path, folder, parts):
             if not wanted:
                 raise KeyError(part)
             wheel.extractall(folder, wanted)
-
-
-def sources(folder, package, version):
-    """The folder of a package that has no wheel."""
-    path = fetched(folder, package, version)
-    target = folder / path.name.removesuffix(".tar.gz")
-    if not target.exists():
-        new = target.with_name(f"{target.name}.part")
-        with tarfile.open(path) as archive:
-            archive.extractall(new, filter="data")
-        (new / target.name).rename(target)
-    return target
