@@ -25,7 +25,6 @@ from studies.audit.__main__ import (
     clone,
     main,
     merged,
-    repository,
     run_each,
     shown,
     table,
@@ -74,8 +73,8 @@ def test_the_results_are_of_these_projects_and_commits():
     found = {
         (row["package"], row["version"]) for row in json.loads(read("studies/audit/audit.json"))
     }
-    cloned = {(repository(name), commit) for name, (commit, _) in CLONES.items()}
-    packages = {(repository(name), version) for name, (version, _) in WHEELS.items()}
+    cloned = {(name, commit) for name, (commit, _) in CLONES.items()}
+    packages = {(name, version) for name, (version, _) in WHEELS.items()}
     assert found >= cloned | packages
     assert {name for name, _ in found} >= {*PACKAGES}
 
@@ -201,7 +200,7 @@ def test_a_clone_has_the_commit_that_it_is_named_after(tmp_path, monkeypatch):
     there["VALUE_0"] = "https://github.com/"
     for key, value in there.items():
         monkeypatch.setenv(f"GIT_CONFIG_{key}", value)
-    folder = clone(tmp_path, "owner/name@v1", first)
+    folder = clone(tmp_path, "owner/name", first)
     assert (folder / "file").read_text() == "first"
     assert clone(tmp_path, "owner/name", first) == folder
     with pytest.raises(UserError, match="git clone"):

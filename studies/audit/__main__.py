@@ -28,8 +28,8 @@ from tqdm import tqdm
 from checkpoint import UserError
 from ending import report
 from lab import tables
-from studies.audit import kernels, projects
-from studies.audit.cuda import flashinfer, sglang
+from studies.audit import kernels, projects, sglang
+from studies.audit.cuda import flashinfer
 from terminal import Parser
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
@@ -89,7 +89,6 @@ def merged(old, new):
 
 def clone(folder, name, commit):
     """The folder with this commit of a repository of GitHub."""
-    name = repository(name)
     path = folder / f"{name}@{commit}"
     if path.exists():
         return path
@@ -98,11 +97,6 @@ def clone(folder, name, commit):
     git("clone", "--quiet", "--filter=blob:none", "--no-checkout", url, str(new))
     git("-C", str(new), "checkout", "--quiet", commit, "--", *PARTS.get(name, ["."]))
     return new.rename(path)
-
-
-def repository(name):
-    """Without a commit, by which a project is told from another one of the same repository."""
-    return name.partition("@")[0]
 
 
 def git(*command):
@@ -145,7 +139,7 @@ def run(name, folder, part=""):
     for setting in settings:
         if part not in setting.name:
             continue
-        row = {"package": repository(name), "version": version, "setting": setting.name}
+        row = {"package": name, "version": version, "setting": setting.name}
         row |= setting.measured()
         print(json.dumps(row), flush=True)
         rows.append(row)

@@ -70,7 +70,7 @@ class Rounds(NamedTuple):
         return numbers_of(self.round_after)
 
 
-def numbers_of(round_after, rows=Q, n=N):
+def numbers_of(round_after, n=N):
     """The distance of texts, and the tokens of the first round.
 
     round_after(ids) is {new tokens: probability}.
@@ -78,12 +78,8 @@ def numbers_of(round_after, rows=Q, n=N):
     round_after = cache(round_after)
     found = text_distribution(round_after, n)
     tokens = mean_length(round_after(PROMPT))
-    return {"distance": total_variation(found, texts_of(rows, n)), "tokens_per_round": tokens}
-
-
-def texts_of(rows, n):
-    """What the target writes by itself: {text of n tokens: probability}"""
-    return output_distribution(partial(sampled, rows, n, None))
+    wanted = output_distribution(partial(sampled, Q, n, None))
+    return {"distance": total_variation(found, wanted), "tokens_per_round": tokens}
 
 
 def text_distribution(round_after, n):

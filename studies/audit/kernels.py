@@ -70,10 +70,10 @@ class Case(NamedTuple):
     q: np.ndarray  # [k+1, V]
 
 
-def drawn(k=K, p_rows=P, q_rows=Q):
+def drawn(k=K):
     """A case for each draft that the pair's draft may draw."""
     for drafted in itertools.product(range(V), repeat=k):
-        p, q = rows_of(drafted, p_rows, q_rows)
+        p, q = rows_of(drafted)
         mass = math.prod(p[range(k), drafted])
         if mass > 0:
             yield Case(drafted, mass, p, q)
@@ -88,9 +88,9 @@ def one_hot(k=K):
     yield Case(drafted, 1.0, None, rows_of(drafted)[1])
 
 
-def rows_of(drafted, p_rows=P, q_rows=Q):
+def rows_of(drafted):
     sums = np.cumsum([sum(PROMPT), *drafted]) % V
-    return p_rows[sums[:-1]], q_rows[sums]
+    return P[sums[:-1]], Q[sums]
 
 
 class Kernel(NamedTuple):
@@ -99,7 +99,6 @@ class Kernel(NamedTuple):
     name: str
     cases: list
     distributions: Callable  # (cases) -> {tokens of the round: probability} of each
-    rows: np.ndarray = Q
 
     def measured(self):
         """The distance, and the tokens of the first round."""
@@ -109,16 +108,11 @@ class Kernel(NamedTuple):
             for tokens, share in outcomes.items():
                 for longer, part in with_bonus(tokens, case.q[-1]).items():
                     found[longer] += case.mass * share * part
-        return numbers_of_first(found, 1 + len(self.cases[0].drafted), self.rows) | where()
 
+        def round_after(ids):
+            return found if ids == PROMPT else one_token(Q[sum(ids) % V])
 
-def numbers_of_first(found, n, rows=Q):
-    """`numbers_of` a first round, after which the target goes on by itself."""
-
-    def round_after(ids):
-        return found if ids == PROMPT else one_token(rows[sum(ids) % V])
-
-    return numbers_of(round_after, rows, n)
+        return numbers_of(round_after, 1 + len(self.cases[0].drafted)) | where()
 
 
 def where():
@@ -142,14 +136,14 @@ def one_token(row):
     return {(token,): float(mass) for token, mass in enumerate(row) if mass > 0}
 
 
-def one_by_one(distribution):
-    """`Kernel.distributions` for distribution(case)."""
-    return lambda cases: [distribution(case) for case in cases]
-
-
 def from_outputs(run):
     """`Kernel.distributions` for run(draw, case) -> tokens."""
-    return one_by_one(lambda case: outputs_of(partial(run, case=case)))
+
+    def distributions(cases):
+        functions = (partial(run, case=case) for case in cases)
+        return [values.output_distribution(each, n_checks=N_CHECKS) for each in functions]
+
+    return distributions
 
 
 def from_batches(launch, n_numbers, n_checks=N_CHECKS):
@@ -172,11 +166,6 @@ def from_batches(launch, n_numbers, n_checks=N_CHECKS):
 
 def without_padding(outcomes):
     return {tuple(token for token in row if token != -1): mass for row, mass in outcomes.items()}
-
-
-def outputs_of(function):
-    """{outcome: probability} of function(draw)."""
-    return values.output_distribution(function, n_checks=N_CHECKS)
 
 
 # ---- Loading ----
