@@ -17,21 +17,20 @@ from utils import get_encoder
 CORPUS = "a text file, with <|endoftext|> alone on a line between tales"
 
 
-def split_tales(path):
-    """Read a text file -> training tales, held-out tales: the last tenth of the text."""
+def training_tales(path):
+    """The tales of a text file, but for those in the last tenth of the text."""
     tales = read_texts(path)
     if len(tales) < 2:
         needed = f"at least two are needed, with {EOT} between them"
         raise UserError(f"{path} holds {len(tales)} tales, and {needed}")
     ends = np.cumsum([len(tale) for tale in tales])
-    n_train = np.searchsorted(ends, 0.9 * ends[-1])
-    return tales[:n_train], tales[n_train:]
+    return tales[: np.searchsorted(ends, 0.9 * ends[-1])]
 
 
 def main():
     parser = Parser(description=__doc__)
     parser.add_argument("corpus", help=CORPUS)
-    tales, _ = split_tales(parser.parse_args().corpus)
+    tales = training_tales(parser.parse_args().corpus)
     encoder = get_encoder("target", MODELS_DIR)
     ids = ids_of(tales, encoder)
     table = ngram(ids, len(encoder.ids), max(ORDERS.values()), least=2)
