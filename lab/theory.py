@@ -94,17 +94,3 @@ def by_position(chances, K):
         reached[:n] += found.p_reached[:n]
         accepted[:n] += found.p_accepted[:n]
     return reached, np.divide(accepted, reached, out=np.zeros(K), where=reached > 0)
-
-
-def best_acceptance(p, q, n):
-    """The most that any rule can accept of n independent guesses. [..., n_vocab] -> [...]
-
-    It is the minimum of q(H) + 1 - p(H)^n over all sets of tokens H, and one of the
-    best sets holds the tokens with the smallest q/p (SpecTr, arXiv 2310.15141, and
-    Khisti et al. 2024, arXiv 2410.18234). For n = 1 it is `runs.overlap`.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        order = np.argsort(q / p, axis=-1)  # 0 / 0 comes last
-    p = np.cumsum(np.take_along_axis(p, order, axis=-1), axis=-1)
-    q = np.cumsum(np.take_along_axis(q, order, axis=-1), axis=-1)
-    return (q + 1 - p**n).min(axis=-1)

@@ -1,6 +1,5 @@
 """Trees of guesses are exact, and on a chain they are the known rules."""
 
-import itertools
 from collections import Counter
 from types import SimpleNamespace
 
@@ -8,14 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_same, models, pairs, product_of_conditionals
+from support import EXACT, Table, assert_same, models, product_of_conditionals
 
 from enumeration import sum_over_paths
 from lab.block import verify_block
-from lab.theory import best_acceptance
 from lab.trees import Node, balanced, bottom_up, grow, score, top_down, tree_sampling
-from runs import overlap
-from sampling import sample
 from speculative import propose, verify
 
 SHAPES = {
@@ -129,26 +125,3 @@ def test_a_rule_that_returns_more_than_a_path_is_an_error():
     model = Table([[0.5, 0.5]])
     with pytest.raises(ValueError, match="verify must return 1 to 3 tokens; found"):
         tree_sampling([0], model, model, 3, balanced(1, 1), 0, lambda root, rng: [0] * 4)
-
-
-def accepted(p, q, n):
-    """The probability that `top_down` accepts one of n independent guesses."""
-
-    def n_accepted(rng):
-        root = Node(children=[Node(sample(p, rng), p) for _ in range(n)])
-        for node in root, *root.children:
-            node.q = q
-        return len(top_down(root, rng)) - 1
-
-    return sum_over_paths(n_accepted).get((1,), 0)
-
-
-@given(drawn=pairs())
-def test_the_bound_is_the_least_over_all_sets_and_no_rule_beats_it(drawn):
-    p, q = drawn
-    sets = [np.array(inside) for inside in itertools.product([False, True], repeat=len(p))]
-    for n in range(1, 4):
-        least = min(q[inside].sum() + 1 - p[inside].sum() ** n for inside in sets)
-        assert best_acceptance(p, q, n) == pytest.approx(least, abs=EXACT)
-        assert accepted(p, q, n) < least + EXACT
-    assert accepted(p, q, 1) == pytest.approx(overlap(p, q), abs=EXACT)
