@@ -50,18 +50,12 @@ class NGram:
             p = blend(p, grams[begin:end] - first, counts[begin:end])
         return p
 
-    def save(self, path):
-        """Write a .npz with the differences between neighbouring n-grams, which are small."""
-        arrays = {}
-        for n, (grams, _) in enumerate(self.tables, start=1):
-            arrays[f"steps_{n}"] = as_small(np.diff(grams, prepend=0))
-        for n, (_, counts) in enumerate(self.tables, start=1):
-            arrays[f"counts_{n}"] = as_small(counts)
-        np.savez_compressed(path, n_vocab=self.n_vocab, **arrays)
-
     @classmethod
     def load(cls, path, order):
-        """Read what `save` wrote, up to this order. UserError if the file is damaged."""
+        """Read the bundled .npz, up to this order. UserError if the file is damaged.
+
+        It has the differences between neighbouring n-grams, which are small.
+        """
         tables = []
         with open(path, "rb") as file:
             try:
@@ -78,14 +72,9 @@ class NGram:
                 raise UserError(f"{problem}, so restore it: {error}") from None
 
 
-def as_small(array):
-    return array.astype(np.min_scalar_type(array.max(initial=0)))
-
-
-def ngram(ids, n_vocab, order, least=1):
+def ngram(ids, n_vocab, order):
     """Count the n-grams of a text, for n = 1 ... order -> NGram.
 
-    Those that occur less than `least` times are left out, except single tokens.
     UserError if there are no ids, if one is outside the vocabulary, or if
     n_vocab ** order does not fit into an int64.
     """
@@ -104,11 +93,7 @@ def ngram(ids, n_vocab, order, least=1):
     for n in range(1, order + 1):
         shorter = grams[: len(ids) - n + 1]  # each with its next token:
         grams = shorter * n_vocab + ids[n - 1 :]
-        found, counts = np.unique(grams, return_counts=True)
-        if n > 1:
-            often = counts >= least
-            found, counts = found[often], counts[often]
-        tables.append((found, counts))
+        tables.append(np.unique(grams, return_counts=True))
     return NGram(n_vocab, tables)
 
 
