@@ -1,4 +1,4 @@
-"""Write every block of the pages that is computed, every picture, and docs/vectors.json.
+"""Write every block of the pages that is computed, and every picture.
 
 Run it after a change of the gallery:
 
@@ -18,7 +18,6 @@ from lab import disputes, requests, tables
 from lab.gallery import GALLERY
 from studies.audit.__main__ import table as audit_table
 from studies.making import pictures
-from studies.making.vectors import vectors
 from terminal import Parser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,7 +130,6 @@ def files():
     found = {path: page(read(path)) for path in PAGES}
     for name, draw in PICTURES.items():
         found[f"docs/{name}.svg"] = draw()
-    found["docs/vectors.json"] = vectors()
     return found
 
 
