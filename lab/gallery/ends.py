@@ -3,7 +3,7 @@
 from functools import partial
 
 from lab.gallery.setting import EOS, decode, plain
-from lab.gallery.variant import V, Variant, edited, unchecked
+from lab.gallery.variant import PLACES, V, Variant, unchecked
 from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
 STOP = (1, 2)
@@ -38,10 +38,8 @@ def about_eos(loop=sees_an_eos):
     return {"decode": partial(stops_at_eos, loop), "own": plain_to_eos, "step": "until_eos"}
 
 
-def about_stop(id, name, edit=(), seen="", **parts):
-    own = partial(plain, end_of=length)
-    text = partial(decode, end_of=edited(length, edit))
-    return Variant(id, name, edit=edit, of=length, seen=seen, decode=text, own=own, **parts)
+until_stop = partial(plain, end_of=length)
+PLACES[length] = lambda rule: {"decode": partial(decode, end_of=rule), "own": until_stop}
 
 
 VARIANTS = [
@@ -57,9 +55,9 @@ VARIANTS = [
       ("token = sample(p, rng)", "token = sample(p, rng)\n        if token == EOS: break"),
       of=propose, seen="Mathews-Tom/no-magic, which drops a resampled eos as well",
       **about_eos()),
-    about_stop("stop-at-end", "stop sequence sought at a round's end",
-               ("range(len(stop), len(new) + 1)", "[len(new)]"),
-               seen="sglang #23802"),
-    about_stop("stop-within", "stop sequence sought within a round",
-               ("range(len(stop),", "range(len(new) - len(emitted) + len(stop),")),
+    V("stop-at-end", "stop sequence sought at a round's end",
+      ("range(len(stop), len(new) + 1)", "[len(new)]"), of=length,
+      seen="sglang #23802"),
+    V("stop-within", "stop sequence sought within a round",
+      ("range(len(stop),", "range(len(new) - len(emitted) + len(stop),"), of=length),
 ]  # fmt: skip

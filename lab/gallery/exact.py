@@ -6,12 +6,12 @@ import numpy as np
 
 from lab.block import verify_block
 from lab.gallery.draft import from_marginals
-from lab.gallery.ends import about_stop
-from lab.gallery.grammar import masked_rows, masked_text
-from lab.gallery.kept import COUPLED, JACOBI, as_the_shortest, keeping, left, stops_behind
+from lab.gallery.ends import length
+from lab.gallery.grammar import masked_rows
+from lab.gallery.kept import as_the_shortest, left, stops_behind
 from lab.gallery.noise import keeps_its_numbers, keeps_u
-from lab.gallery.setting import decode, target_rows
-from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V, Variant, edited
+from lab.gallery.setting import decode
+from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
 from sampling import sample
 from speculative import acceptance, propose, residual
 
@@ -28,11 +28,6 @@ def tests_all_before_it_looks(drafted, p, q, rng):
 X = partial(V, exact=True)
 
 
-def KEPT(id, name, edit=(), **parts):
-    parts = {"edit": edit, "of": left, "decode": keeping(left=edited(left, edit))} | parts
-    return Variant(id, name, exact=True, **parts)
-
-
 CHECKS = [
     X("q-or-another", "accept with probability q, resample another token",
       (RATIO, "q[i, token]", "residual(p[i], q[i])", "without(q[i], token)")),
@@ -42,11 +37,10 @@ CHECKS = [
     X("same-noise", "accept if the same noise picks it from q",
       (ACCEPTED, "(own := picked(q[i], u[i])) == token", RESAMPLED, "own"),
       propose=keeps_its_numbers, seen="Daliri et al. 2024"),
-    X("mask-on-target", "a mask on the target alone",
-      masked_rows, of=target_rows, own=masked_text,
+    X("mask-on-target", "a mask on the target alone", of=masked_rows,
       looks="the draft proposes what is forbidden"),
-    about_stop("stop-in-text", "stop sequence sought in all of the text",
-               looks="not in a round alone", exact=True),
+    X("stop-in-text", "stop sequence sought in all of the text", of=length,
+      looks="not in a round alone"),
     X("no-bonus", "no bonus at all",
       ("return np.append(drafted, sample(",
        "return drafted if len(drafted) else np.append(drafted, sample("),
@@ -81,10 +75,12 @@ GUESSES = [
       ("rng.random()", "u[i]"), propose=stops_behind,
       looks="where drafting stopped behind the first u[i] above 1/2",
       seen="dilab-zju/self-speculative-decoding"),
-    KEPT("kept", "guess behind a rejected one kept", decode=keeping(),
-         looks="the next round begins with it, and its own p"),
-    KEPT("jacobi", "guess behind a rejected one drawn again from its row of the target", JACOBI,
-         seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
-    KEPT("coupled", "guess behind a rejected one verified against that row", COUPLED,
-         looks="and reported with it"),
+    X("kept", "guess behind a rejected one kept", of=left,
+      looks="the next round begins with it, and its own p"),
+    X("jacobi", "guess behind a rejected one drawn again from its row of the target",
+      ("return token, p", "return sample(q, rng), q"), of=left,
+      seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
+    X("coupled", "guess behind a rejected one verified against that row",
+      ("return token, p", "return coupled(token, p, q, rng), q"), of=left,
+      looks="and reported with it"),
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from functools import partial
 from lab.gallery.context import last_token, with_notes
 from lab.gallery.names import EOS, B, one_hot, without
 from lab.gallery.setting import plain, target_rows
-from lab.gallery.variant import V, Variant, edited
+from lab.gallery.variant import PLACES, V
 from speculative import propose
 
 
@@ -39,33 +39,33 @@ def long_rows(setting, x, drafted, noted=()):
     return q
 
 
-masked_text = partial(plain, rows=masked_rows)
+def constraint(rows):
+    """An edit of these rows is wrong where plain sampling obeys them."""
+    own = partial(plain, rows=rows)
+    PLACES[rows] = lambda rule: {"rows": rule, "own": own}
+    return own
 
 
-def constraint(id, name, of, edit, **parts):
-    """The edit changes the rows that the function `of` gives."""
-    parts |= {"of": of, "edit": edit, "rows": edited(of, edit), "own": partial(plain, rows=of)}
-    return Variant(id, name, **parts)
-
+masked_text, *_ = map(constraint, (masked_rows, forced_rows, long_rows))
 
 IN_ROUNDS = ("for i, row in enumerate(q):",
              "if len(drafted): return q\n    for i, row in enumerate(q):")  # fmt: skip
 
 VARIANTS = [
-    constraint("late-grammar", "grammar that waits for the next round", masked_rows,
-               ("[*new, *drafted[:i]]", "new"),
-               looks="so no draft token turns it on", seen="vLLM #36138"),
-    constraint("grammar-bonus", "grammar that forgets the bonus", masked_rows,
-               ("enumerate(q)", "enumerate(q[: max(1, len(drafted))])"),
-               seen="behind a withdrawn guess, until vLLM #44297"),
+    V("late-grammar", "grammar that waits for the next round",
+      ("[*new, *drafted[:i]]", "new"), of=masked_rows,
+      looks="so no draft token turns it on", seen="vLLM #36138"),
+    V("grammar-bonus", "grammar that forgets the bonus",
+      ("enumerate(q)", "enumerate(q[: max(1, len(drafted))])"), of=masked_rows,
+      seen="behind a withdrawn guess, until vLLM #44297"),
     V("grammar-withdrawn", "forbidden draft token withdrawn",
       ("token = sample(p, rng)",
        "token = sample(p, rng)\n        if token == A and B in x: break"), of=propose,
       looks="harmless while guesses are greedy", rows=masked_rows, own=masked_text, step="",
       seen="vLLM #14702; resampled from the target in local-inference-lab #476"),
-    constraint("forced", "forced token ignored in rounds with guesses", forced_rows, IN_ROUNDS,
-               looks="here the second token must be B", seen="vLLM #39573"),
-    constraint("rounds-for-tokens", "rounds counted in place of tokens", long_rows,
-               ("n + i < 2", "len(noted) < 2"), decode=partial(with_notes, last_token),
-               looks="where C is forbidden for two tokens", seen="sglang #33643"),
+    V("forced", "forced token ignored in rounds with guesses", IN_ROUNDS, of=forced_rows,
+      looks="here the second token must be B", seen="vLLM #39573"),
+    V("rounds-for-tokens", "rounds counted in place of tokens",
+      ("n + i < 2", "len(noted) < 2"), of=long_rows, decode=partial(with_notes, last_token),
+      looks="where C is forbidden for two tokens", seen="sglang #33643"),
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import numpy as np
 
 from lab.gallery.names import HALF
 from lab.gallery.setting import decode
-from lab.gallery.variant import V, Variant, edited
+from lab.gallery.variant import PLACES, V, edited
 from speculative import propose, verify
 
 # ---- A coin for each guess, tossed when it is drawn, and used by `verify` ----
@@ -55,11 +55,6 @@ def keeping(kept_first=kept_first, left=left):
     return text
 
 
-NEW_ROW = ("rows.append(p)", "rows.append(draft_model(x)[-1])")
-SURE = ("return token, p", "return (token, p) if q[token] >= UNSURE else (sample(q, rng), q)")
-JACOBI = ("return token, p", "return sample(q, rng), q")
-COUPLED = ("return token, p", "return coupled(token, p, q, rng), q")
-
 # ---- A round that is cut ----
 
 
@@ -71,8 +66,11 @@ def as_the_shortest(drafted, p, q, rng):
     return found
 
 
-ANEW = ("return found[:1]", "return [sample(q[0], rng)]")
-
+PLACES |= {
+    left: lambda rule: {"decode": keeping(left=rule)},
+    kept_first: lambda rule: {"decode": keeping(rule)},
+    as_the_shortest: lambda rule: {"verify": rule},
+}
 
 VARIANTS = [
     V("withdraws-unsure", "withdraws an unsure draft token",
@@ -81,11 +79,12 @@ VARIANTS = [
     V("withdraws-by-u", "withdraws a draft token by its u",
       ("rng.random()", "u[i]"), propose=withdraws, step="",
       looks="where a guess whose u[i] is above 1/2 was not proposed"),
-    Variant("kept-new-row", "guess kept for the next round, with the row of its new context",
-            edit=NEW_ROW, of=kept_first, decode=keeping(edited(kept_first, NEW_ROW))),
-    Variant("kept-sure", "sure guesses kept between Jacobi rounds", edit=SURE, of=left,
-            decode=keeping(left=edited(left, SURE)), looks="the others are drawn again"),
-    Variant("batch-anew", "batch cut to its shortest, and drawn anew", edit=ANEW,
-            of=as_the_shortest, verify=edited(as_the_shortest, ANEW),
-            looks="where the guess at the cut had been accepted"),
+    V("kept-new-row", "guess kept for the next round, with the row of its new context",
+      ("rows.append(p)", "rows.append(draft_model(x)[-1])"), of=kept_first),
+    V("kept-sure", "sure guesses kept between Jacobi rounds",
+      ("return token, p", "return (token, p) if q[token] >= UNSURE else (sample(q, rng), q)"),
+      of=left, looks="the others are drawn again"),
+    V("batch-anew", "batch cut to its shortest, and drawn anew",
+      ("return found[:1]", "return [sample(q[0], rng)]"), of=as_the_shortest,
+      looks="where the guess at the cut had been accepted"),
 ]  # fmt: skip

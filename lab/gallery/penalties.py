@@ -7,7 +7,7 @@ import numpy as np
 from lab.gallery.context import last_token, rejected_tokens, with_notes
 from lab.gallery.names import HALF
 from lab.gallery.setting import plain, target_rows
-from lab.gallery.variant import Variant, edited
+from lab.gallery.variant import PLACES, V
 from speculative import max_fn
 
 
@@ -40,12 +40,8 @@ def counts_last_tokens(setting, x, drafted, noted=()):
 penalised_text = partial(plain, rows=penalised_rows)
 
 
-def penalty(id, name, edit=(), seen="", **parts):
-    if edit:
-        parts |= {"rows": edited(penalised_rows, edit), "edit": edit, "of": penalised_rows}
-    parts = {"step": "penalised", "own": penalised_text} | parts
-    return Variant(id, name, seen=seen, **parts)
-
+PLACES[penalised_rows] = lambda rule: {"rows": rule, "own": penalised_text, "step": "penalised"}
+penalty = partial(V, of=penalised_rows)
 
 VARIANTS = [
     penalty("penalty-bonus", "penalty on the bonus only",
@@ -65,13 +61,13 @@ VARIANTS = [
             ("drafted[:i]", "drafted"),
             seen="warned of in transformers #48281"),
     penalty("penalty-rejected", "penalty that keeps rejected tokens",
-            rows=counts_rejected_tokens, decode=partial(with_notes, rejected_tokens),
+            counts_rejected_tokens, decode=partial(with_notes, rejected_tokens),
             looks="they stay counted", seen="vmlx-swift #357"),
     penalty("penalty-last-token", "penalty for the last token in place of the draft tokens",
             ("*drafted[:i]", "*[x[-1]] * i"),
             seen="in the MTP branch, mlx-lm #1175"),
     penalty("penalty-round-end", "penalty that counts a round's last token alone",
-            rows=counts_last_tokens, decode=partial(with_notes, last_token),
+            counts_last_tokens, decode=partial(with_notes, last_token),
             looks="for all rows of the next round", step="",
             seen="sglang #22049, reported in sglang #33643"),
     penalty("penalty-this-round", "penalty that sees the tokens of this round alone",

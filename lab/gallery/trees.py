@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from lab.gallery.names import only, without, λ
-from lab.gallery.variant import Variant, edited, unchecked
+from lab.gallery.variant import PLACES, V, unchecked
 from lab.trees import Node, bottom_up, score, top_down, tree_sampling
 from sampling import sample
 from speculative import residual
@@ -83,15 +83,12 @@ def one_coin(rng, setting, threshold=1, **parts):
     return x
 
 
-def T(id, name, rule=None, of=top_down, **parts):
-    """rule is an edit of the function `of`, or a function in its place."""
-    parts = {"decode": decode, "own": plain, "of": of} | parts
-    if rule is not None:
-        parts |= {"verify": rule, "step": "siblings"}
-    if isinstance(rule, tuple):
-        parts |= {"verify": edited(of, rule), "edit": rule}
-    return Variant(id, name, **parts)
+def of_a_tree(rule):
+    return {"verify": rule, "decode": decode, "own": plain, "step": "siblings"}
 
+
+PLACES |= {top_down: of_a_tree, bottom_up: of_a_tree}
+T = partial(V, of=top_down)
 
 VARIANTS = [
     T("first-p", "all siblings verified with the first p",
@@ -120,7 +117,7 @@ VARIANTS = [
        "acceptance(child.p[number], r[number])"),
       seen="sail-sg/LongSpec"),
     T("top-two-by-softmax", "the two most probable tokens, verified with their softmax",
-      decode=verified_by_softmax, looks="p as if they were drawn from these two",
+      decode=verified_by_softmax, step="", looks="p as if they were drawn from these two",
       seen="NJUNLP/MCSD, at a draft temperature of 0"),
     T("two-norms", "w from the ratio of two norms",
       ("w = 1 if w == 1 else surplus / (surplus + 1 - w)",
@@ -130,9 +127,9 @@ VARIANTS = [
        "if rng.random() < w", "if node.token is None or rng.random() < w"), of=bottom_up,
       seen="brian030128/subspec_v2"),
     T("coin-threshold", "one coin for all siblings, and a threshold",
-      decode=partial(one_coin, threshold=λ), looks="accepts where u < the q so far / .8",
+      decode=partial(one_coin, threshold=λ), step="", looks="accepts where u < the q so far / .8",
       seen="in sglang #35798"),
-    T("one-coin", "one coin for all siblings", decode=one_coin, exact=True,
+    T("one-coin", "one coin for all siblings", decode=one_coin, step="", exact=True,
       looks="accepts where u < the q so far", seen="sglang #35798"),
     T("top-down", "`top_down`", top_down, exact=True,
       looks="each child against what the ones before it left", seen="SpecInfer"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from lab.gallery.names import colder, min_p, top_k, top_p
 from lab.gallery.setting import plain, target_rows
-from lab.gallery.variant import V, Variant, edited
+from lab.gallery.variant import PLACES, V, Variant, edited
 
 
 def truncated_rows(change, setting, x, drafted):
@@ -31,7 +31,7 @@ def truncation(id, name, edit, change, **parts):
     return Variant(id, name, **parts)
 
 
-OTHER_ORDER = ("top_k(top_p(row))", "top_p(top_k(row))")
+PLACES[both] = lambda rule: all_rows(both) | {"rows": partial(truncated_rows, rule)}
 
 VARIANTS = [
     truncation("temperature-bonus", "temperature or truncation for the bonus alone",
@@ -48,11 +48,10 @@ VARIANTS = [
                ("return np.array(", "if len(drafted): return q\n    return np.array("), min_p,
                looks="here min-p",
                seen="a logit bias in vLLM #38202, lattice #974"),
-    Variant("other-order", "truncated in another order", edit=OTHER_ORDER, of=both,
-            rows=partial(truncated_rows, edited(both, OTHER_ORDER)),
-            own=partial(plain, rows=partial(truncated_rows, both)),
-            looks="where autoregressive sampling has top-p first",
-            seen="sglang #36173; with top-p and temperature, since tpu-inference #1385"),
+    V("other-order", "truncated in another order",
+      ("top_k(top_p(row))", "top_p(top_k(row))"), of=both,
+      looks="where autoregressive sampling has top-p first",
+      seen="sglang #36173; with top-p and temperature, since tpu-inference #1385"),
     V("residual-truncated", "residual truncated again",
       ("residual(p[i], q[i])", "top_p(residual(p[i], q[i]))"), **all_rows(top_p), step="",
       looks="where q already is", seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),

@@ -24,12 +24,14 @@ RATIO = "acceptance(p[i, token], q[i, token])"
 ACCEPTED = f"rng.random() < {RATIO}"
 RESAMPLED = "sample(residual(p[i], q[i]), rng)"
 LOOP = "speculative_sampling"
-PLACES = {  # what a rule is in place of: which part of a variant, and which step of the exercise
-    verify: ("verify", "verify"),
-    verify_block: ("verify", "verify"),
-    propose: ("propose", "propose"),
-    target_rows: ("rows", LOOP),
-    decode: ("decode", LOOP),
+# What a rule is in place of, and the parts of a variant with that rule: one is the step of the
+# exercise in which somebody may write it. Other files of this folder add theirs.
+PLACES = {
+    verify: lambda rule: {"verify": rule, "step": "verify"},
+    verify_block: lambda rule: {"verify": rule, "step": "verify"},
+    propose: lambda rule: {"propose": rule, "step": "propose"},
+    target_rows: lambda rule: {"rows": rule, "step": LOOP},
+    decode: lambda rule: {"decode": rule, "step": LOOP},
 }
 
 
@@ -115,12 +117,10 @@ class Variant:
 
 def V(id, name, rule=(), of=verify, **parts):
     """A `Variant`. Its rule is an edit of the function `of`, or a function in its place."""
-    place, step = PLACES[of]
-    if "propose" in parts:  # a rule for another draft
-        step = LOOP
-    parts = {"step": step, "of": of} | parts
     if callable(rule):
-        parts[place] = rule
-    elif rule:
-        parts |= {place: edited(of, rule), "edit": rule}
-    return Variant(id, name, **parts)
+        own = PLACES[of](rule)
+    else:
+        own = PLACES[of](edited(of, rule) if rule else of) | {"edit": rule}
+    if of is verify and "propose" in parts:  # a rule for another draft
+        own["step"] = LOOP
+    return Variant(id, name, **{"of": of} | own | parts)
