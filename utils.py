@@ -47,27 +47,20 @@ def pair_of(draft_size, target_size):
     if draft_size is None and target_size is None:
         return "draft", "target"
     if draft_size is None:
-        return usual_draft(target_size), target_size
+        return partner(target_size, "draft", "smaller"), target_size
     if target_size is None:
-        return draft_size, usual_target(draft_size)
+        return draft_size, partner(draft_size, "target", "larger")
     return draft_size, target_size
 
 
-def usual_draft(target_size):
-    check_exists(target_size)
-    found = MODELS.get(target_size, Model()).draft
+def partner(name, kind, size):
+    """The usual draft or target of a model."""
+    check_exists(name)
+    found = getattr(MODELS.get(name, Model()), kind)
     if found is None:
-        advice = "give --draft_model_size too, or try python -m lab --draft lookup"
-        raise UserError(f"{target_size} has no smaller partner, so {advice}")
-    return found
-
-
-def usual_target(draft_size):
-    check_exists(draft_size)
-    found = MODELS.get(draft_size, Model()).target
-    if found is None:
-        advice = "give --target_model_size too"
-        raise UserError(f"{draft_size} has no larger partner, so {advice}")
+        advice = f"give --{kind}_model_size too"
+        advice += ", or try python -m lab --draft lookup" if kind == "draft" else ""
+        raise UserError(f"{name} has no {size} partner, so {advice}")
     return found
 
 

@@ -110,19 +110,29 @@ def distribution_after(ids, k_max, setting, *parts):
 
 
 def text_distribution(setting, *parts):
-    """The distribution of `decode` where a round depends on the text alone.
-
-    Then the round after a text is run once, and not once for each way that led there.
-    """
+    """The distribution of `decode` where a round depends on the text alone."""
     end = len(setting.prompt) + setting.N
-    found = Counter({setting.prompt: 1})
-    for n in range(len(setting.prompt), end):
-        k_max = min(setting.K, end - n - 1)
+
+    def round_after(ids):
+        k_max = min(setting.K, end - len(ids) - 1)
+        return distribution_after(ids, k_max, setting, *parts)
+
+    return of_rounds(round_after, setting.prompt, setting.N)
+
+
+def of_rounds(round_after, prompt, N):
+    """The distribution of the prompt and N tokens, if round_after(ids) is that of a round.
+
+    The round after a text is run once, and not once for each way that led there.
+    """
+    end = len(prompt) + N
+    found = Counter({prompt: 1})
+    for n in range(len(prompt), end):
         for ids in [ids for ids in found if len(ids) == n]:
             probability = found.pop(ids)
-            for new, share in distribution_after(ids, k_max, setting, *parts).items():
+            for new, share in round_after(ids).items():
                 share = Fraction(1) if share == 1 else share  # if nothing was drawn, it's a float
-                found[ids + new] += probability * share
+                found[(*ids, *new)[:end]] += probability * share
     return found
 
 

@@ -14,7 +14,6 @@ import importlib
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -27,6 +26,7 @@ import numpy as np
 import speculative
 from enumeration import output_distribution, total_variation
 from lab import gallery
+from lab.gallery.setting import mean_length, of_rounds
 from speculative import autoregressive_sampling
 
 OWN_NAMES = "sampling", "speculative", "utils"  # of this project, and of some of these
@@ -76,23 +76,11 @@ def numbers_of(round_after, n=N):
     round_after(ids) is {new tokens: probability}.
     """
     round_after = cache(round_after)
-    found = text_distribution(round_after, n)
     tokens = mean_length(round_after(PROMPT))
+    found = of_rounds(round_after, PROMPT, n)
+    texts = {text[len(PROMPT) :]: float(mass) for text, mass in found.items()}
     wanted = output_distribution(partial(sampled, Q, n, None))
-    return {"distance": total_variation(found, wanted), "tokens_per_round": tokens}
-
-
-def text_distribution(round_after, n):
-    """{text of n tokens: probability} of rounds."""
-    end = len(PROMPT) + n
-    texts, unfinished = Counter(), Counter({PROMPT: 1.0})
-    while unfinished:
-        ids, mass = unfinished.popitem()
-        for new, share in round_after(ids).items():
-            text = (*ids, *new)[:end]
-            kind = texts if len(text) == end else unfinished
-            kind[text] += mass * share
-    return {text[len(PROMPT) :]: mass for text, mass in texts.items()}
+    return {"distance": total_variation(texts, wanted), "tokens_per_round": tokens}
 
 
 def drawn(function):
@@ -113,10 +101,6 @@ def flat(output):
     if hasattr(output, "reshape"):
         return output.reshape(-1).tolist()
     return [output]
-
-
-def mean_length(outputs):
-    return sum(len(output) * mass for output, mass in outputs.items())
 
 
 def named(name, **options):

@@ -5,8 +5,7 @@ Run it after a change of the gallery:
     python -m studies.making.write         # all but the two pictures of a timed run
     python -m studies.making.write --race  # these as well: race.svg and terminal.svg
 
-A block stands between <!-- name --> and <!-- end -->. What was measured comes from
-docs/acceptance.json: `git show da29094:studies/times/acceptance.py` is the program.
+A block stands between <!-- name --> and <!-- end -->.
 """
 
 import json
@@ -39,41 +38,6 @@ def read(path):
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-MEASURED = json.loads(read("docs/acceptance.json"))
-SHOWN = (1, 2, 3, 4, 8)  # the numbers of siblings that were measured
-
-
-def of_drafts():
-    results = MEASURED["results"]
-    overlaps = [f"overlap, T = {T}" for T in results]
-    speedups = [f"speedup, T = {T}" for T in results]
-    rows = []
-    for name in results["1"]:
-        found = [drafts[name] for drafts in results.values()]
-        overlap = [each["overlap"] for each in found]
-        speedup = [each["speedup"] for each in found]
-        rows.append([name, *overlap, f"{found[-1]['c']:.3f}", *speedup])
-    return tables.table(["draft", *overlaps, "c", *speedups], rows)
-
-
-def of_siblings():
-    rows = []
-    for name, found in MEASURED["trees"].items():
-        rows.append([name, *found["siblings"]])
-        if found["bound"]:
-            rows.append(["at best, if independent", *found["bound"]])
-    return tables.table(["one of n siblings is accepted", *(f"n = {n}" for n in SHOWN)], rows)
-
-
-def of_trees():
-    shapes = "chain", "two chains", "best tree", "best, top-down"
-    rows = []
-    for name, found in MEASURED["trees"].items():
-        best = " ".join(map(str, found["best"]))
-        rows.append([name, *found["tokens"], best])
-    return tables.table(["draft", *shapes, "its nodes at depth 1, 2, ..."], rows)
-
-
 def menu():
     """The rules that docs/play.html offers."""
     lines = ["const MENU = {"]
@@ -98,9 +62,6 @@ BLOCKS = {
     "papers": disputes.of_papers,
     "requests": requests.of_requests,
     "prices": tables.of_prices,
-    "drafts": of_drafts,
-    "siblings": of_siblings,
-    "trees measured": of_trees,
     "audit": of_audit,
     "rules": menu,
 }
