@@ -102,18 +102,10 @@ class TooManyRuns(RuntimeError):
 class Distribution(dict):
     """{outcome: probability}, within a total variation distance `resolution` of the truth."""
 
-    def __init__(self, masses, n_runs, n_checks, n_tests=1, unsure=0.0):
+    def __init__(self, masses, n_runs, resolution):
         super().__init__({outcome: math.fsum(found) for outcome, found in masses.items()})
         self.n_runs = n_runs
-        self.n_tests = n_tests
-        self.unsure = unsure  # what no number of random inputs would tell
-        self.resolution = bound(n_checks, n_tests) + unsure
-
-    def n_checks_for(self, resolution):
-        """How many random inputs would give this resolution. None if no number of them would."""
-        if resolution <= self.unsure:
-            return None
-        return math.ceil(math.log(1e9 * self.n_tests) / (resolution - self.unsure))
+        self.resolution = resolution
 
 
 def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
@@ -172,7 +164,7 @@ def by_boxes(function, n_numbers, max_error=1e-3, n=8, n_checks=10_000, max_runs
         for outcome in found:
             masses[outcome].append(part.mass / len(found))
     error = sum(part.mass for part in doubtful)
-    return Distribution(masses, search.n_runs, n_checks, unsure=error)
+    return Distribution(masses, search.n_runs, bound(n_checks) + error)
 
 
 def bound(n_checks, n_tests=1):
@@ -646,9 +638,11 @@ class Search:
         masses = defaultdict(list)
         for part in root.leaves():
             masses[part.point.run.outcome].append(part.mass)
-        n_races = max(part.n_races() for part in root.leaves())
-        n_checks = math.inf if self.is_certain else n_checks
-        return Distribution(masses, self.n_runs, n_checks, self.n_tests, n_races * CLOSE)
+        resolution = 0.0
+        if not self.is_certain:
+            n_races = max(part.n_races() for part in root.leaves())
+            resolution = bound(n_checks, self.n_tests) + n_races * CLOSE
+        return Distribution(masses, self.n_runs, resolution)
 
     def find(self, root, n_checks):
         """Look at some points, cut parts, and try random inputs, until these find nothing new."""
@@ -672,10 +666,9 @@ class Search:
         self.draw = draw = Draw(point)
         try:
             outcome = self.function(draw)
-        except Exception as error:
+        except Exception:
             if draw.refused:
                 raise draw.refused from None
-            add_numbers(error, draw)
             raise
         if draw.refused:  # code in C does not notice
             raise draw.refused
@@ -991,10 +984,3 @@ class Duels:
             if won[token] == won[first]:  # they can't be told apart, but each from the second
                 weights[token] = self.ratio(token, second) * weights[second]
         return weights
-
-
-def add_numbers(error, draw):
-    """Say with which numbers a program has failed."""
-    numbers = [draw.point[key] / key.n for key in draw.asked if isinstance(key, Number)]
-    if numbers and hasattr(error, "add_note"):
-        error.add_note(f"with the numbers {numbers[:8]}")
