@@ -51,37 +51,6 @@ def test_chens_rule_is_exact_and_a_wrong_replacement_is_as_wrong_as_it_is():
     assert total_variation(wrong, target) > 0.1
 
 
-@pytest.mark.parametrize("residual", [True, False])
-def test_batches_and_single_runs_agree(residual):
-    launch = launch_of(residual=residual)
-    found = distributions(launch, len(DRAFTED), K + 1)
-    for case in range(0, len(DRAFTED), 5):
-
-        def one_run(draw, case=case):
-            numbers = [draw() for _ in range(K + 1)]
-            return launch(np.array([case]), np.array([numbers]))[0]
-
-        single = values.output_distribution(one_run, n_checks=300)
-        assert total_variation(found[case], single) < GRID
-
-
-def test_random_rows_have_thresholds_everywhere():
-    """Their probabilities are tiny and close to one another at times."""
-    rng = np.random.default_rng(0)
-    n = 60
-    p = rng.dirichlet(np.full(V, 0.3), size=(n, K)).astype(np.float32)
-    q = rng.dirichlet(np.full(V, 0.3), size=(n, K + 1)).astype(np.float32)
-    drafted = rng.integers(V, size=(n, K))
-    found = distributions(
-        lambda case, u: chain(drafted[case], p[case], q[case], u), n, K + 1, n_checks=5_000
-    )
-    for case, outcomes in enumerate(found):
-        first = drafted[case, 0]
-        kept = min(1, q[case, 0, first] / p[case, 0, first])
-        mass = sum(mass for tokens, mass in outcomes.items() if tokens[1] >= 0)
-        assert abs(mass - kept) < GRID
-
-
 def token(function):
     """A launch whose outcomes are function(numbers), for one case."""
     return lambda case, numbers: function(numbers).astype(int)
@@ -104,11 +73,6 @@ def test_thresholds_are_found_to_the_last_bit():
     assert [outcomes[1,] * UNIT for outcomes in found] == limits.tolist()
 
 
-def test_two_numbers_may_decide_together():
-    (found,) = distributions(token(lambda u: (u[:, 0] < 0.3) ^ (u[:, 1] < 0.6)), 1, 2)
-    assert abs(found[1,] - (0.3 * 0.4 + 0.7 * 0.6)) < GRID
-
-
 def test_corners_of_a_unit_are_no_curves():
     """Here each threshold is one of a single row of the grid, and moves with any other number."""
 
@@ -117,12 +81,6 @@ def test_corners_of_a_unit_are_no_curves():
 
     (found,) = distributions(token(corner), 1, 4)
     assert math.isclose(found[4,], UNIT**-4.0)
-
-
-def test_more_random_inputs_leave_less_room():
-    few, many = (distributions(launch_of(), len(DRAFTED), K + 1, n)[0] for n in (100, 10_000))
-    assert few.resolution > 10 * many.resolution > 0
-    assert many.n_runs > few.n_runs > 0
 
 
 # ---- What is refused ----

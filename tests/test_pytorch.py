@@ -29,11 +29,6 @@ def e(*size, **options):
     return torch.empty(*size or (3,)).exponential_(**options)
 
 
-def out(function, *args, like):
-    function(*args, out=like)
-    return like
-
-
 def in_place(tensor, method, *args, **options):
     getattr(tensor, method)(*args, **options)
     return tensor
@@ -63,12 +58,6 @@ def with_seeds_alike():
 
 def from_p(generator):
     return torch.multinomial(P, 1, generator=generator)
-
-
-def after_a_fork():
-    with torch.random.fork_rng(devices=[]):
-        first = torch.multinomial(P, 1)
-    return [first, torch.multinomial(P, 1)]
 
 
 def with_the_same_state():
@@ -114,17 +103,6 @@ def dropout():
     return torch.nn.functional.dropout(torch.ones(2), 0.25)
 
 
-def as_in_vllm():
-    """One row of noise replaces a guess, whichever it is."""
-    noise = e()
-    replacements = [((Q - row).clamp(min=0) / noise).argmax() for row in (P, P.flip(0))]
-    for row, replacement in zip((P, P.flip(0)), replacements):
-        guess = torch.multinomial(row, 1)
-        if not torch.rand(1, dtype=torch.float64) < (Q / row)[guess]:
-            return replacement
-    return 3
-
-
 DISTRIBUTIONS = {
     "multinomial": (lambda: torch.multinomial(P, 1), FROM_P),
     "two of three": (
@@ -132,62 +110,39 @@ DISTRIBUTIONS = {
         {(0, 1): 0.1 / 0.5 + 0.1 / 0.8, (0, 2): 0.15 / 0.5 + 0.15 / 0.7,
          (1, 2): 0.06 / 0.8 + 0.06 / 0.7}),
     "with replacement": (lambda: torch.multinomial(P, 2, replacement=True)[1], FROM_P),
-    "multinomial, out": (
-        lambda: out(torch.multinomial, P, 1, like=torch.zeros(1, dtype=torch.long)), FROM_P),
-    "Categorical": (lambda: torch.distributions.Categorical(P).sample(), FROM_P),
     "argmax p / e": (lambda: (P / e()).argmax(-1), FROM_P),
     "argmax p / e, lambd": (lambda: (P / e(lambd=2.0)).argmax(), FROM_P),
-    "argmin e / p": (lambda: (e() / P).argmin(), FROM_P),
-    "topk": (lambda: (P / e()).topk(1).indices, FROM_P),
-    "Gumbel, exponential_": (lambda: (P.log() - e().log()).argmax(), FROM_P),
     "Gumbel, rand": (lambda: (P.log() - (-torch.rand(3).log()).log()).argmax(), FROM_P),
     "a column of noise": (lambda: (P[:, None] / e(3, 2)).argmax(0)[:1], FROM_P),
     "noise by itself": (lambda: e(2) < torch.tensor([0.7, 0.8]).log().neg(),
                         {(0, 0): 0.56, (0, 1): 0.14, (1, 0): 0.24, (1, 1): 0.06}),
     "rand": (lambda: torch.rand(1) < 0.3, THIRD),
-    "rand, size": (lambda: torch.rand(size=(2,)) < P[:2], EACH_ALONE),
     "item": (item, THIRD),
-    "items": (lambda: item() + item(), {(2,): 0.09, (1,): 0.42, (0,): 0.49}),
-    "text": (lambda: str(torch.rand(1).item() + 0.05)[2] in "012", THIRD),
-    "searchsorted": (lambda: torch.searchsorted(P.cumsum(0), torch.rand(1)), FROM_P),
-    "limits that fall": (
-        lambda: torch.searchsorted(torch.tensor([0.3, 0.298, 0.6, 1.0]), torch.rand(1)),
-        {(0,): 0.298, (2,): 0.302, (3,): 0.4}),
     "bfloat16": (lambda: torch.rand(1).item() < torch.tensor(0.9, dtype=torch.bfloat16),
                  {(1,): 0.896484375, (0,): 0.103515625}),
     "rounding": (lambda: (torch.rand(1) + 2.0**19) - 2.0**19 < 0.3,
                  {(1,): 0.28125, (0,): 0.71875}),
-    "randn": (lambda: torch.randn(1) < 0.5, {(1,): 0.6914625, (0,): 0.3085375}),
     "normal": (lambda: torch.normal(P[:1], torch.tensor(2.0)) < 1.5,
                {(1,): 0.6914625, (0,): 0.3085375}),
     "bernoulli": (lambda: torch.bernoulli(P[2:]), THIRD),
     "bernoulli_": (lambda: in_place(torch.zeros(1), "bernoulli_", 0.3), THIRD),
-    "bernoulli, out": (lambda: out(torch.bernoulli, p := P[2:].double(), like=p), THIRD),
     "randint": (lambda: torch.randint(1, 3, (1,)), {(1,): 0.5, (2,): 0.5}),
     "random_": (lambda: torch.zeros(1).random_(1, 3), {(1,): 0.5, (2,): 0.5}),
-    "random_ of int8": (lambda: torch.zeros(1, dtype=torch.int8).random_() < 32,
-                        {(1,): 0.25, (0,): 0.75}),
     "random_ of bfloat16": (lambda: torch.zeros(1, dtype=torch.bfloat16).random_() == 256,
                             {(1,): 1 / 257, (0,): 256 / 257}),
     "randperm": (lambda: torch.randperm(3)[:2],
                  dict.fromkeys(itertools.permutations(range(3), 2), 1 / 6)),
-    "dropout": (lambda: dropout().int(),
-                {(1, 1): 0.5625, (1, 0): 0.1875, (0, 1): 0.1875, (0, 0): 0.0625}),
     "dropout in inference mode": (
         torch.inference_mode(lambda: dropout()[0] > 1.3), {(1,): 0.75, (0,): 0.25}),
     "attention": (attention, FROM_P),
-    "in inference mode": (torch.inference_mode(item), THIRD),
-    "as in vLLM": (as_in_vllm, {(3,): 0.7 * 0.9, (2,): 0.2, (1,): 0.1 + 0.07}),
     "Python's": (lambda: random.choice([1, "stop", "stop", "stop"]),
                  {(1,): 0.25, ("stop",): 0.75}),
     "Python's random": (lambda: [random.random() < a for a in (0.5, 0.2)], EACH_ALONE),
-    "Python's weights": (lambda: random.choices(range(3), [5, 2, 3]), FROM_P),
     "NumPy's": (lambda: np.random.choice(3, p=[0.5, 0.2, 0.3]), FROM_P),
     "NumPy's rand": (lambda: np.random.rand(2) < [0.5, 0.2], EACH_ALONE),
     "NumPy's uniform": (lambda: np.random.uniform([0, 0], [1, 2])[1] < 0.6, THIRD),
     "one seed": (with_one_seed(from_p, from_p), TWICE),
     "seeds alike": (with_seeds_alike, BOTH_THIRD),
-    "fork_rng": (after_a_fork, TWICE),
     "set_rng_state": (with_the_same_state, BOTH_THIRD),
     "a state from outside": (with_a_state_from_outside, EACH_ALONE),
     "manual_seed": (lambda: seeded_again(torch.manual_seed, item), BOTH_THIRD),
@@ -287,13 +242,6 @@ def from_the_middle():
     return [one[1] < 0.5, torch.rand(1, generator=generator) < 0.5]
 
 
-def unwritten():
-    """As in V0 of vLLM: indexing makes a copy, and the noise goes there."""
-    noise = torch.empty(2, 3)
-    noise[[0]].exponential_()
-    return (P / noise).argmax(-1)
-
-
 def caught():
     try:
         return torch.poisson(P[:1])
@@ -313,15 +261,10 @@ ROW = P.clone()
 TWO_DRAWS = "one noise decides two draws, which is not computed here"
 REFUSED = {
     "two races": (lambda: shared(lambda n: [(P / n).argmax(), (Q / n).argmax()]), TWO_DRAWS),
-    "guess and replacement": (
-        lambda: shared(lambda n: speculative_token(lambda row: (row / n).argmax(), Q)), TWO_DRAWS),
-    "the best two": (lambda: (P / e()).topk(2).indices, TWO_DRAWS),
-    "u < v": (lambda: torch.rand(1) < torch.rand(1), "several numbers at once"),
     "the number itself": (lambda: torch.rand(1), "the slightest change of a number"),
     "a number of an earlier run": (lambda: ROW.div_(e()).argmax(), "something else decides"),
     "memory that nobody wrote": (lambda: torch.empty(1) < 0.7, "memory that was never written"),
     "memory behind the end": (lambda: torch.zeros(1).resize_(10**5)[-1] < 0.7, "never written"),
-    "as in V0 of vLLM": (unwritten, "memory that was never written"),
     "not alike": (with_one_seed(lambda g: torch.rand(3, generator=g) < P, from_p), "not alike"),
     "the middle": (from_the_middle, "begins within another one"),
     "torch.poisson": (caught, "found torch.poisson"),
