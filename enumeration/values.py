@@ -555,14 +555,9 @@ class Threshold(NamedTuple):
 
     key: Number
     at: int
-    point: "Point | None" = None  # at which it was found
 
     def side(self, point):
         return int(point[self.key] >= self.at)
-
-    def sides_of(self, point):
-        """The point just below and just above."""
-        return point.but(self.key, self.at - 1), point.but(self.key, self.at)
 
     def entries(self, box):
         low, high = box.get(self.key, (0, self.key.n))
@@ -864,19 +859,17 @@ class Search:
         while step.key not in tried:
             tried.append(step.key)
             if isinstance(step.key, Number):
-                split = self.threshold(step)
-                pair = self.others_move(box, split)
-            elif step.key in box:  # which has no room for a second race of a row
+                return self.threshold(box, step)
+            if step.key in box:  # which has no room for a second race of a row
                 raise NotByThresholds(NO_RACE)
-            else:
-                split = self.race(step)
-                pair = self.others_weigh(box, split)
+            race = self.race(step)
+            pair = self.others_weigh(box, race)
             if pair is None:
-                return split
+                return race
             step = self.first_step(*pair)
         raise NotByThresholds(SEVERAL)
 
-    def threshold(self, step):
+    def threshold(self, box, step):
         key, point = step.key, step.after
         low, high = sorted([step.before, step.after], key=lambda point: point[key])
 
@@ -884,21 +877,17 @@ class Search:
             return not self.differ(low, point.but(key, number))
 
         _, at = self.bisected(key, low[key], high[key], is_low)
-        return Threshold(key, at, point)
-
-    def others_move(self, box, threshold):
-        """Two points on one side of a threshold that is moved by other values. None if it isn't."""
-        below, above = threshold.sides_of(threshold.point)
+        below, above = point.but(key, at - 1), point.but(key, at)
         if not self.differ(below, above):  # weights that change little by little do that
             raise NotByThresholds(VALUES if above.run.row(above.depth) else STATE)
         self.run_again(above)
         others = dict.fromkeys([*below.numbers(), *above.numbers()])
-        del others[threshold.key]
-        for _ in range(N_NUDGES):  # some directions lead across another threshold
-            moved = threshold.sides_of(self.nudged(box, threshold.point, others))
-            if self.differ(*moved):
-                return None
-        return next(pair for pair in zip((below, above), moved) if self.differ(*pair))
+        del others[key]
+        nudges = (self.nudged(box, point, others) for _ in range(N_NUDGES))
+        # Some directions lead across another threshold.
+        if not any(self.differ(nudge.but(key, at - 1), nudge.but(key, at)) for nudge in nudges):
+            raise NotByThresholds(SEVERAL)
+        return Threshold(key, at)
 
     def race(self, step):
         weights = Duels(self, step.key, step.after).weights()
