@@ -37,7 +37,7 @@ from speculative import propose, verify
 
 
 @pytest.mark.parametrize("K", [2, 3])
-@given(drawn=test_proof.models())
+@given(drawn=models(exact=True))
 def test_steps_6_and_7_of_test_proof(drawn, K):
     test_proof.assert_round_exact(drawn, K, verify_block)
     test_proof.assert_exact(drawn, K, K - 1, eos=0, rule=verify_block)

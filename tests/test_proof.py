@@ -61,8 +61,8 @@ is drawn. So a round may stop guessing whenever it likes. Not covered: looking a
 then taking it back.
 
 The tests compute exact probabilities: sum_over_paths is tiny.py's every_path, grown up. The
-library Hypothesis makes up p and q from small whole numbers, zeros among them. They are
-Fractions, so == means equal.
+library Hypothesis makes up p and q from small whole numbers, zeros among them, as support.py
+says. They are Fractions, so == means equal.
 """
 
 from fractions import Fraction
@@ -71,7 +71,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import assert_same
+from support import assert_same, models, pairs, product_of_conditionals
 
 from enumeration import sum_over_paths
 from lab.gallery import draft_model, target_model
@@ -106,16 +106,7 @@ def test_the_example_worked_by_hand():
     assert (mass[:, 0] == rejected).all()
 
 
-def rows(n_vocab):  # how Hypothesis makes up a distribution
-    weights = st.lists(st.integers(0, 4), min_size=n_vocab, max_size=n_vocab).filter(any)
-    return weights.map(lambda w: np.array(w) / Fraction(sum(w)))
-
-
-def pairs(n_vocab):  # p and q: independent, or equal
-    return st.tuples(rows(n_vocab), rows(n_vocab)) | rows(n_vocab).map(lambda row: (row, row))
-
-
-@given(st.integers(1, 4).flatmap(pairs))
+@given(pairs(exact=True))
 def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
     p, q = pair
     mass = one_guess(p, q)
@@ -125,39 +116,6 @@ def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
     assert rejected.sum() == np.maximum(q - p, 0).sum()  # step 3: rejected
     assert (rejected.sum(axis=0) == np.maximum(q - p, 0)).all()  # step 4: rejected, then this token
     assert (mass.sum(axis=(0, 1)) == q).all()  # step 5: accepted or added
-
-
-def by_sum(table):
-    """A model whose row is chosen by the sum of the text, so that every token of it matters."""
-
-    def model(ids, n_rows=1):
-        sums = np.cumsum(ids)[-n_rows:]
-        return table[sums % len(table)]
-
-    return model
-
-
-@st.composite
-def models(draw, sizes=(1, 2, 3)):  # a draft, a target, and a prompt
-    n_vocab = draw(st.sampled_from(sizes))
-    drawn = draw(st.lists(pairs(n_vocab), min_size=2, max_size=4))
-    p, q = zip(*drawn)  # the rows of the draft, and those of the target
-    prompt = draw(st.lists(st.integers(0, n_vocab - 1), min_size=1, max_size=3))
-    return by_sum(np.array(p)), by_sum(np.array(q)), np.array(prompt)
-
-
-def product_of_conditionals(x, target, N, eos=None):
-    """The distribution of N tokens after x by definition: the product of the target's rows."""
-    if N == 0:
-        return {tuple(x.tolist()): 1}
-    found = {}
-    for token, mass in enumerate(target(x)[-1]):
-        if mass > 0:
-            n_left = 0 if token == eos else N - 1
-            rest = product_of_conditionals(np.append(x, token), target, n_left, eos)
-            for text, mass_of_rest in rest.items():
-                found[text] = mass * mass_of_rest
-    return found
 
 
 def assert_round_exact(drawn, K, rule=verify):
@@ -173,12 +131,16 @@ def assert_round_exact(drawn, K, rule=verify):
 
 
 @pytest.mark.parametrize("K", [0, 1, 2, 3])
-@given(drawn=models())
+@given(drawn=models(exact=True))
 def test_step_6_a_completed_round_has_the_distribution_of_the_target(drawn, K):
     assert_round_exact(drawn, K)
 
 
-@given(drawn=models(sizes=[1, 2, 3, 4]), N=st.integers(0, 4), eos=st.sampled_from([None, 0]))
+@given(
+    drawn=models(sizes=[1, 2, 3, 4], exact=True),
+    N=st.integers(0, 4),
+    eos=st.sampled_from([None, 0]),
+)
 def test_step_7a_plain_sampling_is_the_product_of_the_targets_conditionals(drawn, N, eos):
     _, target, x = drawn
     found = sum_over_paths(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
@@ -202,6 +164,6 @@ def test_step_7b_speculative_sampling_has_the_same_distribution(N, K, eos):
 
 
 @settings(max_examples=100)
-@given(drawn=models(), N=st.integers(1, 4), K=st.integers(0, 3))
+@given(drawn=models(exact=True), N=st.integers(1, 4), K=st.integers(0, 3))
 def test_step_7b_for_any_models(drawn, N, K):
     assert_exact(drawn, N, K)
