@@ -56,7 +56,9 @@ class EveryBranch(Forks, Refusing):
     def integers(self, low, high=None, size=None, *, endpoint=False):
         if high is None:
             low, high = 0, low
-        self.refuse_arrays("integers", low, high)
+        if np.ndim(low) or np.ndim(high):
+            problem = "rng.integers takes plain numbers here, and found an array"
+            self.refuse(TypeError(f"{problem}; call it once for each"))
         n = int(high) - int(low) + bool(endpoint)
         return np.int64(low) + self.choice(n, size)
 
@@ -65,14 +67,20 @@ class EveryBranch(Forks, Refusing):
         if dtype is not np.float64:
             numpys_own().random(dtype=dtype)
         if size is None:
-            return Uniform(self, 0.5)
+            return self.number(0.5)
         like = np.dtype(dtype).type(0.5)
-        return several(size, lambda: Uniform(self, like)).view(Uniforms)
+        numbers = several(size, lambda: self.number(like))
+        return numbers.view(Uniforms) if numbers.dtype == object else numbers
+
+    def number(self, like):
+        return Uniform(self, like)
 
     def uniform(self, low=0.0, high=1.0, size=None):
-        self.refuse_arrays("uniform", low, high)
         numpys_own().uniform(low, high)
-        return float(low) + (float(high) - float(low)) * self.random(size)
+        if size is None:
+            size = np.broadcast_shapes(np.shape(low), np.shape(high)) or None
+        low, high = (np.array(end) if np.ndim(end) else float(end) for end in (low, high))
+        return low + (high - low) * self.random(size)
 
     def branches_of(self, n, p):
         row = np.asarray(p)
@@ -80,11 +88,6 @@ class EveryBranch(Forks, Refusing):
         branches = known_branches(n, tuple(map(plain, row.tolist())), row.dtype, is_list)
         self.is_exact |= isinstance(branches[0][0], Fraction)
         return branches
-
-    def refuse_arrays(self, method, low, high):
-        if np.ndim(low) or np.ndim(high):
-            problem = f"rng.{method} takes plain numbers here, and found an array"
-            self.refuse(TypeError(f"{problem}; call it once for each"))
 
     def __reduce_ex__(self, protocol):
         self.refuse(TypeError("a copy of rng would not take all branches; use rng itself"))

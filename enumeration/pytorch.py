@@ -475,15 +475,8 @@ class OfNumpy(EveryBranch):
         weights, outcomes = zip(*branches)
         return outcomes[self.once(weights, lambda: self.numbers.draw.choice(weights))]
 
-    def random(self, size=None):
-        if size is None:
-            return self.once("random", self.numbers.draw)
-        shape = np.empty(size).shape
-        return np.array([self.random() for _ in range(math.prod(shape))]).reshape(shape)
+    def number(self, like):
+        return self.once("random", self.numbers.draw)
 
     def rand(self, *size):
         return self.random(size or None)
-
-    def uniform(self, low=0.0, high=1.0, size=None):
-        shape = np.broadcast_shapes(np.shape(low), np.shape(high)) if size is None else size
-        return low + np.subtract(high, low) * self.random(shape or None)
