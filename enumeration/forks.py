@@ -9,7 +9,6 @@ MAX_BRANCHES = 1_000_000  # of one fork
 REPEATS = 300  # paths that are run again, and of more paths each 300th
 FEW = 16  # runs that are made again, at least
 ROUNDING = 1e-6  # by which a probability may change from run to run
-IMPROBABLE = 1e-12
 TOKENS = int, float, Fraction, str, bytes  # what outputs are made of
 RETURN = {  # in place of these
     "dict": "sorted(output.items())",
@@ -87,11 +86,7 @@ class Forks:
     def run(self, function):
         """Take one path: the output of function(self)."""
         self.n_forks = 0
-        try:
-            output = as_output(function(self))
-        except Exception as error:
-            self.add_note(error)
-            raise
+        output = as_output(function(self))
         if self.refused:
             raise self.refused
         if self.n_forks < len(self.path):
@@ -154,12 +149,6 @@ class Forks:
         if self.tolerance() < 1:
             problem = f"the same path led to {found}, and earlier to {before}"
             self.refuse(NotByRng(f"{problem}; something else than rng decides as well"))
-
-    def add_note(self, error):
-        """Say how improbable the path is on which a program failed."""
-        probability = float(math.prod(self.probabilities()))
-        if probability < IMPROBABLE and not self.is_exact and hasattr(error, "add_note"):
-            error.add_note(f"on a path of probability {probability:.1e}, which rounding opens")
 
     def refuse(self, error):
         self.refused = error
