@@ -8,9 +8,8 @@ you have its probability: exact but for rounding, and exact if the rows are Frac
 
 The sampler doesn't change. It just gets an `EveryBranch` for its generator. There, each
 draw is a fork, with a branch for each outcome that is possible. The first run takes
-branch 0 at all forks. From run to run, the branches move on like the digits of a counter:
-if a fork of two is followed by a fork of three, the paths are [0, 0], [0, 1], [0, 2],
-[1, 0], and so on.
+branch 0 at all forks. If a fork of two is followed by a fork of three, it leaves the
+beginnings [1], [0, 1] and [0, 2] of other paths, and each of these runs next.
 
 A number from `rng.random()` never has a value, only an interval in which it lies, at
 first [0, 1). `u < 0.3` is a fork, True with probability 0.3, and then u lies in

@@ -42,14 +42,12 @@ class NotByRng(RuntimeError):
 class Forks:
     """Each draw is a fork in the path of a program, with branches [(probability, outcome), ...].
 
-    A path says which branch to take at each fork: [0, 2] takes branch 0 at the first, and
-    branch 2 at the second. If the second has no branch 3, the next path begins with [1],
-    and takes branch 0 from there on.
+    A path begins with some forks at which it is known which branch to take, and takes branch 0
+    at those that follow. Each of their other branches is the beginning of another path.
     """
 
-    def __init__(self, begin=()):
-        self.path = [*begin]  # for each fork: (its branches, which one to take)
-        self.n_fixed = len(begin)  # forks whose branch stays
+    def __init__(self):
+        self.path = []  # for each fork: (its branches, which one to take)
         self.n_forks = 0  # that this run has come to
         self.is_exact = False  # whether it was given Fractions
         self.n_paths = 0  # that were taken
@@ -70,21 +68,20 @@ class Forks:
         self.n_forks += 1
         return known[i][1]
 
-    def next_path(self):
-        """Move on to the next path, if there is one."""
-        while len(self.path) > self.n_fixed:
-            branches, i = self.path.pop()
-            if i + 1 < len(branches):
-                self.path.append((branches, i + 1))
-                return True
-        return False
+    def others(self, n):
+        """The beginnings of paths that leave this one after n forks, or later."""
+        for i in range(n, len(self.path)):
+            branches, _ = self.path[i]
+            for other in range(1, len(branches)):
+                yield (*self.path[:i], (branches, other))
 
     def probabilities(self):
         """Those of the branches that this run has taken."""
         return [branches[i][0] for branches, i in self.path[: self.n_forks]]
 
-    def run(self, function):
-        """Take one path: the output of function(self)."""
+    def run(self, function, begin):
+        """Take the path that begins so: the output of function(self)."""
+        self.path = [*begin]
         self.n_forks = 0
         output = as_output(function(self))
         if self.refused:
@@ -94,34 +91,35 @@ class Forks:
             self.n_forks = len(self.path)  # so that all probabilities still have a sum of 1
         return output
 
-    def run_all(self, function, max_paths):
-        """Take each path -> {output: probability}"""
+    def add(self, function, begin, outputs):
+        """Add the path that begins so to {output: probability}. Returns how others begin."""
+        output = self.run(function, begin)
+        probability = math.prod(self.probabilities())
+        outputs[output] = outputs.get(output, 0) + probability
+        self.covered += probability
+        if self.n_forks > LONG and probability < LEAST:
+            problem = f"a path with {self.n_forks} forks and a probability below {LEAST}"
+            raise TooManyPaths(problem, self.covered)
+        if self.n_paths < REPEATS or self.n_paths % REPEATS == 0:
+            self.kept.append(([*self.path], output))
+        self.n_paths += 1
+        return self.others(len(begin))
+
+    def run_all(self, function, max_paths, begin=()):
+        """Take each path that begins so -> {output: probability}"""
         outputs = {}
-        is_last = False
-        while not is_last:
+        todo = [begin]
+        while todo:
             if self.n_paths == max_paths:
                 raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", self.covered)
-            output = self.run(function)
-            probability = math.prod(self.probabilities())
-            outputs[output] = outputs.get(output, 0) + probability
-            self.covered += probability
-            if self.n_forks > LONG and probability < LEAST:
-                problem = f"a path with {self.n_forks} forks and a probability below {LEAST}"
-                raise TooManyPaths(problem, self.covered)
-            if self.n_paths < REPEATS or self.n_paths % REPEATS == 0:
-                self.kept.append(([*self.path], output))
-            self.n_paths += 1
-            is_last = not self.next_path()
-        if self.is_exact:
-            return outputs
-        return {output: float(probability) for output, probability in outputs.items()}
+            todo += self.add(function, todo.pop(), outputs)
+        return outputs if self.is_exact else in_floats(outputs)
 
     def run_again(self, function):
         """Take the paths that were kept again, the last one first."""
         n_times = math.ceil(FEW / len(self.kept))
         for path, output in self.kept[::-1] * n_times:
-            self.path = [*path]
-            found = self.run(function)
+            found = self.run(function, path)
             if found != output:
                 self.differ(found, output)
             if len(self.path) > len(path):
@@ -153,6 +151,10 @@ class Forks:
     def refuse(self, error):
         self.refused = error
         raise error
+
+
+def in_floats(outputs):
+    return {output: float(probability) for output, probability in outputs.items()}
 
 
 def as_output(found):

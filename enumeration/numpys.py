@@ -33,8 +33,8 @@ Refusing = type("Refusing", (np.random.Generator,), METHODS)
 class EveryBranch(Forks, Refusing):
     """Stands in for a numpy.random.Generator."""
 
-    def __init__(self, begin=()):
-        Forks.__init__(self, begin)
+    def __init__(self):
+        Forks.__init__(self)
         # So that default_rng(rng) is rng. It draws nothing.
         np.random.Generator.__init__(self, np.random.PCG64(0))
 

@@ -3,8 +3,8 @@
     with ProcessPoolExecutor() as executor:
         output_distribution(my_sampler, executor=executor)
 
-Any executor of concurrent.futures will do. The tree of paths is split at its first forks,
-each worker takes all paths of a subtree, and the probabilities are added up.
+Any executor of concurrent.futures will do. The first paths leave others at their forks. Each
+worker takes all paths that begin like one of them, and the probabilities are added up.
 """
 
 import pickle
@@ -12,7 +12,7 @@ from collections import Counter, deque
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import partial
 
-from .forks import TooManyPaths
+from .forks import TooManyPaths, in_floats
 from .numpys import EveryBranch
 from .others import nothing_else_draws
 
@@ -22,55 +22,39 @@ N_SUBTREES = 100
 def sum_by_workers(function, max_paths, executor):
     """{output: probability}, and whether there were Fractions.
 
-    Other generators are looked for on the first hundred paths.
+    The first paths are taken here, and other generators are looked for on them.
     """
     if isinstance(executor, ProcessPoolExecutor):
         check_pickles(function)
     rng = EveryBranch()
-    with nothing_else_draws(rng) as watch:
-        beginnings = subtrees(function, rng)
-        watch.look()  # for generators that were made on the way, and kept
     outputs = Counter()
-    n_paths = 0
-    is_exact = False
+    todo = deque([()])
+    with nothing_else_draws(rng) as watch:
+        while todo and len(todo) < N_SUBTREES:
+            todo += rng.add(function, todo.popleft(), outputs)
+        watch.look()  # for generators that were made on the way, and kept
+        rng.run_again(function)
+    n_paths = rng.n_paths
+    is_exact = rng.is_exact
     work = partial(sum_of_subtree, function=function, max_paths=max_paths)
     try:
-        for found, n, had_fractions in executor.map(work, beginnings):
+        for found, n, had_fractions in executor.map(work, todo):
             outputs.update(found)
             n_paths += n
             is_exact |= had_fractions
-            check_number(n_paths, max_paths, outputs)
+            if n_paths > max_paths:
+                problem = f"more than max_paths = {max_paths:,} paths"
+                raise TooManyPaths(problem, sum(outputs.values()))
     except BrokenExecutor as error:
         advice = 'a script needs if __name__ == "__main__": around what it runs'
         raise RuntimeError(f"a worker ended early; {advice}") from error
-    return dict(outputs), is_exact
-
-
-def check_number(n_paths, max_paths, outputs):
-    if n_paths > max_paths:
-        raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", sum(outputs.values()))
-
-
-def subtrees(function, rng):
-    """N_SUBTREES beginnings of paths or more, if there are so many. Each path has one of them."""
-    beginnings = deque([()])
-    whole = []
-    while beginnings and len(beginnings) + len(whole) < N_SUBTREES:
-        begin = beginnings.popleft()
-        rng.path = [*begin]
-        rng.run(function)
-        if len(rng.path) == len(begin):
-            whole.append(begin)
-            continue
-        branches, _ = rng.path[len(begin)]
-        beginnings += [(*begin, (branches, i)) for i in range(len(branches))]
-    return [*whole, *beginnings]
+    return outputs if is_exact else in_floats(outputs), is_exact
 
 
 def sum_of_subtree(begin, function, max_paths):
     """What a worker does for the paths that begin so: as above, and the number of paths."""
-    rng = EveryBranch(begin)
-    outputs = rng.run_all(function, max_paths)
+    rng = EveryBranch()
+    outputs = rng.run_all(function, max_paths, begin)
     rng.run_again(function)
     return outputs, rng.n_paths, rng.is_exact
 

@@ -74,7 +74,7 @@ from concurrent.futures import ProcessPoolExecutor
 from enumeration import output_distribution
 
 def sampler(rng):
-    return rng.choice(2)
+    return [rng.choice(2) for _ in range(12)]
 
 spawn = multiprocessing.get_context("spawn")
 with ProcessPoolExecutor(2, mp_context=spawn) as executor:
