@@ -72,7 +72,7 @@ class Forks:
         """The beginnings of paths that leave this one after n forks, or later."""
         for i in range(n, len(self.path)):
             branches, _ = self.path[i]
-            for other in range(1, len(branches)):
+            for other in range(len(branches) - 1, 0, -1):  # the last one is taken first
                 yield (*self.path[:i], (branches, other))
 
     def probabilities(self):
