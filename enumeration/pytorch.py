@@ -23,7 +23,6 @@ PyTorch, and so are choice, randint, random and uniform of np.random.
 import contextlib
 import ctypes
 import functools
-import math
 import random
 import statistics
 import threading
