@@ -45,8 +45,8 @@ can't be found, but paths are run twice, and then the function runs with NumPy's
 generator: if the outputs don't fit, that's an error as well.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
-repository. This page has the idea, forks.py takes the branches, numpys.py imitates
-NumPy's generator, others.py sees what else draws, compare.py says where two
+repository. This page has the idea, forks.py takes the branches, generator.py imitates
+NumPy's generator, watch.py sees what else draws, compare.py says where two
 distributions differ, and workers.py shares the paths among processes. values.py is for
 what needs real numbers: noise such as Gumbel's, compiled code, other languages.
 batches.py gives them to kernels that take whole batches, and pytorch.py to code that
@@ -57,8 +57,8 @@ import numpy as np
 
 from .compare import Contradicted, check_real_runs, first_difference, total_variation
 from .forks import NotByRng, TooManyPaths, as_output
-from .numpys import EveryBranch
-from .others import nothing_else_draws
+from .generator import EveryBranch
+from .watch import nothing_else_draws
 from .workers import sum_by_workers
 
 __all__ = [

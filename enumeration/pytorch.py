@@ -36,8 +36,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import values
 from .forks import as_output
-from .numpys import EveryBranch
-from .others import nothing_else_draws
+from .generator import EveryBranch
+from .watch import nothing_else_draws
 
 FEW = 64  # a draw from more integers is a number, and no fork
 HALVES = torch.float16, torch.bfloat16

@@ -13,8 +13,8 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from functools import partial
 
 from .forks import TooManyPaths, in_floats
-from .numpys import EveryBranch
-from .others import nothing_else_draws
+from .generator import EveryBranch
+from .watch import nothing_else_draws
 
 N_SUBTREES = 100
 

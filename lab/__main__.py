@@ -22,10 +22,10 @@ from ending import report
 from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
-from lab.page import check_can_be_written, page, write_page
 from lab.pair import LabRun, load_pair
-from lab.rounds import Recorder
 from lab.schedules import SCHEDULES
+from lab.trace.page import check_can_be_written, page, write_page
+from lab.trace.rounds import Recorder
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from sampling import as_model
 from speculative import verify

@@ -1,6 +1,6 @@
 """Claims that people argue about, and what enumeration says of them: tables in Markdown.
 
-    python -m studies.making.write  # writes them into docs/exactness.md
+    python -m studies.pages.write  # writes them into docs/exactness.md
 
 Everything is computed for the pair of lab/gallery/setting.py, except where another is named.
 """

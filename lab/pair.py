@@ -19,9 +19,9 @@ from checkpoint.names import MODELS_DIR
 from fast import GPT2
 from lab import block
 from lab.drafts import make_draft
-from lab.models import penalised
 from lab.schedules import costs_of, draft_confidence, drafting, make_schedule
 from lab.theory import Chances, chances
+from lab.wrappers import penalised
 from runs import Pair, Run, ratio
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import load_encoder_hparams_and_params, load_models

@@ -1,6 +1,6 @@
 """Tables in Markdown: the gallery, and what lossy rules cost.
 
-    python -m studies.making.write  # writes them into the pages
+    python -m studies.pages.write  # writes them into the pages
 
 Everything is computed for the pair of lab/gallery/setting.py, except where another is named.
 """

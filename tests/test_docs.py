@@ -5,7 +5,7 @@ import re
 import pytest
 from support import ROOT, read
 
-from studies.making import write
+from studies.pages import write
 
 PAGES = [
     path
@@ -19,7 +19,7 @@ HTML = sorted((ROOT / "docs").glob("*.html"))
 def test_the_pages_and_the_pictures_are_what_the_code_computes():
     assert [
         path for path, content in write.files().items() if read(path) != content
-    ] == []  # run python -m studies.making.write
+    ] == []  # run python -m studies.pages.write
     shown = [
         name for page in write.PAGES for name in re.findall(r"<!-- (?!end)([\w ]+) -->", read(page))
     ]

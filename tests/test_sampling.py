@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from support import EXACT, Table
 
-from lab.models import penalised
+from lab.wrappers import penalised
 from sampling import as_model, logits_to_probs, sample
 
 

@@ -17,8 +17,8 @@ from support import (
 
 from enumeration import output_distribution
 from lab import schedules
-from lab.models import last_rows, penalised, shared_vocabulary
 from lab.schedules import SCHEDULES, drafting, make_schedule
+from lab.wrappers import last_rows, penalised, shared_vocabulary
 from sampling import as_model
 from speculative import autoregressive_sampling, max_fn, speculative_sampling
 

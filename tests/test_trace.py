@@ -16,9 +16,9 @@ from support import ROOT, bundled, printed_by, run, texts_of
 
 import lab.__main__ as lab_main
 import main
-from lab.page import number, page, shown
 from lab.pair import LabPair
-from lab.rounds import Recorder
+from lab.trace.page import number, page, shown
+from lab.trace.rounds import Recorder
 from runs import Run, origins
 from speculative import Round, max_fn
 from terminal import A_BUG, COLOURS, RESET, TWO_SAMPLES, figures, same_text, show

@@ -1,6 +1,6 @@
 """Ways to get speculative sampling wrong, each with its exact distance from the target.
 
-    python -m studies.making.write  # writes the tables into docs/exactness.md and docs/drafts.md
+    python -m studies.pages.write  # writes the tables into docs/exactness.md and docs/drafts.md
 
 Most look right, and some rules that look wrong are exact. Nearly all are small edits of
 `verify`, `propose` and other functions of this project: what is right, and what somebody

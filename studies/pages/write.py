@@ -2,8 +2,8 @@
 
 Run it after a change of the gallery:
 
-    python -m studies.making.write         # all but the two pictures of a timed run
-    python -m studies.making.write --race  # these as well: race.svg and terminal.svg
+    python -m studies.pages.write         # all but the two pictures of a timed run
+    python -m studies.pages.write --race  # these as well: race.svg and terminal.svg
 
 A block stands between <!-- name --> and <!-- end -->.
 """
@@ -13,10 +13,10 @@ import re
 from pathlib import Path
 
 from ending import report
-from lab import disputes, requests, tables
+from lab import disputes, tables, two_requests
 from lab.gallery import GALLERY
 from studies.audit.__main__ import table as audit_table
-from studies.making import pictures
+from studies.pages import pictures
 from terminal import Parser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +60,7 @@ BLOCKS = {
     "exact": tables.of_exact_rules,
     "disputes": disputes.of_disputes,
     "papers": disputes.of_papers,
-    "requests": requests.of_requests,
+    "requests": two_requests.of_requests,
     "prices": tables.of_prices,
     "audit": of_audit,
     "rules": menu,
@@ -108,4 +108,4 @@ def main():
 
 
 if __name__ == "__main__":
-    report(main, "python -m studies.making.write")
+    report(main, "python -m studies.pages.write")

@@ -1,6 +1,6 @@
 """Two requests at once: each text is exact, and yet the two of them may be wrong together.
 
-    python -m studies.making.write  # writes the table into docs/exactness.md
+    python -m studies.pages.write  # writes the table into docs/exactness.md
 
 An engine that gives two requests one stream of random numbers writes two texts that know
 of each other. Whoever looks at one of them finds nothing.

@@ -1,4 +1,4 @@
-"""The pictures in docs/, which `python -m studies.making.write` draws.
+"""The pictures in docs/, which `python -m studies.pages.write` draws.
 
 tree.svg is about the README's p and q, round.svg is a round of the bundled pair.
 """
@@ -15,10 +15,10 @@ import numpy as np
 from exercise.grading import graded
 from exercise.steps import STEPS
 from lab.disputes import PAIRS
-from lab.page import number, shown
 from lab.pair import load_pair
-from lab.rounds import Recorder
 from lab.theory import improvement
+from lab.trace.page import number, shown
+from lab.trace.rounds import Recorder
 from runs import origins
 from speculative import acceptance, residual
 from terminal import LEGEND, PROMPT, figures, printed
