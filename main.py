@@ -10,7 +10,9 @@ examples:
   python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would"
 """
 
-import ending  # first, so that Ctrl-C is one line from here on
+from terminal import ending  # first, so that Ctrl-C is one line from here on
+
+# isort: split
 import fast  # before NumPy, so that BLAS leaves the cores to it
 
 # isort: split
@@ -19,7 +21,9 @@ from functools import partial
 import gpt2
 from runs import Pair
 from speculative import autoregressive_sampling, speculative_sampling
-from terminal import figures, options, printed, show, why_texts_differ
+from terminal.figures import figures, printed, why_texts_differ
+from terminal.options import options
+from terminal.text import show
 from utils import load_models, pair_of, prompt_ids
 
 LAB = """there is more in the lab:

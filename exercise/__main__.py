@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from checkpoint import UserError
-from ending import report
 from exercise.process import verdicts
 from exercise.steps import STEPS
-from terminal import Parser
+from terminal.ending import report
+from terminal.options import Parser
 
 MINE = Path(__file__).with_name("mine.py")
 STUBS = Path(__file__).with_name("stubs.py")

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint import UserError
-from ending import report
 from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
@@ -29,16 +28,10 @@ from lab.trace.rounds import Recorder
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
 from sampling import as_model
 from speculative import verify
-from terminal import (
-    COUNT,
-    checked_type,
-    figures,
-    options,
-    printed,
-    same_text,
-    show,
-    why_texts_differ,
-)
+from terminal.ending import report
+from terminal.figures import figures, printed, same_text, why_texts_differ
+from terminal.options import COUNT, checked_type, options
+from terminal.text import show
 from utils import pair_of, prompt_ids
 
 COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess

@@ -10,7 +10,7 @@ from support import CONTENT
 
 from checkpoint import UserError
 from checkpoint.openai import DATA, FILES, INDEX
-from ending import report
+from terminal.ending import report
 from utils import load_encoder_hparams_and_params
 
 HALF, REST = {"drop": 200_000}, "bytes=200704-"  # 200,000 bytes, rounded up to whole BLOCKs

@@ -15,9 +15,9 @@ import fast
 import lab.__main__ as lab_main
 import main
 from checkpoint.openai import FILES
-from ending import report
 from lab.block import verify_block
 from lab.pair import LabPair
+from terminal.ending import report
 
 
 def test_the_bundled_pair_from_any_directory(tmp_path):
@@ -239,7 +239,8 @@ def test_our_errors_show_a_traceback_and_those_of_the_machine_one_line(monkeypat
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk(unbuffered):
     env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
-    command = [sys.executable, "-c", "import ending; ending.report(lambda: print('x'), 'it')"]
+    program = "from terminal.ending import report; report(lambda: print('x'), 'it')"
+    command = [sys.executable, "-c", program]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, cwd=ROOT, env=env, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 2
@@ -274,9 +275,9 @@ IMPORTS = {
     "encoder.py": "regex",
     "utils.py": "numpy checkpoint fast",
     "runs.py": "numpy sampling",
-    "ending.py": "checkpoint",
-    "terminal.py": "numpy runs checkpoint",
-    "main.py": "ending fast gpt2 speculative runs terminal utils",
+    "terminal/ending.py": "checkpoint",
+    "terminal/*.py": "numpy runs checkpoint",
+    "main.py": "fast gpt2 speculative runs terminal utils",
     "checkpoint/*.py": "numpy requests tqdm tokenizers checkpoint encoder",
 }
 

@@ -21,7 +21,8 @@ from lab.trace.page import number, page, shown
 from lab.trace.rounds import Recorder
 from runs import Run, origins
 from speculative import Round, max_fn
-from terminal import A_BUG, COLOURS, RESET, TWO_SAMPLES, figures, same_text, show
+from terminal.figures import A_BUG, TWO_SAMPLES, figures, same_text
+from terminal.text import COLOURS, RESET, show
 from utils import get_encoder
 
 ENCODER = get_encoder("target", ROOT / "models")

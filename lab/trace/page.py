@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from terminal import LEGEND
+from terminal.text import LEGEND
 
 SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # for white space in a token that stands alone
 # Characters that HTML does not allow: control characters but \t and \n, and two more
@@ -31,7 +31,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, command, beside_play=Fal
 
     prompt holds ids. plain and fast are `runs.Run`s without and with speculation, rounds
     those of fast that `rounds.Recorder` kept, at least one. figures is what
-    `terminal.figures` returns. beside_play says that play.html is in the same folder.
+    `terminal.figures.figures` returns. beside_play says that play.html is in the same folder.
     """
     parts = {"play": PLAY if beside_play else ""}
     parts["css"] = read("page.css")

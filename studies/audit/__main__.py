@@ -26,11 +26,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from checkpoint import UserError
-from ending import report
 from lab import tables
 from studies.audit import kernels, projects, sglang
 from studies.audit.cuda import flashinfer
-from terminal import Parser
+from terminal.ending import report
+from terminal.options import Parser
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")

@@ -21,7 +21,9 @@ from lab.trace.page import number, shown
 from lab.trace.rounds import Recorder
 from runs import origins
 from speculative import acceptance, residual
-from terminal import LEGEND, PROMPT, figures, printed
+from terminal.figures import figures, printed
+from terminal.options import PROMPT
+from terminal.text import LEGEND
 
 SLOWER = 40  # times slower than in reality, so that one can watch the race
 RACE = 70  # tokens: the demo's text, up to the end of a sentence

@@ -12,12 +12,12 @@ import json
 import re
 from pathlib import Path
 
-from ending import report
 from lab import disputes, tables, two_requests
 from lab.gallery import GALLERY
 from studies.audit.__main__ import table as audit_table
 from studies.pages import pictures
-from terminal import Parser
+from terminal.ending import report
+from terminal.options import Parser
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (

@@ -20,11 +20,11 @@ import numpy as np
 import fast
 import gpt2
 from checkpoint.read import open_model, read
-from ending import report
 from lab.pair import LabPair
 from lab.tables import table
 from studies.times.turns import Engine, compare, timed
-from terminal import PROMPT, Parser
+from terminal.ending import report
+from terminal.options import PROMPT, Parser
 from utils import get_encoder
 
 CONTEXT = 32  # tokens in the cache before passes over a few rows

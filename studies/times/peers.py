@@ -15,12 +15,12 @@ import numpy as np
 from checkpoint import UserError
 from checkpoint.huggingface import openai_name
 from checkpoint.read import open_model
-from ending import report
 from fast.threads import n_cores
 from lab.tables import table
 from studies.times.forward import PAIR, ids_for, loop, main, passes, speeds
 from studies.times.turns import Engine, compare, timed
-from terminal import PROMPT
+from terminal.ending import report
+from terminal.options import PROMPT
 from utils import get_encoder
 
 

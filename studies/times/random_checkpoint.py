@@ -13,8 +13,8 @@ from checkpoint.names import MODELS, MODELS_DIR
 from checkpoint.openai import DATA
 from checkpoint.read import expected_shapes
 from checkpoint.write import write_checkpoint, write_vocabulary
-from ending import report
-from terminal import Parser
+from terminal.ending import report
+from terminal.options import Parser
 
 
 def random_tensors(hparams):

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from ending import report
+from terminal.ending import report
 
 TURNS = 12
 

@@ -1,0 +1,75 @@
+"""The figures of two runs, compared."""
+
+import numpy as np
+
+from runs import expected_tokens
+
+NOTHING = "none: nothing was drafted"
+A_BUG = "NO: a bug"
+TWO_SAMPLES = "no: two samples from one distribution, unless --same_text is given"
+ROUNDING = "no: x @ w rounds differently for one row and for several, and two tokens were tied"
+
+
+def why_texts_differ(args):
+    """What to say if the two texts are not the same."""
+    if args.temperature > 0 and not args.same_text:
+        return TWO_SAMPLES
+    return ROUNDING if getattr(args, "numpy", False) else A_BUG
+
+
+def figures(plain, fast, setting, if_texts_differ=A_BUG):
+    """A plain run and one with guesses, compared -> {name: text}.
+
+    setting is what the second one was run with, such as "K = 4".
+    """
+    if not plain.n_new:
+        return {"tokens per second": "none: nothing was decoded, so there is nothing to compare"}
+    slow = plain.tokens_per_second
+    quick = fast.tokens_per_second
+    guesses, check, rest = fast.cost(plain)
+    cost = guesses + check + rest
+    parts = f"guesses K c = {guesses:.2f}, check v = {check:.2f}, rest r = {rest:.2f}"
+    rows = {}
+    rows["tokens per second"] = f"{slow:.1f} target alone, {quick:.1f} speculative"
+    rows["speedup"] = f"{quick / slow:.2f}"
+    rows["acceptance rate"] = acceptance_rate(fast)
+    rows["alpha"] = alpha(fast)
+    rows["tokens per round"] = f"{fast.tokens_per_round:.2f}, with {setting}"
+    rows["cost of a round"] = f"{cost:.2f} plain steps: {parts}"
+    rows["same text"] = same_text(plain.ids, fast.ids, if_texts_differ)
+    if quick < slow and fast.p_accepted:
+        rows["slower"] = why_slower(guesses, check, rest)
+    return rows
+
+
+def acceptance_rate(run):
+    if run.acceptance_rate is None:
+        return NOTHING
+    return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} draft tokens"
+
+
+def alpha(run):
+    if run.alpha is None:
+        return NOTHING
+    expected = expected_tokens(run.alpha, max(run.n_drafted))
+    of_which = f"of the {len(run.p_accepted)} looked at, which"
+    return f"{run.alpha:.2f} {of_which} predicts {run.predicted(expected):.2f} tokens per round"
+
+
+def why_slower(guesses, check, rest):
+    extra = check - 1  # one plain step is what a token costs anyway
+    most = max(guesses, extra, rest)
+    if most == guesses:
+        return "because the guesses cost most: try a smaller draft, or a smaller K"
+    if most == extra:
+        return "because the check costs most: try a smaller K, or a better draft"
+    return "because drawing and accepting cost most: try a smaller K"
+
+
+def same_text(ids, other, if_texts_differ):
+    return "yes" if np.array_equal(ids, other) else if_texts_differ
+
+
+def printed(rows):
+    """Figures, a line for each."""
+    return "\n".join(f"{name:<17} {text}" for name, text in rows.items())

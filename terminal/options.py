@@ -1,0 +1,77 @@
+"""The options of main.py, which the lab has too."""
+
+import argparse
+import math
+
+from checkpoint import UserError
+from checkpoint.names import CHOICES, MODELS_DIR
+
+PROMPT = "Once upon a time there was a king who had three sons,"
+
+
+class Parser(argparse.ArgumentParser):
+    """Options whose errors are UserErrors, with an advice."""
+
+    def __init__(self, advice="see --help", **kwargs):
+        kwargs["formatter_class"] = argparse.RawDescriptionHelpFormatter
+        kwargs["conflict_handler"] = "resolve"  # the lab has a --K of its own
+        super().__init__(allow_abbrev=False, **kwargs)
+        self.advice = advice
+
+    def error(self, message):
+        raise UserError(f"{message}; {self.advice}")
+
+
+def checked_type(type, is_good, what):
+    """A type for argparse: a value for which is_good holds."""
+
+    def parse(text):
+        try:
+            value = type(text)
+        except ValueError:
+            value = None
+        if value is None or not is_good(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return value
+
+    return parse
+
+
+COUNT = checked_type(int, lambda n: n >= 0, "a whole number from 0 up")
+TEMPERATURE = checked_type(float, lambda T: 0 <= T < math.inf, "a number from 0 up")
+SHARE = checked_type(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1")
+HELP = {
+    "prompt": "the text to continue (default: %(default)r)",
+    "n_tokens_to_generate": "how many tokens (default: %(default)s)",
+    "draft_model_size": "the small model, which guesses; names as below",
+    "target_model_size": f"the large model, which decides the text: {CHOICES}",
+    "models_dir": "where models are, and where downloads go",
+    "K": "how many tokens to draft per round (default: %(default)s)",
+    "temperature": "0: the most probable token; 1: sample as the model says (default: %(default)s)",
+    "top_k": "sample among the k most probable tokens; 0: among all",
+    "top_p": "sample among the most probable tokens, up to probability p together; 1: all",
+    "same_text": "draw both texts with the same noise, so that they are the same at any "
+    "temperature",
+    "seed": "for the random numbers of both loops (default: %(default)s)",
+}
+
+
+def options(description, epilog, advice="see --help"):
+    """The parser of main.py's options, which the lab has too."""
+    parser = Parser(description=description, epilog=epilog, advice=advice)
+
+    def add(name, **kwargs):
+        parser.add_argument(f"--{name}", help=HELP[name], **kwargs)
+
+    add("prompt", default=PROMPT)
+    add("n_tokens_to_generate", type=COUNT, default=154, metavar="N")
+    add("draft_model_size", metavar="SIZE")
+    add("target_model_size", metavar="SIZE")
+    add("models_dir", default=MODELS_DIR, metavar="DIR")
+    add("K", type=COUNT, default=4)
+    add("temperature", type=TEMPERATURE, default=0.0, metavar="T")
+    add("top_k", type=COUNT, default=0, metavar="k")
+    add("top_p", type=SHARE, default=1.0, metavar="p")
+    add("same_text", action="store_true")
+    add("seed", type=COUNT, default=123)
+    return parser
