@@ -1,7 +1,7 @@
 """How far is other people's speculative decoding from its target? README.md has the answers.
 
     pip install -r studies/audit/requirements.txt
-    python -m studies.audit                         # everything, which takes an hour
+    python -m studies.audit                         # everything, which takes some hours
     python -m studies.audit --only duoan/TorchCode
     python -m studies.audit --only flashinfer       # needs an NVIDIA GPU and nvcc
     python -m studies.audit --only vllm --setting V1 --write  # and into audit.json
