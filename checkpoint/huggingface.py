@@ -17,15 +17,7 @@ from checkpoint.settings import only, read_json, whole_number
 from checkpoint.tokenizer import tokenizer  # noqa: F401  # as openai.py has one
 
 FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
-DTYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "BF16": "<u2",
-    "BOOL": "?",
-    "U8": "u1",
-    "I64": "<i8",
-}
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?", "U8": "u1"}
 SIZES = {  # our names, and transformers'
     "n_vocab": "vocab_size",
     "n_ctx": "n_positions",
@@ -33,21 +25,13 @@ SIZES = {  # our names, and transformers'
     "n_head": "n_head",
     "n_layer": "n_layer",
 }
-ALIASES = {  # other names that transformers has for them
-    "hidden_size": "n_embd",
-    "max_position_embeddings": "n_positions",
-    "num_attention_heads": "n_head",
-    "num_hidden_layers": "n_layer",
-}
 COMPUTED = {  # what config.json may say; the first value is what it means if it says nothing
     "model_type": ["gpt2"],
     "activation_function": ["gelu_new", "gelu_pytorch_tanh", "gelu_fast"],
     "layer_norm_epsilon": [1e-5],
-    "add_cross_attention": [False],
     "scale_attn_weights": [True],
     "scale_attn_by_inverse_layer_idx": [False],
     "tie_word_embeddings": [True],
-    "quantization_config": [None],
 }
 PREFIX = r"(_orig_mod\.)?(transformer\.)?"
 MASK = re.compile(PREFIX + r"h\.\d+\.attn\.(masked_)?bias")
@@ -57,8 +41,8 @@ NAME = re.compile(PREFIX + r"(wte|wpe|ln_f|lm_head|h\.\d+\.[\w.]+)\.(weight|bias
 def hparams(folder):
     """The five numbers of config.json. ValueError if it asks for what is not computed here."""
     config = read_json(folder / "config.json")
-    same = {alias: [config.get(name)] for alias, name in ALIASES.items()}
-    only("config.json", config, COMPUTED | same)
+    other_name = {"num_attention_heads": [config.get("n_head")]}  # no shape depends on it
+    only("config.json", config, COMPUTED | other_name)
     return {ours: whole_number("config.json", config, name) for ours, name in SIZES.items()}
 
 

@@ -16,7 +16,6 @@ doc/table_format.md, and its util/crc32c.h for the masked crc32c.
 """
 
 from io import BytesIO
-from operator import index  # an int as it is, and a TypeError for bytes
 from typing import NamedTuple
 
 import numpy as np
@@ -176,8 +175,6 @@ def varint(f):
     while (byte := f.read(1)[0]) & 128:
         number |= (byte & 127) << shift
         shift += 7
-        if shift > 63:
-            raise ValueError("a number has more than 64 bits")
     return number | byte << shift
 
 
@@ -198,11 +195,11 @@ def entry_of(value):
     """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry"""
     found = fields(value)
     dims = fields(found.get(2, [b""])[0]).get(2, [])  # TensorShapeProto: 2 dim, which has 1 size
-    shape = tuple(index(fields(dim)[1][0]) for dim in dims)
+    shape = tuple(fields(dim)[1][0] for dim in dims)
     [kind] = found[1]
     if kind not in DTYPES:
         raise ValueError(f"a tensor has TensorFlow's type {kind}, neither float32 nor float16")
-    [offset] = map(index, found.get(4, [0]))
-    [size] = map(index, found[5])
-    [crc] = map(index, found[6])
+    [offset] = found.get(4, [0])
+    [size] = found[5]
+    [crc] = found[6]
     return Entry(offset, size, DTYPES[kind], shape, crc)

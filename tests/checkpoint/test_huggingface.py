@@ -14,6 +14,7 @@ from support import CONTENT, ROOT, files_of
 
 import lab.__main__ as lab_main
 from checkpoint import UserError, find, huggingface, names
+from checkpoint.read import open_model
 from gpt2 import GPT2
 from utils import get_encoder, load_encoder_hparams_and_params, load_models, pair_of
 
@@ -21,7 +22,7 @@ HF = ROOT / "tests" / "fixtures" / "hf"  # tiny GPT-2s, ids and logits by transf
 GOLDEN = json.loads((HF / "golden.json").read_text(encoding="utf-8"))
 PLAIN = files_of(HF / "plain")
 CONFIG = json.loads(PLAIN["config.json"])
-PLAIN_SIZES = huggingface.hparams(HF / "plain")
+PLAIN_SIZES = open_model(HF / "plain").hparams
 VOCABULARY = json.loads(PLAIN["vocab.json"])
 MERGES = PLAIN["merges.txt"].decode().split("\n")[1:-1]
 WEIGHTS = "model.safetensors"
@@ -210,19 +211,14 @@ IN_CONFIG = [  # what config.json says, and what is said of it
         {"activation_function": "relu"},
         "activation_function is 'relu', but only gelu_new or gelu_py",
     ),
-    ({"add_cross_attention": True}, "add_cross_attention is True, but only False is computed"),
     ({"scale_attn_weights": False}, "scale_attn_weights is False"),
     ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
     ({"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon is 1e-06"),
     ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
-    ({"quantization_config": {"bits": 8}}, "quantization_config is .*, which is not computed here"),
     ({"model_type": "llama"}, "model_type is 'llama'"),
     ({"n_layer": 3}, "12 tensors do not fit the hyperparameters"),
     ({"vocab_size": None}, "config.json: vocab_size is None"),
     ({"num_attention_heads": 4}, "num_attention_heads is 4, but only 2 is computed"),
-    ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but only 2"),
-    ({"hidden_size": 16}, "hidden_size is 16, but only 8"),
-    ({"max_position_embeddings": 4}, "max_position_embeddings is 4, but only 48"),
     ({"tokenizer_class": "RobertaTokenizer"}, "tokenizer_class is 'RobertaTokenizer'"),
 ]
 NFC = {"type": "NFC"}
@@ -517,11 +513,6 @@ def test_headers_that_lie(tmp_path, lie):
         huggingface.safetensors(path)
 
 
-def test_the_aliases_are_those_of_transformers():
-    transformers = pytest.importorskip("transformers")
-    assert transformers.GPT2Config.attribute_map == huggingface.ALIASES
-
-
 # ---- Where a model can be ----
 
 
@@ -583,15 +574,10 @@ def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypa
     hub()  # nothing is downloaded twice
 
 
-def git_hash(data):
-    return hashlib.sha1(b"blob %d\0" % len(data) + data)
-
-
-@pytest.mark.parametrize("checksum", [hashlib.sha256, hashlib.sha1, git_hash])
 @pytest.mark.parametrize("name", [WEIGHTS, "config.json"])
-def test_what_does_not_match_is_not_kept(server, hub, tmp_path, capsys, name, checksum):
+def test_what_does_not_match_is_not_kept(server, hub, tmp_path, capsys, name):
     for each, content in PLAIN.items():
-        server.plan[each] = [{"headers": {"ETag": f'"{checksum(content).hexdigest()}"'}}]
+        server.plan[each] = [{"headers": {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'}}]
     right = server.plan[name][0]
     server.plan[name] = [right | {"content": PLAIN[name].swapcase()}, right]
     with pytest.raises(OSError, match=f"cannot download .*{name}: it does not match the checksum"):
