@@ -70,9 +70,8 @@ def check(folder, url, sizes, part=None):
     """UserError if the small files cannot be used, or the weights, which are then removed."""
     problem = None
     try:
-        files = open_model(folder)
-        files.check_sizes(sizes)
-        files.check_small()
+        files = open_model(folder, sizes)
+        files.encoder()
         if part:
             files.tensors(part)
     except UserError as error:

@@ -39,7 +39,7 @@ def locate(name, models_dir=MODELS_DIR):
     folder = in_cache(model.url, files) or folder
     if missing(folder, files):
         download(folder, files, url, model.sizes)
-    open_model(folder).check_sizes(model.sizes)
+    open_model(folder, model.sizes)
     return folder
 
 
