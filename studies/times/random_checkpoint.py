@@ -70,8 +70,8 @@ def main():
         raise UserError(f"{folder} is there already; remove it first")
     folder.mkdir(parents=True)
     hparams = MODELS[size].sizes
-    config = {theirs: hparams[ours] for ours, theirs in SIZES.items()}
-    (folder / "config.json").write_text(json.dumps(config))
+    sizes = {theirs: hparams[ours] for ours, theirs in SIZES.items()}
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"} | sizes))
     write_vocabulary(folder, hparams["n_vocab"])
     write_weights(folder / "model.safetensors", hparams)
 
