@@ -88,7 +88,6 @@ def check(folder, url, sizes, part=None):
 def session():
     retry = Retry(
         total=4,
-        other=0,
         backoff_factor=BACKOFF,
         status_forcelist=BUSY,
         raise_on_status=False,
@@ -106,8 +105,7 @@ def fetch(connection, url, path):
         for _ in range(BREAKS):
             if transfer(connection, url, path):
                 return
-        advice = "; run it again to go on" if path.exists() else ""
-        raise OSError(f"the connection breaks off every time{advice}")
+        raise OSError("the connection breaks off every time")
     except (requests.ConnectionError, requests.Timeout) as error:
         why = f"no answer ({type(error).__name__})"
     except (OSError, ValueError) as error:  # the disk, a redirect, or what is raised here

@@ -97,7 +97,7 @@ def test_ids_and_logits_are_those_of_transformers(name):
         ("lookup", HF / "shards"),
         ("bigram", HF / "shards"),
         ("early-exit:1", HF / "plain"),
-        ("online", ROOT / "models" / "target"),
+        ("online", HF / "plain"),
     ],
 )
 def test_a_single_model_is_tried_without_a_partner(folder, draft, capsys):
@@ -574,10 +574,10 @@ def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypa
     hub()  # nothing is downloaded twice
 
 
-@pytest.mark.parametrize("name", [WEIGHTS, "config.json"])
-def test_what_does_not_match_is_not_kept(server, hub, tmp_path, capsys, name):
+@pytest.mark.parametrize(("name", "header"), [(WEIGHTS, "X-Linked-Etag"), ("config.json", "ETag")])
+def test_what_does_not_match_is_not_kept(server, hub, tmp_path, capsys, name, header):
     for each, content in PLAIN.items():
-        server.plan[each] = [{"headers": {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'}}]
+        server.plan[each] = [{"headers": {header: f'"{hashlib.sha256(content).hexdigest()}"'}}]
     right = server.plan[name][0]
     server.plan[name] = [right | {"content": PLAIN[name].swapcase()}, right]
     with pytest.raises(OSError, match=f"cannot download .*{name}: it does not match the checksum"):
