@@ -2,8 +2,8 @@
 
 After `locate`, which checks the size, a model has no name, only a folder. The files know
 their hparams, tensors() and encoder(). openai.py and huggingface.py each read one format,
-tokenizer.py the tokenizers of the latter. write.py writes OpenAI's format, and download.py
-fetches what is missing. Neither TensorFlow nor PyTorch is needed.
+tokenizer.py the tokenizers of the latter. download.py fetches what is missing. Neither
+TensorFlow nor PyTorch is needed.
 """
 
 

@@ -70,9 +70,8 @@ def check(folder, url, sizes, part=None):
     """UserError if the small files cannot be used, or the weights, which are then removed."""
     problem = None
     try:
-        files = open_model(folder)
-        files.check_sizes(sizes)
-        files.check_small()
+        files = open_model(folder, sizes)
+        files.encoder()
         if part:
             files.tensors(part)
     except UserError as error:
@@ -89,7 +88,6 @@ def check(folder, url, sizes, part=None):
 def session():
     retry = Retry(
         total=4,
-        other=0,
         backoff_factor=BACKOFF,
         status_forcelist=BUSY,
         raise_on_status=False,
@@ -107,8 +105,7 @@ def fetch(connection, url, path):
         for _ in range(BREAKS):
             if transfer(connection, url, path):
                 return
-        advice = "; run it again to go on" if path.exists() else ""
-        raise OSError(f"the connection breaks off every time{advice}")
+        raise OSError("the connection breaks off every time")
     except (requests.ConnectionError, requests.Timeout) as error:
         why = f"no answer ({type(error).__name__})"
     except (OSError, ValueError) as error:  # the disk, a redirect, or what is raised here
@@ -182,25 +179,24 @@ def receive(answer, path, begin, end):
 
 
 def checksum(answer):
-    """What the ETag may be: 64 digits of SHA-256, or 40 of SHA-1 or Git's hash; "" otherwise."""
+    """The ETag, if it is a SHA-256, or ""."""
     for each in (*answer.history, answer):
         tag = each.headers.get("X-Linked-Etag") or each.headers.get("ETag", "")
-        if found := re.fullmatch(r'(?:W/)?"?([0-9a-f]{64}|[0-9a-f]{40})"?', tag):
+        if found := re.fullmatch(r'(?:W/)?"?([0-9a-f]{64})"?', tag):
             return found[1]
     return ""
 
 
 def matches(path, named):
-    """Hugging Face names Git's hash of small files, and a mirror may name their SHA-1."""
     if not named:
         if path.name.startswith("model.safetensors"):  # OpenAI's have checksums of their own
             print("the server names no checksum, so damage may go unnoticed", file=sys.stderr)
         return True
-    kinds = hashlib.sha256(), hashlib.sha1(), hashlib.sha1(b"blob %d\0" % size_of(path))
-    return named in [digest(path, kind) for kind in kinds]
+    return digest(path) == named
 
 
-def digest(path, found):
+def digest(path):
+    found = hashlib.sha256()
     with open(path, "rb") as f:
         while piece := f.read(1 << 20):
             found.update(piece)

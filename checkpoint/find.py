@@ -1,6 +1,5 @@
 """Where the files of a model are: `locate` downloads those that are missing."""
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -40,7 +39,7 @@ def locate(name, models_dir=MODELS_DIR):
     folder = in_cache(model.url, files) or folder
     if missing(folder, files):
         download(folder, files, url, model.sizes)
-    open_model(folder).check_sizes(model.sizes)
+    open_model(folder, model.sizes)
     return folder
 
 
@@ -63,8 +62,7 @@ def checked_sums(folder):
     lines = sums.splitlines()
     for name in openai.FILES:
         path = folder / name
-        found = digest(path, hashlib.sha256())
-        if f"{found}  {folder.name}/{name}" not in lines:
+        if f"{digest(path)}  {folder.name}/{name}" not in lines:
             raise UserError(f"{path} is damaged, or SHA256SUMS; restore them from the project")
     return folder
 

@@ -14,18 +14,10 @@ import numpy as np
 
 from checkpoint.openai import Entry, mapped, views
 from checkpoint.settings import only, read_json, whole_number
-from checkpoint.tokenizer import tokenizer  # noqa: F401  # as openai.py has one
+from checkpoint.tokenizer import tokenizer
 
 FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
-DTYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "BF16": "<u2",
-    "BOOL": "?",
-    "U8": "u1",
-    "I64": "<i8",
-}
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?", "U8": "u1"}
 SIZES = {  # our names, and transformers'
     "n_vocab": "vocab_size",
     "n_ctx": "n_positions",
@@ -33,53 +25,52 @@ SIZES = {  # our names, and transformers'
     "n_head": "n_head",
     "n_layer": "n_layer",
 }
-ALIASES = {  # other names that transformers has for them
-    "hidden_size": "n_embd",
-    "max_position_embeddings": "n_positions",
-    "num_attention_heads": "n_head",
-    "num_hidden_layers": "n_layer",
-}
 COMPUTED = {  # what config.json may say; the first value is what it means if it says nothing
     "model_type": ["gpt2"],
     "activation_function": ["gelu_new", "gelu_pytorch_tanh", "gelu_fast"],
     "layer_norm_epsilon": [1e-5],
-    "add_cross_attention": [False],
     "scale_attn_weights": [True],
     "scale_attn_by_inverse_layer_idx": [False],
     "tie_word_embeddings": [True],
-    "quantization_config": [None],
 }
 PREFIX = r"(_orig_mod\.)?(transformer\.)?"
 MASK = re.compile(PREFIX + r"h\.\d+\.attn\.(masked_)?bias")
 NAME = re.compile(PREFIX + r"(wte|wpe|ln_f|lm_head|h\.\d+\.[\w.]+)\.(weight|bias)")
 
 
-def hparams(folder):
-    """The five numbers of config.json. ValueError if it asks for what is not computed here."""
-    config = read_json(folder / "config.json")
-    same = {alias: [config.get(name)] for alias, name in ALIASES.items()}
-    only("config.json", config, COMPUTED | same)
-    return {ours: whole_number("config.json", config, name) for ours, name in SIZES.items()}
+class Folder:
+    """The files of a model in this format. ValueError if they ask for what is not computed here."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.config = read_json(folder / "config.json")
+        other_name = {"num_attention_heads": [self.config.get("n_head")]}  # no shape depends on it
+        only("config.json", self.config, COMPUTED | other_name)
+        self.hparams = {}
+        for ours, theirs in SIZES.items():
+            self.hparams[ours] = whole_number("config.json", self.config, theirs)
+
+    def tokenizer(self):
+        return tokenizer(self.folder, self.config)
+
+    def tensors(self, data=None):
+        """{OpenAI's name: array}: views of the memory-mapped files, but BF16 becomes float32."""
+        found = {}
+        for path in [data] if data else weights(self.folder):
+            for name, tensor in safetensors(path).items():
+                if MASK.fullmatch(name):
+                    continue
+                ours = openai_name(name)
+                if ours in found:
+                    raise ValueError(f"{name} is there twice, in two files or with two prefixes")
+                found[ours] = tensor
+        head = found.pop("model/lm_head/w", None)
+        if head is not None and not np.array_equal(head, found.setdefault("model/wte", head)):
+            raise ValueError("lm_head.weight is not wte, so it is not a GPT-2")
+        return found
 
 
 # ---- Weights ----
-
-
-def tensors(folder, data=None):
-    """{OpenAI's name: array}: views of the memory-mapped files, but BF16 becomes float32."""
-    found = {}
-    for path in [data] if data else weights(folder):
-        for name, tensor in safetensors(path).items():
-            if MASK.fullmatch(name):
-                continue
-            ours = openai_name(name)
-            if ours in found:
-                raise ValueError(f"{name} is there twice, in two files or with two prefixes")
-            found[ours] = tensor
-    head = found.pop("model/lm_head/w", None)
-    if head is not None and not np.array_equal(head, found.setdefault("model/wte", head)):
-        raise ValueError("lm_head.weight is not wte, so it is not a GPT-2")
-    return found
 
 
 def weights(folder):

@@ -1,7 +1,5 @@
 """A tokenizer.json of any kind, read by the library tokenizers, if it is installed."""
 
-import contextlib
-import os
 from functools import partial
 
 
@@ -28,23 +26,8 @@ def called(function, *args):
     It is written in Rust, whose panics are no Exceptions.
     """
     try:
-        with silenced_stderr():
-            return function(*args)
+        return function(*args)
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:
         raise ValueError(f"the library tokenizers fails: {str(error)[:200]}") from None
-
-
-@contextlib.contextmanager
-def silenced_stderr():
-    """A panic prints where it happened, in dozens of lines."""
-    kept = os.dup(2)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nothing)

@@ -16,7 +16,6 @@ doc/table_format.md, and its util/crc32c.h for the masked crc32c.
 """
 
 from io import BytesIO
-from operator import index  # an int as it is, and a TypeError for bytes
 from typing import NamedTuple
 
 import numpy as np
@@ -44,22 +43,45 @@ class Entry(NamedTuple):
     crc32c: int = 0  # of these bytes, masked
 
 
-def hparams(folder):
-    found = read_json(folder / "hparams.json")
-    return {name: whole_number("hparams.json", found, name) for name in HPARAMS}
+class Folder:
+    """The files of a model in this format. ValueError says what is wrong with one."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        found = read_json(folder / "hparams.json")
+        self.hparams = {name: whole_number("hparams.json", found, name) for name in HPARAMS}
+        self.index = index_in(folder)
+        self.entries = read_index(self.index)
+
+    def tokenizer(self):
+        """What `encoder.Encoder` needs. The ids follow from the merges, so compare them."""
+        merges = read_merges(self.folder / "vocab.bpe")
+        tokens = [*BYTES.values(), *map("".join, merges), EOT]
+        ids = {token: id for id, token in enumerate(tokens)}
+        if ids != read_json(self.folder / "encoder.json"):
+            files = "encoder.json or vocab.bpe is damaged"
+            raise ValueError(f"{files}: one does not follow from the other")
+        n_vocab = self.hparams["n_vocab"]
+        if n_vocab != len(ids):
+            raise ValueError(f"n_vocab is {n_vocab}, but the vocabulary has {len(ids)} tokens")
+        return {"merges": merges, "ids": ids, "eos": (ids[EOT],)}
+
+    def tensors(self, data=None):
+        """{name: array}, views of the memory-mapped data. ValueError names one that is damaged."""
+        data = data or self.index.with_suffix(".data-00000-of-00001")
+        found = views(mapped(data), self.entries)
+        for name, tensor in found.items():
+            if mask(crc32c(tensor)) != self.entries[name].crc32c:
+                raise ValueError(f"{data.name} is damaged: {name!r} does not match its crc32c")
+        return found
 
 
-def tokenizer(folder):
-    """What `encoder.Encoder` needs. The ids follow from the merges, so compare them."""
-    merges = read_merges(folder / "vocab.bpe")
-    tokens = [*BYTES.values(), *map("".join, merges), EOT]
-    ids = {token: id for id, token in enumerate(tokens)}
-    if ids != read_json(folder / "encoder.json"):
-        raise ValueError("encoder.json or vocab.bpe is damaged: one does not follow from the other")
-    n_vocab = hparams(folder)["n_vocab"]
-    if n_vocab != len(ids):
-        raise ValueError(f"n_vocab is {n_vocab}, but the vocabulary has {len(ids)} tokens")
-    return {"merges": merges, "ids": ids, "eos": (ids[EOT],)}
+def index_in(folder):
+    """A trainer may have named it otherwise, as model-1000.index."""
+    found = [*folder.glob("*.index")]
+    if len(found) != 1:
+        raise ValueError(f"one file like {INDEX} is needed, and there are {len(found)}")
+    return found[0]
 
 
 def read_merges(path):
@@ -78,25 +100,6 @@ def pairs(merges):
         if len(pair) != 2 or not all(pair):
             raise ValueError(f"a merge is {pair!r:.80}, which is not two tokens")
     return found
-
-
-def tensors(folder, data=None):
-    """{name: array}, views of the memory-mapped data. ValueError names a tensor that is damaged."""
-    listing, usual = weights(folder)
-    entries = read_index(listing)
-    found = views(mapped(data or usual), entries)
-    for name, tensor in found.items():
-        if mask(crc32c(tensor)) != entries[name].crc32c:
-            raise ValueError(f"{usual.name} is damaged: {name!r} does not match its crc32c")
-    return found
-
-
-def weights(folder):
-    """The index and the data. A trainer may have named them otherwise, as model-1000."""
-    found = [*folder.glob("*.index")]
-    if len(found) != 1:
-        raise ValueError(f"one file like {INDEX} is needed, and there are {len(found)}")
-    return found[0], found[0].with_suffix(".data-00000-of-00001")
 
 
 def mapped(path):
@@ -176,8 +179,6 @@ def varint(f):
     while (byte := f.read(1)[0]) & 128:
         number |= (byte & 127) << shift
         shift += 7
-        if shift > 63:
-            raise ValueError("a number has more than 64 bits")
     return number | byte << shift
 
 
@@ -198,11 +199,11 @@ def entry_of(value):
     """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry"""
     found = fields(value)
     dims = fields(found.get(2, [b""])[0]).get(2, [])  # TensorShapeProto: 2 dim, which has 1 size
-    shape = tuple(index(fields(dim)[1][0]) for dim in dims)
+    shape = tuple(fields(dim)[1][0] for dim in dims)
     [kind] = found[1]
     if kind not in DTYPES:
         raise ValueError(f"a tensor has TensorFlow's type {kind}, neither float32 nor float16")
-    [offset] = map(index, found.get(4, [0]))
-    [size] = map(index, found[5])
-    [crc] = map(index, found[6])
+    [offset] = found.get(4, [0])
+    [size] = found[5]
+    [crc] = found[6]
     return Entry(offset, size, DTYPES[kind], shape, crc)

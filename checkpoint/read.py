@@ -7,14 +7,18 @@ from checkpoint import UserError, huggingface, openai
 from encoder import Encoder
 
 
-def open_model(folder):
-    """The files of a model in a folder -> Files. UserError if there is none."""
+def open_model(folder, sizes=None):
+    """The files of a model in a folder -> Files. UserError if there is none, or not of these sizes.
+
+    sizes are the hyperparameters of a released model.
+    """
     folder = Path(folder)
     with blamed_on(folder):
-        form = format_of(folder)
-        hparams = form.hparams(folder)
-        check_heads(**hparams)
-    return Files(folder, form, hparams)
+        stored = format_of(folder)(folder)
+        check_heads(**stored.hparams)
+        if sizes:
+            check_sizes(stored.hparams, sizes)
+    return Files(stored)
 
 
 def read(folder):
@@ -24,13 +28,13 @@ def read(folder):
 
 
 def format_of(folder):
-    """The module that reads these files, openai or huggingface. ValueError if nothing can."""
+    """The class that reads these files. ValueError if none can."""
     names = {path.name for path in folder.iterdir()}
     if "adapter_config.json" in names:
         advice = "model.merge_and_unload().save_pretrained(folder)"
         raise ValueError(f"it holds an adapter; merge that with peft: {advice}")
     is_openai = "config.json" not in names and names & {"hparams.json", "encoder.json"}
-    return openai if is_openai else huggingface
+    return openai.Folder if is_openai else huggingface.Folder
 
 
 class Files:
@@ -39,8 +43,8 @@ class Files:
     hparams are the five numbers of `openai.HPARAMS`. What is wrong with a file is a UserError.
     """
 
-    def __init__(self, folder, form, hparams):
-        self.folder, self.format, self.hparams = folder, form, hparams
+    def __init__(self, stored):
+        self.stored, self.hparams = stored, stored.hparams
 
     def tensors(self, data=None):
         """{OpenAI's name: array}. data is the file of the weights, if it has another name.
@@ -48,9 +52,9 @@ class Files:
         Each w is [n_in, n_out]. All are read-only views of the memory-mapped file where its
         type allows it.
         """
-        with blamed_on(self.folder):
-            stored = self.format.tensors(self.folder, data)
-            tensors = {name: without_first(tensor) for name, tensor in stored.items()}
+        with blamed_on(self.stored.folder):
+            found = self.stored.tensors(data)
+            tensors = {name: without_first(tensor) for name, tensor in found.items()}
             check_shapes(tensors, self.hparams)
         return tensors
 
@@ -64,26 +68,12 @@ class Files:
 
     def encoder(self):
         """Its tokenizer -> encoder.Encoder"""
-        with blamed_on(self.folder):
+        with blamed_on(self.stored.folder):
             try:
-                parts = self.format.tokenizer(self.folder)
+                parts = self.stored.tokenizer()
             except (KeyError, TypeError, AttributeError, IndexError) as error:
                 raise ValueError(f"the tokenizer is damaged: {error!r}") from None
         return Encoder(**parts)
-
-    def check_small(self):
-        """What can be checked before the weights are there."""
-        self.encoder()
-        if self.format is openai:
-            with blamed_on(self.folder):
-                openai.read_index(self.folder / openai.INDEX)
-
-    def check_sizes(self, sizes):
-        """No shape depends on n_head, so another model might pass for a released one."""
-        wrong = [f"{name} = {n}" for name, n in self.hparams.items() if n != sizes[name]]
-        if wrong:
-            why = f"it is not the model of this name: found {', '.join(wrong)}"
-            raise UserError(f"{self.folder} cannot be used: {why}")
 
 
 @contextlib.contextmanager
@@ -104,6 +94,13 @@ def blamed_on(folder):
 def check_heads(n_head, n_embd, **_):
     if n_embd % n_head:
         raise ValueError(f"n_head = {n_head} does not divide n_embd = {n_embd}")
+
+
+def check_sizes(found, sizes):
+    """No shape depends on n_head, so another model might pass for a released one."""
+    wrong = [f"{name} = {n}" for name, n in found.items() if n != sizes[name]]
+    if wrong:
+        raise ValueError(f"it is not the model of this name: found {', '.join(wrong)}")
 
 
 def check_shapes(tensors, hparams):

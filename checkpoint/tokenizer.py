@@ -38,18 +38,18 @@ ADDED = {**dict.fromkeys(FLAGS, False), "normalized": False, "special": True}  #
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
 
 
-def tokenizer(folder):
+def tokenizer(folder, config):
     """What `encoder.Encoder` needs -> dict. The library reads what is not GPT-2's own tokenizer."""
-    config = optional(folder, "config.json") | optional(folder, "tokenizer_config.json")
-    if "added_tokens_decoder" not in config:
-        config |= optional(folder, "special_tokens_map.json")
-    only("the tokenizer", config, SETTINGS)
-    described = described_tokens(folder, config)
+    settings = config | optional(folder, "tokenizer_config.json")
+    if "added_tokens_decoder" not in settings:
+        settings |= optional(folder, "special_tokens_map.json")
+    only("the tokenizer", settings, SETTINGS)
+    described = described_tokens(folder, settings)
     if (folder / "merges.txt").exists() and not (folder / "tokenizer.json").exists():
-        found = of_two_files(folder, config, described)
+        found = of_two_files(folder, settings, described)
     else:
         found = read_json(folder / "tokenizer.json")
-        check_is_obeyed(found, config)
+        check_is_obeyed(found, settings)
     added = {token["content"]: token for token in found.get("added_tokens") or []}
     added.pop("", None)  # it is never found
     try:
@@ -57,29 +57,29 @@ def tokenizer(folder):
         parts = by_encoder(found, is_added=added or described)
     except ValueError as why:
         check_agree(described, added)
-        if len(config.get("added_tokens_decoder", added)) != len(added):
+        if len(settings.get("added_tokens_decoder", added)) != len(added):
             problem = "added tokens that tokenizer_config.json does not list"
             raise ValueError(f"tokenizer.json has {problem}") from None
         parts = by_library(found, added, why)
     ids = parts["ids"]
     if sorted(map(index, ids.values())) != [*range(len(ids))]:
         raise ValueError(f"the {len(ids):,} tokens of the vocabulary are not numbered from 0 on")
-    return parts | {"eos": ends_of_text(folder, len(ids))}
+    return parts | {"eos": ends_of_text(folder, config, len(ids))}
 
 
-def ends_of_text(folder, n_vocab):
+def ends_of_text(folder, config, n_vocab):
     """The ids where `generate` of transformers stops."""
     if (folder / "generation_config.json").exists():
         ends = read_json(folder / "generation_config.json").get("eos_token_id")
     else:
-        ends = read_json(folder / "config.json").get("eos_token_id", 50256)
+        ends = config.get("eos_token_id", 50256)
     ends = ends if isinstance(ends, list) else [ends]
     return tuple(id for id in ends if type(id) is int and 0 <= id < n_vocab)
 
 
-def of_two_files(folder, config, described):
+def of_two_files(folder, settings, described):
     """vocab.json and merges.txt, as a tokenizer.json would have them."""
-    only("without tokenizer.json", config, {"tokenizer_class": GPT2})
+    only("without tokenizer.json", settings, {"tokenizer_class": GPT2})
     ids = read_json(folder / "vocab.json")
     merges = read_merges(folder / "merges.txt")
     numbers = {token["content"]: token["id"] for token in described if "id" in token} | ids
@@ -151,13 +151,13 @@ def check_agree(described, known):
             raise ValueError(f"the files do not agree about the added token {name!r}")
 
 
-def check_is_obeyed(found, config):
+def check_is_obeyed(found, settings):
     """ValueError where transformers does not do what tokenizer.json says, or by chance."""
     cut = found.get("pre_tokenizer") or {}
     only("tokenizer.json", found["model"] | cut, {"dropout": [None, 0], "add_prefix_space": NO})
     decoder = found.get("decoder") or {"type": None}
     only("tokenizer.json, decoder", decoder, {"type": ["ByteLevel"]})
-    if config.get("tokenizer_class") in GPT2:
+    if settings.get("tokenizer_class") in GPT2:
         check_algorithm(found)
 
 
@@ -176,22 +176,22 @@ def check_template(after):
         only("tokenizer.json, post_processor", after, {"type": ["ByteLevel"]})
 
 
-def described_tokens(folder, config):
+def described_tokens(folder, settings):
     """What files other than tokenizer.json say of added tokens."""
     tokens = []
-    if "added_tokens_decoder" in config:
-        for id, token in config["added_tokens_decoder"].items():
+    if "added_tokens_decoder" in settings:
+        for id, token in settings["added_tokens_decoder"].items():
             if not id.isdecimal():
                 raise ValueError(f"tokenizer_config.json is damaged: {id!r:.20} is no id")
             tokens.append(token | {"id": int(id)})
     else:
         for name, id in optional(folder, "added_tokens.json").items():
             tokens.append({"content": name, "id": id})
-    if config.get("tokenizer_class") in GPT2:
-        config = {"bos_token": EOT, "eos_token": EOT, "unk_token": EOT} | config
-    named = [value for name, value in config.items() if name.endswith("_token")]
+    if settings.get("tokenizer_class") in GPT2:
+        settings = {"bos_token": EOT, "eos_token": EOT, "unk_token": EOT} | settings
+    named = [value for name, value in settings.items() if name.endswith("_token")]
     for key in "extra_special_tokens", "additional_special_tokens":
-        more = config.get(key) or []
+        more = settings.get(key) or []
         named += more if isinstance(more, list) else more.values()
     for token in named:
         if isinstance(token, dict):

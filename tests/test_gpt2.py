@@ -12,12 +12,11 @@ from support import MICRO
 import fast
 import gpt2
 from checkpoint import UserError
-from checkpoint.openai import tensors
-from checkpoint.read import nest, read
+from checkpoint.read import nest, open_model, read
 from fast import product, threads
 
 GOLDEN = np.load(MICRO / "golden.npz")
-TENSORS = tensors(MICRO)
+TENSORS = open_model(MICRO).tensors()
 IDS = GOLDEN["ids"]  # [64]
 LOGITS = GOLDEN["logits"]  # float64 [64, 300], computed by Hugging Face's transformers
 TOLERANCE = 1e-5  # our largest difference is 2.6e-6; the largest logit is 9
@@ -145,8 +144,7 @@ def test_bad_calls(micro, ids, n_rows, message):
 
 def micro_with(network, name, index, value):
     """The micro model with one weight replaced."""
-    found = {name: tensor[0] if tensor.ndim == 3 else tensor for name, tensor in TENSORS.items()}
-    found[name] = found[name].copy()
+    found = TENSORS | {name: TENSORS[name].copy()}
     found[name].flat[index] = value
     return network(nest(found, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
 

@@ -108,23 +108,21 @@ def test_an_error_leaves_no_wrong_file(server, tmp_path, load, name, wrong, mess
     assert complete(tmp_path / "355M")
 
 
-@pytest.mark.parametrize("have", [12_345, 409_535])
 @pytest.mark.parametrize(
     ("begin", "plan", "more"),
     [
         (CONTENT[DATA], NAMED, []),
         (CONTENT[DATA], {}, [None]),
-        (b"x" * 409_535, {}, [None]),
-        (b"x" * 409_535, NAMED, [None]),  # it was the beginning of another file
+        (b"x" * 12_345, NAMED, [None]),  # it was the beginning of another file
     ],
 )
-def test_resumed_if_the_server_names_a_checksum(server, tmp_path, load, have, begin, plan, more):
+def test_resumed_if_the_server_names_a_checksum(server, tmp_path, load, begin, plan, more):
     (tmp_path / "355M").mkdir()
-    (tmp_path / "355M" / f"{DATA}.part").write_bytes(begin[:have])
+    (tmp_path / "355M" / f"{DATA}.part").write_bytes(begin[:12_345])
     server.plan[DATA] = [plan]
     load()
     assert complete(tmp_path / "355M")
-    assert asked_for(server) == [f"bytes={have}-", *more]
+    assert asked_for(server) == ["bytes=12345-", *more]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")

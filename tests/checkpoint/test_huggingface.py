@@ -14,6 +14,7 @@ from support import CONTENT, ROOT, files_of
 
 import lab.__main__ as lab_main
 from checkpoint import UserError, find, huggingface, names
+from checkpoint.read import open_model
 from gpt2 import GPT2
 from utils import get_encoder, load_encoder_hparams_and_params, load_models, pair_of
 
@@ -21,7 +22,7 @@ HF = ROOT / "tests" / "fixtures" / "hf"  # tiny GPT-2s, ids and logits by transf
 GOLDEN = json.loads((HF / "golden.json").read_text(encoding="utf-8"))
 PLAIN = files_of(HF / "plain")
 CONFIG = json.loads(PLAIN["config.json"])
-PLAIN_SIZES = huggingface.hparams(HF / "plain")
+PLAIN_SIZES = open_model(HF / "plain").hparams
 VOCABULARY = json.loads(PLAIN["vocab.json"])
 MERGES = PLAIN["merges.txt"].decode().split("\n")[1:-1]
 WEIGHTS = "model.safetensors"
@@ -96,7 +97,7 @@ def test_ids_and_logits_are_those_of_transformers(name):
         ("lookup", HF / "shards"),
         ("bigram", HF / "shards"),
         ("early-exit:1", HF / "plain"),
-        ("online", ROOT / "models" / "target"),
+        ("online", HF / "plain"),
     ],
 )
 def test_a_single_model_is_tried_without_a_partner(folder, draft, capsys):
@@ -210,19 +211,14 @@ IN_CONFIG = [  # what config.json says, and what is said of it
         {"activation_function": "relu"},
         "activation_function is 'relu', but only gelu_new or gelu_py",
     ),
-    ({"add_cross_attention": True}, "add_cross_attention is True, but only False is computed"),
     ({"scale_attn_weights": False}, "scale_attn_weights is False"),
     ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
     ({"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon is 1e-06"),
     ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
-    ({"quantization_config": {"bits": 8}}, "quantization_config is .*, which is not computed here"),
     ({"model_type": "llama"}, "model_type is 'llama'"),
     ({"n_layer": 3}, "12 tensors do not fit the hyperparameters"),
     ({"vocab_size": None}, "config.json: vocab_size is None"),
     ({"num_attention_heads": 4}, "num_attention_heads is 4, but only 2 is computed"),
-    ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but only 2"),
-    ({"hidden_size": 16}, "hidden_size is 16, but only 8"),
-    ({"max_position_embeddings": 4}, "max_position_embeddings is 4, but only 48"),
     ({"tokenizer_class": "RobertaTokenizer"}, "tokenizer_class is 'RobertaTokenizer'"),
 ]
 NFC = {"type": "NFC"}
@@ -503,8 +499,6 @@ TWO = {"dtype": "F32", "shape": [3], "data_offsets": [12, 24]}
         {"shape": [-1, -3]},
         {"data_offsets": [4, 16]},
         {"data_offsets": [0, 8]},
-        {"data_offsets": [0, 10**12]},
-        {"data_offsets": [12, 0]},
         {"data_offsets": []},
     ],
 )
@@ -515,11 +509,6 @@ def test_headers_that_lie(tmp_path, lie):
     path.write_bytes(packed(json.dumps({"a": ONE | lie, "b": TWO}), bytes(24)))
     with pytest.raises(ValueError, match=r"x\.safetensors cannot be used"):
         huggingface.safetensors(path)
-
-
-def test_the_aliases_are_those_of_transformers():
-    transformers = pytest.importorskip("transformers")
-    assert transformers.GPT2Config.attribute_map == huggingface.ALIASES
 
 
 # ---- Where a model can be ----
@@ -583,15 +572,10 @@ def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypa
     hub()  # nothing is downloaded twice
 
 
-def git_hash(data):
-    return hashlib.sha1(b"blob %d\0" % len(data) + data)
-
-
-@pytest.mark.parametrize("checksum", [hashlib.sha256, hashlib.sha1, git_hash])
-@pytest.mark.parametrize("name", [WEIGHTS, "config.json"])
-def test_what_does_not_match_is_not_kept(server, hub, tmp_path, capsys, name, checksum):
+@pytest.mark.parametrize(("name", "header"), [(WEIGHTS, "X-Linked-Etag"), ("config.json", "ETag")])
+def test_what_does_not_match_is_not_kept(server, hub, tmp_path, capsys, name, header):
     for each, content in PLAIN.items():
-        server.plan[each] = [{"headers": {"ETag": f'"{checksum(content).hexdigest()}"'}}]
+        server.plan[each] = [{"headers": {header: f'"{hashlib.sha256(content).hexdigest()}"'}}]
     right = server.plan[name][0]
     server.plan[name] = [right | {"content": PLAIN[name].swapcase()}, right]
     with pytest.raises(OSError, match=f"cannot download .*{name}: it does not match the checksum"):
