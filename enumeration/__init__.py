@@ -119,8 +119,9 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, reso
     something: up to its `resolution` they don't know more. If that is not enough, say
     which resolution is.
     """
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance must be 0 or more; found {tolerance}")
+    for name_of, value in ("tolerance", tolerance), ("resolution", resolution):
+        if not value >= 0:
+            raise ValueError(f"{name_of} must be 0 or more; found {value}")
     found = distribution_of(sampler)
     expected = distribution_of(reference)
     distance = total_variation(found, expected)
@@ -137,7 +138,13 @@ def check_resolution(distributions, resolution):
     missed = sum(getattr(each, "resolution", 0) for each in distributions)
     if missed > resolution:
         problem = f"no difference was found, but one of {missed:.2g} could have been missed"
-        raise AssertionError(f"{problem}; take n_checks {missed / resolution:.1f} times as large")
+        raise AssertionError(f"{problem}; {advice(missed, resolution)}")
+
+
+def advice(missed, resolution):
+    if resolution == 0:
+        return "no number of random runs shows that nothing was"
+    return f"take n_checks {missed / resolution:.1f} times as large"
 
 
 def distribution_of(given):

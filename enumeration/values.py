@@ -34,9 +34,8 @@ inputs come last. If one of them contradicts its part, the search goes on; if th
 agree, little was missed, and `resolution` says how little. It is 0 if there were forks alone.
 
 And if the edges are no thresholds? Those of u * v < c are curves. In a row of noise that
-draws two tokens, one winner says something about the other. Both are refused by name, and
-`by_boxes` integrates the first kind, with a bound of its error. `Program` talks to code in
-any language.
+draws two tokens, one winner says something about the other. Both are refused by name.
+`Program` talks to code in any language.
 
 This page needs nothing but NumPy, and none of the pages beside it.
 """
@@ -70,7 +69,7 @@ FAINT, LONG = 2.0**-40, 12  # a part with less probability, and more cuts, can b
 MANY = 50  # such parts; if there are more, they multiply
 MAX_NUMBERS = 1_000  # in one run
 
-SEVERAL = "the outcome depends on several numbers at once, as u * v < c does; see by_boxes"
+SEVERAL = "the outcome depends on several numbers at once, as in u * v < c"
 NO_RACE = (
     "one noise decides two draws, which is not computed here, or something that is no race; "
     "argmax(w / e) is one"
@@ -116,55 +115,6 @@ def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
     numbers without end can't be stopped, so it ends the process, with one line.
     """
     return Search(lambda draw: whole_numbers(function(draw)), max_runs, seed).distribution(n_checks)
-
-
-def by_boxes(function, n_numbers, max_error=1e-3, n=8, n_checks=10_000, max_runs=1_000_000):
-    """The `Distribution` of a function of several numbers at once, such as u * v < c.
-
-    First each number has n parts, a power of two. A box counts as a whole if its corners
-    agree. That is right where edges rise or fall all along, as with products, sums and
-    comparisons. Other boxes are halved, until their mass together is at most max_error.
-    Half the error takes twice the runs for two numbers, and four times as many for three.
-    """
-    search = Search(lambda draw: whole_numbers(function(draw)), max_runs)
-    root = Part({Number(UNIT, i): (0, UNIT) for i in range(n_numbers)})
-
-    def outcome_of(point):
-        search.look(point)
-        if not root.box.keys() >= {*point.run.asked}:
-            raise NotByThresholds(f"it asks for more than n_numbers = {n_numbers}, or for noise")
-        return point.run.outcome
-
-    @functools.cache
-    def outcome_at(corner):
-        numbers = {key: min(number, UNIT - 1) for key, number in zip(root.box, corner)}
-        return outcome_of(Point(functools.partial(search.inside, {}), values=numbers))
-
-    def outcomes(part):
-        return [outcome_at(corner) for corner in itertools.product(*part.box.values())]
-
-    def is_doubtful(part):
-        return part.mass > n**-n_numbers or len({*outcomes(part)}) > 1
-
-    doubtful = [root]
-    while sum(part.mass for part in doubtful) > max_error:
-        for part in doubtful:
-            widths = {key: high - low for key, (low, high) in part.box.items()}
-            widest = max(widths, key=widths.get)
-            part.cut(Threshold(widest, sum(part.box[widest]) // 2))
-        doubtful = [half for part in doubtful for half in part.parts if is_doubtful(half)]
-    for _ in range(n_checks):
-        point = search.point({})
-        known = {*outcomes(root.leaf_of(point))}
-        if len(known) == 1 and outcome_of(point) not in known:
-            raise NotByThresholds(f"something is narrower than a box; take more than n = {n}")
-    masses = defaultdict(list)
-    for part in root.leaves():
-        found = outcomes(part)
-        for outcome in found:
-            masses[outcome].append(part.mass / len(found))
-    error = sum(part.mass for part in doubtful)
-    return Distribution(masses, search.n_runs, bound(n_checks) + error)
 
 
 def bound(n_checks, n_tests=1):
@@ -516,12 +466,6 @@ class Part:
             part = part.parts[side]
         return part
 
-    def has_no_new_numbers(self):
-        """Whether it's a branch of a fork, and asks for the numbers that came before it alone."""
-        if not self.above or not isinstance(self.above[-1].split, Fork):
-            return False
-        return self.point.numbers() == self.above[-1].point.numbers()
-
     def is_long(self):
         """Whether it's a path of low probability that is not at its end, as in a loop."""
         return self.mass < FAINT and LONG < len(self.box) < len(self.point.run.asked)
@@ -656,7 +600,7 @@ class Search:
     def run(self, point):
         if self.n_runs == self.max_runs:
             problem = f"max_runs = {self.max_runs:,} are not enough"
-            raise TooManyRuns(f"{problem}; take fewer tokens, or by_boxes for u + v < c")
+            raise TooManyRuns(f"{problem}; take fewer tokens, or more runs")
         self.n_runs += 1
         self.draw = draw = Draw(point)
         try:
@@ -773,8 +717,7 @@ class Search:
         """Points where the same is seen as at the point of a part, and points where it isn't."""
         if part.mass <= SMALL or not part.point.numbers():  # then it is certain what is seen
             return [part.point], []
-        n_known = N_POINTS if part.has_no_new_numbers() else len(part.points)
-        part.points += self.points(part.box, max(N_FRESH, N_POINTS - n_known))
+        part.points += self.points(part.box, max(N_FRESH, N_POINTS - len(part.points)))
         same, others = [part.point], []
         for point in part.points:
             group = others if self.differ(part.point, point) else same
@@ -817,8 +760,24 @@ class Search:
                 if pair is not None:
                     above.cut(self.split(above.box, self.first_step(*pair)))
                     return above
+        if isinstance(step.key, Noise) and step.key in part.box:
+            return self.cut_earlier(part, step)
         part.cut(self.split(part.box, step))
         return part
+
+    def cut_earlier(self, part, step):
+        """Where noise would be raced twice, cut first by what comes before it. Returns what.
+
+        An earlier number or race may decide which race it is.
+        """
+        keys = step.before.numbers()
+        earlier = keys[: keys.index(step.key)]
+        raced = next(above for above in part.above if above.split.key == step.key)
+        for above in part.above[len(raced.above) :]:
+            if above.split.key in earlier:
+                raced.cut(above.split)
+                return raced
+        raise NotByThresholds(NO_RACE)
 
     def objection(self, part, point):
         """Two points which show that a part should have been cut otherwise, or None."""

@@ -524,8 +524,9 @@ def test_what_is_no_distribution_is_not_compared(law, message):
     for pair in (law, COIN), (COIN, law), (law, law):
         with pytest.raises(ValueError, match=message):
             assert_same_distribution(*pair)
-    with pytest.raises(ValueError, match="tolerance must be 0 or more; found nan"):
-        assert_same_distribution(COIN, COIN, tolerance=math.nan)
+    for name, value in ("tolerance", math.nan), ("resolution", math.nan), ("resolution", -1):
+        with pytest.raises(ValueError, match=f"{name} must be 0 or more; found {value}"):
+            assert_same_distribution(COIN, COIN, **{name: value})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from support import EXACT, ROOT, read
 
 import enumeration
 from enumeration import total_variation, values
-from enumeration.values import Program, TooManyRuns, by_boxes, output_distribution
+from enumeration.values import Program, TooManyRuns, output_distribution
 from lab import gallery
 
 P = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])  # the pair of docs/your_models.md
@@ -76,6 +76,13 @@ def rare_winner_that_is_hidden(draw):
     return winner(np.array([[2, 5], [3, 2]])[rare], other)
 
 
+def rare_winner_before_a_choice(draw):
+    tokens, other = draw.exponential(2), draw.exponential(2)
+    if winner(np.array([0.99, 0.01]), tokens) == 0:
+        return winner(np.array([2, 5]), other)
+    return 2 + 2 * draw.choice([1, 1]) + winner(np.array([3, 2]), other)
+
+
 def one_row_on_either_path(draw):
     """The replacement of a guess, or the token after it."""
     noise = draw.exponential(3)
@@ -114,6 +121,9 @@ RIGHT = {
         row_before_a_rare_coin, dict(enumerate(0.01 * P[0] + 0.99 * P[1]))),
     "a rare winner": (rare_winner_that_is_hidden,
                       coin(0.99 * 5 / 7 + 0.01 * 2 / 5)),
+    "a rare winner, then a choice": (
+        rare_winner_before_a_choice,
+        dict(enumerate([0.99 * 2 / 7, 0.99 * 5 / 7, 0.003, 0.002, 0.003, 0.002]))),
     "one row on either path": (one_row_on_either_path, PAIRS),
     "weights of a cache": (weights_as_a_cache_makes_them, coin(0.3)),
 }  # fmt: skip
@@ -286,6 +296,8 @@ def test_a_caller_who_demands_less_is_told_how_many_random_inputs_would_do():
     found = output_distribution(first_token, n_checks=1000)
     with pytest.raises(AssertionError, match=r"missed; take n_checks 4\.1 times as large"):
         enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0.005)
+    with pytest.raises(AssertionError, match="could have been missed; no number of random runs"):
+        enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0)
     found = output_distribution(first_token, n_checks=4200)
     enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0.005)
 
@@ -318,42 +330,6 @@ def test_both_halves_agree_on_each_rule_of_the_gallery(variant, monkeypatch):
     found = output_distribution(by_values, n_checks=200)
     expected = enumeration.sum_over_paths(lambda rng: variant.text(rng, SETTING))
     assert total_variation(found, expected) < EXACT
-
-
-# ---- Several numbers at once ----
-
-
-@pytest.mark.parametrize(
-    ("function", "n_numbers", "expected", "max_error"),
-    [
-        (lambda draw: int(draw() * draw() < 0.3), 2, 0.3 * (1 - math.log(0.3)), 2e-3),
-        (lambda draw: int(draw() < draw()), 2, 0.5, 2e-3),
-        (lambda draw: int(normal(draw) < 1), 2, (1 + math.erf(0.5**0.5)) / 2, 2e-3),
-        (lambda draw: int(draw() * draw() * draw() < 1 / math.e), 3, 2.5 / math.e, 3e-2),
-        (lambda draw: int(draw() < 0.3), 1, 0.3, 1e-6),
-        (lambda draw: 0 if draw() < 0.3 else int(draw() < 0.4), 2, 0.28, 2e-3),
-    ],
-)  # fmt: skip
-def test_boxes_integrate_within_their_bound(function, n_numbers, expected, max_error):
-    found = by_boxes(function, n_numbers, max_error, n_checks=10_000)
-    error = abs(found[1,] - expected)
-    assert error < max_error / 2 < found.resolution < max_error + 0.0021
-    assert abs(sum(found.values()) - 1) < 1e-12
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda draw: int(draw() * draw() < draw()), "more than n_numbers = 2"),
-        (lambda draw: int(draw.exponential(2)[0] < draw()), "or for noise"),
-        (lambda draw: int(0.7 < draw() < 0.72), "narrower than a box; take more than n = 8"),
-        (lambda draw: hash(draw()) % 3, "max_runs = 5,000"),
-        (lambda draw: draw(), "an int, or several"),
-    ],
-)
-def test_boxes_refuse_what_they_would_get_wrong(function, message):
-    with pytest.raises((RuntimeError, TypeError), match=message):
-        by_boxes(function, 2, n_checks=2000, max_runs=5000)
 
 
 # ---- Other languages ----

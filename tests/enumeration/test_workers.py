@@ -52,10 +52,13 @@ def test_two_processes_find_the_same(executor):
         assert total_variation(found, output_distribution(function)) < 1e-12
 
 
-@pytest.mark.parametrize("max_paths", [2, 400])  # of one worker, and of all together
-def test_too_many_paths(executor, max_paths):
+@pytest.mark.parametrize(
+    ("function", "max_paths"),
+    [(two_paths, 1), (in_floats, 400)],  # before there are workers, and of all together
+)
+def test_too_many_paths(executor, function, max_paths):
     with pytest.raises(TooManyPaths, match=f"more than max_paths = {max_paths} paths"):
-        output_distribution(in_floats, max_paths=max_paths, executor=executor)
+        output_distribution(function, max_paths=max_paths, executor=executor)
 
 
 def test_another_generator_is_seen(executor):
