@@ -121,20 +121,13 @@ def test_what_has_no_meaning_is_refused(logits, settings, message):
         logits_to_probs(logits, **settings)
 
 
-def test_as_model_passes_everything_on():
+def test_as_model_passes_everything_on_but_confidence_is_at_temperature_1():
     network = Table([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 0.0, 1.0]])
     model = as_model(network, 2, 3, 0.8)  # each of these settings changes the rows
     logits = network([0, 1, 2], 3)
     assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(logits, 2, 3, 0.8))
-
-
-def test_confidence_is_the_probability_at_temperature_1():
-    logits = np.array([[0.0, 1.0, 2.0], [2.0, 0.0, 1.0]])
-    model = as_model(lambda ids, n_rows: logits, temperature=0)
-    model([0, 1, 2], 2)
     probs = logits_to_probs(logits)
-    assert model.confidence(1) == probs[-1, 1]
-    assert model.confidence(2, row=0) == probs[0, 2]
+    assert [model.confidence(1), model.confidence(2, row=0)] == [probs[-1, 1], probs[0, 2]]
 
 
 # The repetition penalty
