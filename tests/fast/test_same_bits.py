@@ -41,10 +41,9 @@ def check_bits(net, n, seed=0):
 def test_bits_of_prompts(kernel, n):
     net = random_gpt2(n, n_vocab=301, n_ctx=560, n_embd=24, n_head=2, n_layer=2)
     check_bits(net, n)
-    check_bits(net.first_layers(1), n)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 2**32),
     n=st.integers(1, 300),
@@ -61,7 +60,7 @@ def test_bits_of_random_models(seed, n, n_head, d, n_layer):
 
 @pytest.mark.parametrize(
     ("n_embd", "n_head", "n"),
-    [(64, 1, 1040), (96, 1, 1040), (160, 1, 1040), (768, 12, 300)],
+    [(64, 1, 1040), (96, 1, 1040), (160, 1, 1040), (768, 12, 100)],
 )
 def test_bits_of_large_models(n_embd, n_head, n):
     check_bits(random_gpt2(0, n_vocab=500, n_ctx=1070, n_embd=n_embd, n_head=n_head, n_layer=1), n)

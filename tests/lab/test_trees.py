@@ -48,6 +48,7 @@ def filled_up(emitted, drawn):
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@settings(max_examples=15)
 @given(drawn=models(sizes=(4, 3, 2)))
 def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
     """So any number of rounds is exact, by step 7 of test_proof.py."""
@@ -64,7 +65,7 @@ def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
 
 
 @both_rules
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(
     drawn=models(sizes=(2,), exact=True),
     shape=st.sampled_from([*SHAPES.values()]),
