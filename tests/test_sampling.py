@@ -122,10 +122,10 @@ def test_what_has_no_meaning_is_refused(logits, settings, message):
 
 
 def test_as_model_passes_everything_on_but_confidence_is_at_temperature_1():
-    network = Table([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 0.0, 1.0]])
-    model = as_model(network, 2, 3, 0.8)  # each of these settings changes the rows
+    network = Table(np.random.default_rng(0).normal(size=(9, 5)))
+    model = as_model(network, 2, 3, 0.5)  # each of these settings changes the rows
     logits = network([0, 1, 2], 3)
-    assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(logits, 2, 3, 0.8))
+    assert np.array_equal(model([0, 1, 2], 3), logits_to_probs(logits, 2, 3, 0.5))
     probs = logits_to_probs(logits)
     assert [model.confidence(1), model.confidence(2, row=0)] == [probs[-1, 1], probs[0, 2]]
 
