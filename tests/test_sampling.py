@@ -135,9 +135,9 @@ def test_as_model_passes_everything_on_but_confidence_is_at_temperature_1():
 
 @pytest.mark.parametrize("penalty", [0.5, 1.3])
 def test_a_row_is_penalised_for_its_own_prefix(penalty):
-    logits = np.array([[-3, 2, 0.5, 2], [1, -1, 2, -2], [2, 3, 4, 5]], dtype=np.float32)
+    logits = np.array([[-3, 0.5, 2, 2], [1, -1, 2, -2], [2, 3, 4, 5]], dtype=np.float32)
     rows = penalised(lambda ids, n_rows: logits, penalty)([1, 1, 3, 0], 3)
     a = np.float32(penalty)
-    expected = [[-3, 2 / a, 0.5, 2], [1, -a, 2, -2 * a], [2 / a, 3 / a, 4, 5 / a]]
+    expected = [[-3, 0.5 / a, 2, 2], [1, -a, 2, -2 * a], [2 / a, 3 / a, 4, 5 / a]]
     np.testing.assert_allclose(rows, expected, rtol=1e-6)
     assert logits[1].tolist() == [1, -1, 2, -2]  # those of the caller are not overwritten
