@@ -33,8 +33,6 @@ def test_both_loops_write_the_same_text(verifier, drawn, N, K, seed, eos):
         plain = autoregressive_sampling(x, q, N, eos=eos)
         fast = speculative_sampling(x, p, q, N, K, eos=eos, verify=verifier)
         assert plain.tolist() == fast.tolist()
-        for i in range(len(x), len(plain)):  # no token that the target forbids
-            assert target.row(plain[:i].tolist())[plain[i]] > 0
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -14,7 +14,7 @@ from support import read
 from enumeration import sum_over_paths
 from speculative import one_round, verify
 from studies.audit import kernels, wheels
-from studies.audit.__main__ import CLONES, WHEELS, clone, merged, shown
+from studies.audit.__main__ import CLONES, WHEELS, clone, merged
 from studies.audit.harness import K, P, Q, model, numbers_of
 from studies.audit.projects import PACKAGES
 
@@ -38,13 +38,6 @@ def test_the_results_are_of_these_projects_and_commits():
     found = {(row["package"], row["version"]) for row in rows}
     assert found >= {(name, version) for name, (version, _) in (CLONES | WHEELS).items()}
     assert {name for name, _ in found} >= {*PACKAGES}
-
-
-def test_a_small_distance_is_rounding_and_an_error_is_shown():
-    assert shown({"distance": 1e-8}) == "1e-08 (rounding)"
-    assert shown({"distance": 2e-6, "resolution": 6e-5}) == "2e-06 (resolution)"
-    assert shown({"distance": 0.35}) == "**0.3500**"
-    assert shown({"error": "ValueError: no"}) == "ValueError: no"
 
 
 # ---- The pair and the rounds ----
