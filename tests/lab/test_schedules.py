@@ -76,6 +76,7 @@ def test_adaptive_takes_the_best_K_for_the_mean_of_beta(c):
     [
         ([1, 8, 9], ([0] * 15 + [2]) * 3),
         ([1, 3, 2], [2] * 15 + [0]),
+        ([1, 3], [0] * 15 + [1]),
         ([1], [0] * 16),  # nothing else can be tried
     ],
 )
