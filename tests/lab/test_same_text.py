@@ -80,4 +80,4 @@ def test_over_many_seeds_the_race_is_a_draw_from_q():
         (row,) = seeded(model, next(seeds))([0])
         return (int(row.argmax()),)
 
-    check_real_runs({(i,): mass for i, mass in enumerate(q)}, draw_once, 5_000)
+    check_real_runs({(i,): mass for i, mass in enumerate(q)}, draw_once, 3_000)
