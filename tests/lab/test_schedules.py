@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lab.schedules import adaptive, draft_confidence, make_schedule
+from lab.theory import Chances
 from runs import expected_tokens
 from speculative import Round
 
@@ -75,6 +76,7 @@ def test_adaptive_takes_the_best_K_for_the_mean_of_beta(c):
     [
         ([1, 8, 9], ([0] * 15 + [2]) * 3),
         ([1, 3, 2], [2] * 15 + [0]),
+        ([1, 3], [0] * 15 + [1]),
         ([1], [0] * 16),  # nothing else can be tried
     ],
 )
@@ -82,3 +84,11 @@ def test_adaptive_tries_the_second_best_number_of_tokens_in_each_16th_round(cost
     """With alpha = 0.7, the tokens per round are 1, 1.7 and 2.19."""
     schedule = adaptive(len(costs) - 1, lambda K: np.array(costs))
     assert decisions(schedule, *[round_of(0, 0)] * (len(expected) - 1)) == expected
+
+
+def test_adaptive_may_have_an_alpha_for_each_position():
+    schedule = adaptive(2, linear(0.1), by_position=True)
+    for _ in range(99):
+        schedule.see(Chances(np.ones(2), np.array([0.0, 1.0])))
+    first, second = schedule.alphas
+    assert first.mean < 0.1 and second.mean > 0.9

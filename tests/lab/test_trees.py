@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_same, models, product_of_conditionals
+from support import EXACT, Table, assert_same, models, product_of_conditionals, reusing
 
 from enumeration import sum_over_paths
 from lab.block import verify_block
@@ -48,6 +48,7 @@ def filled_up(emitted, drawn):
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@settings(max_examples=15)
 @given(drawn=models(sizes=(4, 3, 2)))
 def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
     """So any number of rounds is exact, by step 7 of test_proof.py."""
@@ -64,7 +65,7 @@ def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
 
 
 @both_rules
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(
     drawn=models(sizes=(2,), exact=True),
     shape=st.sampled_from([*SHAPES.values()]),
@@ -92,23 +93,13 @@ def test_on_a_chain_the_rules_are_verify_and_verify_block(rule, verifier, drawn)
     assert_same(rounds(drawn, balanced(1, 1, 1), rule), sum_over_paths(one_round))
 
 
-def random_tables():
-    rng = np.random.default_rng(5)
-    return [Table(rng.dirichlet(np.ones(7), size=20)) for _ in range(2)]
+def test_models_may_reuse_their_arrays():
+    model = Table(np.random.default_rng(5).dirichlet(np.ones(7), size=20))
 
-
-def test_a_target_may_reuse_its_array():
-    draft, target = random_tables()
-    array = np.empty((3, 7))
-
-    def reusing(ids, n_rows):
-        array[:n_rows] = target(ids, n_rows)
-        return array[:n_rows]
-
-    def text(target):
+    def text(draft, target):
         return tree_sampling([3], draft, target, 50, balanced(3, 2), 1).tolist()
 
-    assert text(reusing) == text(target)
+    assert text(reusing(model), reusing(model)) == text(model, model)
 
 
 @both_rules

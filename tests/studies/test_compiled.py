@@ -4,17 +4,14 @@ What they give on a GPU is in audit.json. Here the program has to find the same 
 """
 
 import json
-import shutil
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support import GRID, chain, read
 
-from checkpoint import UserError
 from enumeration.batches import UNIT
-from studies.audit.__main__ import main
-from studies.audit.cuda import build, flashinfer
+from studies.audit.cuda import flashinfer
 
 
 class InNumpy(flashinfer.FlashInfer):
@@ -63,16 +60,3 @@ def test_a_kernel_that_asks_for_more_numbers_than_it_gets_is_refused():
     kernels.library = SimpleNamespace(call=call)
     with pytest.raises(RuntimeError, match="sample asks for 9 numbers; found 3"):
         flashinfer.FlashInfer.sample(kernels, np.eye(4), np.zeros((4, 3)))
-
-
-# ---- What a machine without a GPU says ----
-
-
-def test_what_is_missing_is_said_before_anything_is_fetched(monkeypatch, tmp_path):
-    monkeypatch.setattr("studies.audit.__main__.version_of", lambda package: "1")
-    monkeypatch.setattr(shutil, "which", lambda program: None)
-    monkeypatch.setattr("sys.argv", ["audit", "--folder", str(tmp_path), "--only", "flashinfer"])
-    build.gpu.cache_clear()
-    with pytest.raises(UserError, match=r"found no nvidia-smi and no nvcc.*README"):
-        main()
-    assert not [*tmp_path.iterdir()]
