@@ -12,8 +12,8 @@ import re
 
 import numpy as np
 
-from checkpoint.openai import Entry, mapped, views
-from checkpoint.settings import only, read_json, whole_number
+from checkpoint.openai import Entry, views
+from checkpoint.settings import mapped, only, read_json, whole_number
 from checkpoint.tokenizer import tokenizer
 
 FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
@@ -76,14 +76,18 @@ class Folder:
 def weights(folder):
     """The files of the weights. Large models are cut into several."""
     whole = folder / "model.safetensors"
-    paths = [whole] if whole.exists() else sorted(folder.glob("model-*.safetensors"))
+    if whole.exists():
+        return [whole]
+    paths = sorted(folder.glob("model-*-of-*.safetensors"))
     if not paths:
         missing = f"{whole.name} is missing"
         if (folder / "pytorch_model.bin").exists():
             missing += ", and pytorch_model.bin is a pickle, which can run code when it is read"
         advice = "GPT2LMHeadModel.from_pretrained(folder).save_pretrained(folder)"
         raise ValueError(f"{missing}; transformers writes it: {advice}")
-    return paths
+    n = paths[-1].stem[-5:]
+    parts = {folder / f"model-{i + 1:05}-of-{n}.safetensors" for i in range(int(n))}
+    return sorted(parts.union(paths))
 
 
 def safetensors(path):
