@@ -3,14 +3,15 @@
 from functools import partial
 
 
-def library_tokenizer(content):
-    """The content of a file -> what encodes a text to ids, and the ids, {token: id}.
+def library_tokenizer(content, more):
+    """The content of a file, and more tokens -> what encodes a text, and the ids, {token: id}.
 
     ImportError if the library is missing, ValueError if it cannot read this.
     """
     import tokenizers
 
     library = called(tokenizers.Tokenizer.from_str, content)
+    library.add_special_tokens(more)
     library.no_truncation()
     library.no_padding()
     return partial(encoded, library), library.get_vocab()

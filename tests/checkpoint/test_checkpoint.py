@@ -138,7 +138,6 @@ ELSEWHERE = index_with(b" \xc0\x04(", b" \xc4\x04(")  # field 4
         ("vocab.bpe", BPE + b"a b c\n", "a merge is .* which is not two tokens"),
         ("hparams.json", b"[]", "hparams.json is damaged"),
         ("hparams.json", b"{", "hparams.json is damaged"),
-        (INDEX, b"", "not a LevelDB table"),
         (INDEX, FLIPPED, "block at 0 does not match its crc32c"),
         (INDEX, TWO_SHARDS, "not in one little-endian file"),
         (INDEX, TYPE_7, "index cannot be read: a tensor has TensorFlow's type 7"),

@@ -168,6 +168,7 @@ PAIRS = [merge.split(" ") for merge in MERGES]
 GENERAL = {"tokenizer_class": "PreTrainedTokenizerFast"}
 SAME = {
     "merges without a version": {"merges.txt": PLAIN["merges.txt"].partition(b"\n")[2]},
+    "lines of Windows": {"merges.txt": PLAIN["merges.txt"].replace(b"\n", b"\r\n")},
     "an older vocab.json beside it": {"tokenizer.json": {}, "vocab.json": {"a": 0}},
     "merges as pairs": {"tokenizer.json": {"model": {"merges": PAIRS}}},
     "no class of a tokenizer": {"tokenizer.json": {}, "tokenizer_config.json": GENERAL},
@@ -250,7 +251,9 @@ IN_SETTINGS = [  # the same of tokenizer_config.json
         "do not agree about the added token '<.endoft",
     ),
 ]
+UNIGRAM = {"type": "Unigram", "vocab": [["a", 0.0]]}
 IN_TOKENIZER = [  # the same of tokenizer.json, and tokenizer_config.json
+    ({"model": UNIGRAM}, GENERAL, "model: type is 'Unigram', but only BPE is computed"),
     ({"normalizer": NFC}, {}, "tokenizer.json: normalizer is {'type': 'NFC'}"),
     ({"model": {"dropout": 0.1}}, GENERAL, "dropout is 0.1"),
     ({"pre_tokenizer": None}, {}, "pre_tokenizer: type is None"),
@@ -274,17 +277,10 @@ FLOATS = {token: float(id) for token, id in VOCABULARY.items()}
 TWICE = VOCABULARY | {"b": 64}
 SPACES = PLAIN["merges.txt"].replace(b"\n", b" \n")
 CUT_SHORT = PLAIN["merges.txt"][:-9].rpartition(b"\n")[0]
+LAST = "model-00002-of-00002.safetensors"
 EMPTY_FOLDER = dict.fromkeys(PLAIN)
 IN_FILES = [  # the same of other files
     ({"merges.txt": SPACES}, "which is not two tokens"),
-    (
-        {"merges.txt": CUT_SHORT},
-        "does not fit its merges: 2 tokens are in one",
-    ),
-    (
-        {"vocab.json": NO_TILDE},
-        "does not fit its merges: 2 tokens are in one",
-    ),
     ({"merges.txt": None}, "tokenizer.json is missing; docs/your_models.md"),
     ({"vocab.json": FLOATS}, "the tokenizer is damaged: TypeError"),
     ({"vocab.json": TWICE}, "the 272 tokens of the vocabulary are not numbered"),
@@ -292,6 +288,7 @@ IN_FILES = [  # the same of other files
     ({"special_tokens_map.json": {"pad_token": "<A>"}}, "the added token '<A>' has no id"),
     ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
     ({WEIGHTS: None, "pytorch_model.bin": b""}, "pytorch_model.bin is a pickle, which can run"),
+    ({WEIGHTS: None, LAST: PLAIN[WEIGHTS]}, "model-00001-of-00002.safetensors is missing"),
     (EMPTY_FOLDER, "config.json is missing; docs/your_models.md has what a model needs"),
 ]
 HEAD = {"lm_head.weight": np.zeros(8, "f")}
@@ -304,6 +301,7 @@ IN_WEIGHTS = [  # the same of model.safetensors
     (cast("i1"), "numbers of type F8_E4M3 cannot be read here; convert them to F32"),
     (b"", "model.safetensors is empty"),
     (b"version https://git-lfs.github.com/spec/v1", "is a pointer of git-lfs; get the file with"),
+    (b"<!DOCTYPE html>", "model.safetensors is a web page"),
     (None, r"is missing; transformers writes it: GPT2LMHeadModel.from_pretrained\(folder\).save"),
 ]
 REFUSED = IN_FILES.copy()
@@ -370,6 +368,8 @@ RIGHT = PAD | {"rstrip": True}
 ALONE = {"id": 272, "content": "ox", "single_word": True}
 LONGER = {"bb": 271, "bbb": 272}
 UNLEARNT = {"vocab": WORDS | LONGER, "merges": ["bb b", "b b", *MERGES]}
+TWO_WAYS = {"vocab": WORDS | dict(bc=271, ab=272, abc=273, abca=274)}
+TWO_WAYS["merges"] = [*MERGES, "b c", "a b", "ab c", "abc a", "a bc"]
 BEFORE = {"post_processor": START}
 IGNORED = BEFORE | {"truncation": CUT, "padding": FILL}
 OF_GPT2 = [  # tokenizer.json, a text, and what needs the library tokenizers
@@ -383,6 +383,7 @@ OF_GPT2 = [  # tokenizer.json, a text, and what needs the library tokenizers
     (IGNORED, "The cat", "post_processor: type is"),
     ({"model": {"vocab": NO_TILDE}}, "The ~cat", "the vocabulary does not fit its merges"),
     ({"model": UNLEARNT, "eot": 273}, "bbbb", "the merge .'bb', 'b'. is of tokens"),
+    ({"model": TWO_WAYS, "eot": 275}, "abcabc", "the merge .'a', 'bc'. .* or makes one again"),
 ]
 OF_OTHERS = [  # the same with another tokenizer_class
     ({"normalizer": {"type": "Lowercase"}}, "THE", "normalizer is"),
@@ -390,7 +391,18 @@ OF_OTHERS = [  # the same with another tokenizer_class
     ({"model": {"ignore_merges": True}}, "The cat", "ignore_merges is True"),
 ]
 NUMBERED = {"vocab.json": WORDS, "added_tokens.json": {"[PAD]": 271}}
-LIBRARY = [(NUMBERED, "[PAD]<|endoftext|>", r"the added token '\[PAD")]  # files, and the same
+WITHOUT_EOT = tokenizer_json({"vocab": WORDS}) | {
+    "added_tokens": [FLAGS | {"special": True} | FIRST]
+}
+LIBRARY = [  # files, and the same
+    (NUMBERED, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
+    ({"merges.txt": CUT_SHORT}, "The cat", "the vocabulary does not fit its merges"),
+    (
+        {"tokenizer.json": json.dumps(WITHOUT_EOT).encode()},
+        "[PAD]<|endoftext|>",
+        r"the added token '\[PAD",
+    ),
+]
 for settings_file, cases in ({}, OF_GPT2), (GENERAL, OF_OTHERS):
     for told, *rest in cases:
         LIBRARY.append(({"tokenizer.json": told, "tokenizer_config.json": settings_file}, *rest))
@@ -409,7 +421,7 @@ FAILS = "the library tokenizers fails: "
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        ({"model": {"type": "WordPiece"}}, FAILS),
+        ({"model": {"merges": [*MERGES, "! !"]}}, FAILS),
         ({"model": {"continuing_subword_prefix": "##"}}, FAILS),  # a panic
         ({"added_tokens": [PAD | {"id": 299}]}, r"do not agree about the added token '\[PAD\]'"),
     ],
@@ -551,10 +563,9 @@ def hub(server, tmp_path, monkeypatch):
 
 
 def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypatch, capsys):
-    no_merge = PLAIN["merges.txt"] + b"! !\n"
     for name, content, message in (
         ("config.json", b"<!DOCTYPE html>", "gave a wrong file, now removed: "),
-        ("merges.txt", no_merge, "gave a wrong file.* such as '!!'"),
+        ("merges.txt", CUT_SHORT, "gave a wrong file.* does not fit its merges"),
         (WEIGHTS, b"<!DOCTYPE html>", "gave a wrong file, now removed"),
     ):
         assert WEIGHTS not in dict(server.log)  # the small files are checked first
