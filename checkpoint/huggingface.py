@@ -99,7 +99,7 @@ def safetensors(path):
         header.pop("__metadata__", None)
         entries = {name: entry_of(**told) for name, told in header.items()}
         found = views(data[end:], entries)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path.name} cannot be used: {str(error)[:200]}") from None
     for name, told in header.items():
         if told["dtype"] == "BF16":

@@ -8,8 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support import CONTENT, ROOT, files_of
 
 import lab.__main__ as lab_main
@@ -288,7 +286,7 @@ IN_FILES = [  # the same of other files
     ({"special_tokens_map.json": {"pad_token": "<A>"}}, "the added token '<A>' has no id"),
     ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
     ({WEIGHTS: None, "pytorch_model.bin": b""}, "pytorch_model.bin is a pickle, which can run"),
-    ({WEIGHTS: None, LAST: PLAIN[WEIGHTS]}, "model-00001-of-00002.safetensors is missing"),
+    ({WEIGHTS: None, LAST: b""}, "model-00001-of-00002.safetensors is missing"),
     (EMPTY_FOLDER, "config.json is missing; docs/your_models.md has what a model needs"),
 ]
 HEAD = {"lm_head.weight": np.zeros(8, "f")}
@@ -368,8 +366,10 @@ RIGHT = PAD | {"rstrip": True}
 ALONE = {"id": 272, "content": "ox", "single_word": True}
 LONGER = {"bb": 271, "bbb": 272}
 UNLEARNT = {"vocab": WORDS | LONGER, "merges": ["bb b", "b b", *MERGES]}
-TWO_WAYS = {"vocab": WORDS | dict(bc=271, ab=272, abc=273, abca=274)}
-TWO_WAYS["merges"] = [*MERGES, "b c", "a b", "ab c", "abc a", "a bc"]
+TWO_WAYS = {
+    "vocab": WORDS | {"bc": 271, "ab": 272, "abc": 273, "abca": 274},
+    "merges": [*MERGES, "b c", "a b", "ab c", "abc a", "a bc"],
+}
 BEFORE = {"post_processor": START}
 IGNORED = BEFORE | {"truncation": CUT, "padding": FILL}
 OF_GPT2 = [  # tokenizer.json, a text, and what needs the library tokenizers
@@ -478,27 +478,6 @@ def test_a_pair_has_one_vocabulary(tmp_path):
 
 # ---- Damage ----
 
-HEADER = int.from_bytes(PLAIN[WEIGHTS][:8], "little")
-
-
-@pytest.mark.slow
-@settings(max_examples=200)
-@given(at=st.integers(0, HEADER + 7), flip=st.integers(1, 255), cut=st.booleans())
-def test_a_damaged_header_is_refused_or_means_the_same(tmp_path_factory, at, flip, cut):
-    content = bytearray(PLAIN[WEIGHTS])
-    content[at] ^= flip
-    path = tmp_path_factory.getbasetemp() / "damaged.safetensors"
-    path.write_bytes(content[: at + 1] if cut else content)
-    try:
-        found = huggingface.safetensors(path)
-    except ValueError as error:
-        assert str(error).startswith(path.name)
-        assert "\n" not in str(error)
-    else:  # a letter of a name, or of the metadata; the names are checked against config.json
-        assert len(found) == len(TENSORS)
-        assert all(map(np.array_equal, found.values(), TENSORS.values()))
-
-
 ONE = {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}
 TWO = {"dtype": "F32", "shape": [3], "data_offsets": [12, 24]}
 
@@ -509,6 +488,7 @@ TWO = {"dtype": "F32", "shape": [3], "data_offsets": [12, 24]}
         {"dtype": "F64"},
         {"shape": [2, 2]},
         {"shape": [-1, -3]},
+        {"more": 0},
         {"data_offsets": [4, 16]},
         {"data_offsets": [0, 8]},
         {"data_offsets": []},
