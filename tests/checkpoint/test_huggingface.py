@@ -328,11 +328,13 @@ WORDS = {token: id for token, id in VOCABULARY.items() if token != EOT}
 A = {"Sequence": {"id": "A", "type_id": 0}}
 TEXT_ALONE = {"type": "TemplateProcessing", "single": [A], "pair": [A, A], "special_tokens": {}}
 EMPTY = {"id": 272, "content": ""}
+NONE_ADDED = tokenizer_json({"vocab": WORDS}) | {"added_tokens": []}
 OWN = [  # changes, a text, and its ids
     ({"tokenizer.json": {"post_processor": TEXT_ALONE}}, "The cat", [265, 263]),
     ({"vocab.json": WORDS}, "The cat<|endoftext|>", [265, 263, 271]),
     ({"tokenizer_config.json": GENERAL, "tokenizer.json": {}}, "a<|endoftext|>", [64, 271]),
     ({"tokenizer.json": {"added_tokens": [EMPTY]}}, "The cat", [265, 263]),
+    ({"tokenizer.json": json.dumps(NONE_ADDED).encode()}, "a<|endoftext|>", [64, 271]),
     ({"tokenizer_config.json": LISTED, "added_tokens.json": {"<A>": 272}}, "<A>", [27, 32, 29]),
 ]
 
