@@ -25,6 +25,10 @@ SIZES = {  # our names, and transformers'
     "n_head": "n_head",
     "n_layer": "n_layer",
 }
+ALIASES = {  # other names that transformers prefers, where shapes fit either number
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
 COMPUTED = {  # what config.json may say; the first value is what it means if it says nothing
     "model_type": ["gpt2"],
     "activation_function": ["gelu_new", "gelu_pytorch_tanh", "gelu_fast"],
@@ -44,8 +48,8 @@ class Folder:
     def __init__(self, folder):
         self.folder = folder
         self.config = read_json(folder / "config.json")
-        other_name = {"num_attention_heads": [self.config.get("n_head")]}  # no shape depends on it
-        only("config.json", self.config, COMPUTED | other_name)
+        same = {other: [self.config.get(name)] for other, name in ALIASES.items()}
+        only("config.json", self.config, COMPUTED | same)
         self.hparams = {}
         for ours, theirs in SIZES.items():
             self.hparams[ours] = whole_number("config.json", self.config, theirs)

@@ -218,6 +218,7 @@ IN_CONFIG = [  # what config.json says, and what is said of it
     ({"n_layer": 3}, "12 tensors do not fit the hyperparameters"),
     ({"vocab_size": None}, "config.json: vocab_size is None"),
     ({"num_attention_heads": 4}, "num_attention_heads is 4, but only 2 is computed"),
+    ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but only 2"),
     ({"tokenizer_class": "RobertaTokenizer"}, "tokenizer_class is 'RobertaTokenizer'"),
 ]
 NFC = {"type": "NFC"}
