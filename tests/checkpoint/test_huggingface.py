@@ -329,13 +329,13 @@ WORDS = {token: id for token, id in VOCABULARY.items() if token != EOT}
 A = {"Sequence": {"id": "A", "type_id": 0}}
 TEXT_ALONE = {"type": "TemplateProcessing", "single": [A], "pair": [A, A], "special_tokens": {}}
 EMPTY = {"id": 272, "content": ""}
-NONE_ADDED = tokenizer_json({"vocab": WORDS}) | {"added_tokens": []}
+NONE_ADDED = json.dumps(tokenizer_json({"vocab": WORDS}) | {"added_tokens": []}).encode()
 OWN = [  # changes, a text, and its ids
     ({"tokenizer.json": {"post_processor": TEXT_ALONE}}, "The cat", [265, 263]),
     ({"vocab.json": WORDS}, "The cat<|endoftext|>", [265, 263, 271]),
     ({"tokenizer_config.json": GENERAL, "tokenizer.json": {}}, "a<|endoftext|>", [64, 271]),
     ({"tokenizer.json": {"added_tokens": [EMPTY]}}, "The cat", [265, 263]),
-    ({"tokenizer.json": json.dumps(NONE_ADDED).encode()}, "a<|endoftext|>", [64, 271]),
+    ({"tokenizer.json": NONE_ADDED}, "a<|endoftext|>", [64, 271]),
     ({"tokenizer_config.json": LISTED, "added_tokens.json": {"<A>": 272}}, "<A>", [27, 32, 29]),
 ]
 
@@ -394,17 +394,12 @@ OF_OTHERS = [  # the same with another tokenizer_class
     ({"model": {"ignore_merges": True}}, "The cat", "ignore_merges is True"),
 ]
 NUMBERED = {"vocab.json": WORDS, "added_tokens.json": {"[PAD]": 271}}
-WITHOUT_EOT = tokenizer_json({"vocab": WORDS}) | {
-    "added_tokens": [FLAGS | {"special": True} | FIRST]
-}
+PAD_ALONE = {"added_tokens": [FLAGS | {"special": True} | FIRST]}
+WITHOUT_EOT = json.dumps(tokenizer_json({"vocab": WORDS}) | PAD_ALONE).encode()
 LIBRARY = [  # files, and the same
     (NUMBERED, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
     ({"merges.txt": CUT_SHORT}, "The cat", "the vocabulary does not fit its merges"),
-    (
-        {"tokenizer.json": json.dumps(WITHOUT_EOT).encode()},
-        "[PAD]<|endoftext|>",
-        r"the added token '\[PAD",
-    ),
+    ({"tokenizer.json": WITHOUT_EOT}, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
 ]
 for settings_file, cases in ({}, OF_GPT2), (GENERAL, OF_OTHERS):
     for told, *rest in cases:
