@@ -78,8 +78,8 @@ def index_in(folder):
     """A trainer may have named it otherwise, as model-1000.index."""
     found = [*folder.glob("*.index")]
     if len(found) != 1:
-        problem = f"one file like {INDEX} is needed, and there are {len(found)}"
-        raise ValueError(f"{problem}; the file checkpoint, if there is one, names the last")
+        advice = "; keep the one that the file checkpoint names" if found else ""
+        raise ValueError(f"one file like {INDEX} is needed, and there are {len(found)}{advice}")
     return found[0]
 
 

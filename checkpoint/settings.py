@@ -1,4 +1,4 @@
-"""JSON files that say what a model is. What they ask for is computed, or refused by its name."""
+"""Files as they are, and JSON. What it asks for is computed, or refused by its name."""
 
 import json
 
