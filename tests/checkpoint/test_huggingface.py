@@ -276,6 +276,10 @@ FLOATS = {token: float(id) for token, id in VOCABULARY.items()}
 TWICE = VOCABULARY | {"b": 64}
 SPACES = PLAIN["merges.txt"].replace(b"\n", b" \n")
 CUT_SHORT = PLAIN["merges.txt"][:-9].rpartition(b"\n")[0]
+WORDS = {token: id for token, id in VOCABULARY.items() if token != EOT}
+FIRST = {"id": 271, "content": "[PAD]"}
+PAD_ALONE = {"added_tokens": [FLAGS | {"special": True} | FIRST]}
+WITHOUT_EOT = json.dumps(tokenizer_json({"vocab": WORDS}) | PAD_ALONE).encode()
 LAST = "model-00002-of-00002.safetensors"
 EMPTY_FOLDER = dict.fromkeys(PLAIN)
 IN_FILES = [  # the same of other files
@@ -284,6 +288,7 @@ IN_FILES = [  # the same of other files
     ({"vocab.json": FLOATS}, "the tokenizer is damaged: TypeError"),
     ({"vocab.json": TWICE}, "the 272 tokens of the vocabulary are not numbered"),
     ({"tokenizer.json": b"{}"}, "the tokenizer is damaged: KeyError"),
+    ({"tokenizer.json": WITHOUT_EOT, "tokenizer_config.json": LISTED}, "agree about .* '<.endof"),
     ({"special_tokens_map.json": {"pad_token": "<A>"}}, "the added token '<A>' has no id"),
     ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
     ({WEIGHTS: None, "pytorch_model.bin": b""}, "pytorch_model.bin is a pickle, which can run"),
@@ -325,7 +330,6 @@ def test_what_is_refused_by_name(tmp_path, changes, message):
 
 # ---- The ids of other tokenizers ----
 
-WORDS = {token: id for token, id in VOCABULARY.items() if token != EOT}
 A = {"Sequence": {"id": "A", "type_id": 0}}
 TEXT_ALONE = {"type": "TemplateProcessing", "single": [A], "pair": [A, A], "special_tokens": {}}
 EMPTY = {"id": 272, "content": ""}
@@ -363,7 +367,6 @@ FILL = {
 }
 SPLIT = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
 BOTH = {"type": "Sequence", "pretokenizers": [SPLIT, BYTE_LEVEL]}
-FIRST = {"id": 271, "content": "[PAD]"}
 LATER = {"id": 273, "content": "[PAD]bc", "normalized": True}
 RIGHT = PAD | {"rstrip": True}
 ALONE = {"id": 272, "content": "ox", "single_word": True}
@@ -394,8 +397,6 @@ OF_OTHERS = [  # the same with another tokenizer_class
     ({"model": {"ignore_merges": True}}, "The cat", "ignore_merges is True"),
 ]
 NUMBERED = {"vocab.json": WORDS, "added_tokens.json": {"[PAD]": 271}}
-PAD_ALONE = {"added_tokens": [FLAGS | {"special": True} | FIRST]}
-WITHOUT_EOT = json.dumps(tokenizer_json({"vocab": WORDS}) | PAD_ALONE).encode()
 LIBRARY = [  # files, and the same
     (NUMBERED, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
     ({"merges.txt": CUT_SHORT}, "The cat", "the vocabulary does not fit its merges"),
