@@ -113,7 +113,7 @@ def hparams_with(**change):
 
 
 JSON = CONTENT["encoder.json"]
-SWAPPED = JSON.replace(b": 1,", b": X,").replace(b": 2,", b": 1,").replace(b"X", b"2")
+SWAPPED = JSON.replace(b": 1,", b": 0,").replace(b": 0,", b": 1,", 1)  # the ids 0 and 1
 BPE = CONTENT["vocab.bpe"]
 FLIPPED = bytes([CONTENT[INDEX][0] ^ 1]) + CONTENT[INDEX][1:]
 TWO_SHARDS = index_with(b"\x08\x01\x1a", b"\x08\x02\x1a")  # field 1 of the BundleHeaderProto

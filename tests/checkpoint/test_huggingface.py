@@ -167,7 +167,7 @@ GENERAL = {"tokenizer_class": "PreTrainedTokenizerFast"}
 SAME = {
     "merges without a version": {"merges.txt": PLAIN["merges.txt"].partition(b"\n")[2]},
     "lines of Windows": {"merges.txt": PLAIN["merges.txt"].replace(b"\n", b"\r\n")},
-    "an older vocab.json beside it": {"tokenizer.json": {}, "vocab.json": {"a": 0}},
+    "older files beside it": {"tokenizer.json": {}, "vocab.json": {"a": 0}, "encoder.json": {}},
     "merges as pairs": {"tokenizer.json": {"model": {"merges": PAIRS}}},
     "no class of a tokenizer": {"tokenizer.json": {}, "tokenizer_config.json": GENERAL},
     "rows up to a multiple of 64": {WEIGHTS: PADDED, "config.json": {"vocab_size": 320}},
