@@ -71,7 +71,8 @@ def check(folder, url, sizes, part=None):
     problem = None
     try:
         files = open_model(folder, sizes)
-        files.encoder()
+        if files.encoder().library:
+            raise UserError("the vocabulary does not fit its merges")
         if part:
             files.tensors(part)
     except UserError as error:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from checkpoint import UserError, huggingface, openai
 from checkpoint.download import digest, download, missing
-from checkpoint.names import CHOICES, HUGGINGFACE, MODELS, MODELS_DIR, OPENAI
+from checkpoint.names import CHOICES, HUGGINGFACE, MODELS, MODELS_DIR, OLD_NAMES, OPENAI
 from checkpoint.read import open_model
 
 
@@ -45,7 +45,8 @@ def locate(name, models_dir=MODELS_DIR):
 
 def check_exists(name):
     if name not in MODELS and not os.path.isdir(name):
-        raise UserError(f"there is no model or folder {name!r}: give {CHOICES}")
+        advice = OLD_NAMES.get(name, CHOICES)
+        raise UserError(f"there is no model or folder {name!r}: give {advice}")
 
 
 def check_is_the_only_one(name, folder):
@@ -84,7 +85,9 @@ def in_cache(url, files):
     for repository in name, f"{owner}--{name}":
         cached = hub / f"models--{repository}"
         for main in cached.glob("refs/main"):
-            snapshot = cached / "snapshots" / main.read_text(encoding="utf-8").strip()
+            snapshot = (
+                cached / "snapshots" / main.read_text(encoding="utf-8", errors="replace").strip()
+            )
             if not missing(snapshot, files):
                 return snapshot
     return None

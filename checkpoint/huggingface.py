@@ -12,8 +12,8 @@ import re
 
 import numpy as np
 
-from checkpoint.openai import Entry, mapped, views
-from checkpoint.settings import only, read_json, whole_number
+from checkpoint.openai import Entry, views
+from checkpoint.settings import mapped, only, read_json, whole_number
 from checkpoint.tokenizer import tokenizer
 
 FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
@@ -24,6 +24,10 @@ SIZES = {  # our names, and transformers'
     "n_embd": "n_embd",
     "n_head": "n_head",
     "n_layer": "n_layer",
+}
+ALIASES = {  # other names that transformers prefers, where shapes fit either number
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
 }
 COMPUTED = {  # what config.json may say; the first value is what it means if it says nothing
     "model_type": ["gpt2"],
@@ -44,8 +48,8 @@ class Folder:
     def __init__(self, folder):
         self.folder = folder
         self.config = read_json(folder / "config.json")
-        other_name = {"num_attention_heads": [self.config.get("n_head")]}  # no shape depends on it
-        only("config.json", self.config, COMPUTED | other_name)
+        same = {other: [self.config.get(name)] for other, name in ALIASES.items()}
+        only("config.json", self.config, COMPUTED | same)
         self.hparams = {}
         for ours, theirs in SIZES.items():
             self.hparams[ours] = whole_number("config.json", self.config, theirs)
@@ -76,14 +80,18 @@ class Folder:
 def weights(folder):
     """The files of the weights. Large models are cut into several."""
     whole = folder / "model.safetensors"
-    paths = [whole] if whole.exists() else sorted(folder.glob("model-*.safetensors"))
+    if whole.exists():
+        return [whole]
+    paths = sorted(folder.glob("model-*-of-*.safetensors"))
     if not paths:
         missing = f"{whole.name} is missing"
         if (folder / "pytorch_model.bin").exists():
             missing += ", and pytorch_model.bin is a pickle, which can run code when it is read"
         advice = "GPT2LMHeadModel.from_pretrained(folder).save_pretrained(folder)"
         raise ValueError(f"{missing}; transformers writes it: {advice}")
-    return paths
+    n = paths[-1].stem[-5:]
+    parts = {folder / f"model-{i + 1:05}-of-{n}.safetensors" for i in range(int(n))}
+    return sorted(parts.union(paths))
 
 
 def safetensors(path):
@@ -95,7 +103,7 @@ def safetensors(path):
         header.pop("__metadata__", None)
         entries = {name: entry_of(**told) for name, told in header.items()}
         found = views(data[end:], entries)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path.name} cannot be used: {str(error)[:200]}") from None
     for name, told in header.items():
         if told["dtype"] == "BF16":

@@ -40,4 +40,10 @@ MODELS = {
     "gpt2-large": Model(f"{OF_OPENAI}/gpt2-large", LARGE, draft="gpt2", target="gpt2-xl"),
     "gpt2-xl": Model(f"{OF_OPENAI}/gpt2-xl", XL, draft="gpt2"),
 }
+OLD_NAMES = {  # of 2019
+    "117M": "124M",
+    "345M": "355M",
+    "762M": "774M",
+    "1542M": "1558M",
+}
 CHOICES = f"one of {', '.join(MODELS)}, or a folder"

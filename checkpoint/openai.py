@@ -18,10 +18,8 @@ doc/table_format.md, and its util/crc32c.h for the masked crc32c.
 from io import BytesIO
 from typing import NamedTuple
 
-import numpy as np
-
 from checkpoint.crc32c import crc32c, mask
-from checkpoint.settings import read_json, whole_number
+from checkpoint.settings import mapped, read_json, whole_number
 from encoder import BYTES
 
 INDEX = "model.ckpt.index"
@@ -80,14 +78,15 @@ def index_in(folder):
     """A trainer may have named it otherwise, as model-1000.index."""
     found = [*folder.glob("*.index")]
     if len(found) != 1:
-        raise ValueError(f"one file like {INDEX} is needed, and there are {len(found)}")
+        advice = "; keep the one that the file checkpoint names" if found else ""
+        raise ValueError(f"one file like {INDEX} is needed, and there are {len(found)}{advice}")
     return found[0]
 
 
 def read_merges(path):
     """A file with a merge on each line, such as "t he" -> list of pairs"""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = mapped(path).tobytes().decode().splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path.name} is damaged: {error}") from None
     return pairs(line for line in lines if line and not line.startswith("#version"))
@@ -97,26 +96,16 @@ def pairs(merges):
     """Merges, each a pair or a text such as "t he" -> list of pairs"""
     found = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]
     for pair in found:
-        if len(pair) != 2 or not all(pair):
+        if len(pair) != 2:
             raise ValueError(f"a merge is {pair!r:.80}, which is not two tokens")
     return found
-
-
-def mapped(path):
-    """The bytes of a file, read-only."""
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path.name} is empty")
-    data = np.asarray(np.memmap(path, np.uint8, "r"))
-    if data[:23].tobytes() == b"version https://git-lfs":
-        raise ValueError(f"{path.name} is a pointer of git-lfs; get the file with git lfs pull")
-    return data
 
 
 def views(data, entries):
     """uint8 [n], {name: Entry} -> {name: array}. ValueError unless they fill the data, in a row."""
     end = 0
     for entry in sorted(entries.values()):
-        if entry.offset != end or entry.size < 0:
+        if entry.offset != end:
             raise ValueError(f"a tensor begins at byte {entry.offset:,} and not at {end:,}")
         end += entry.size
     if end != len(data):
@@ -131,8 +120,8 @@ def tensor_of(data, entry):
 
 def read_index(path):
     """An index file -> {name: Entry}."""
+    table = mapped(path).tobytes()
     try:
-        table = path.read_bytes()
         if int.from_bytes(table[-8:], "little") != MAGIC:
             raise ValueError("it is not a LevelDB table")
         footer = BytesIO(table[-48:])
@@ -205,5 +194,5 @@ def entry_of(value):
         raise ValueError(f"a tensor has TensorFlow's type {kind}, neither float32 nor float16")
     [offset] = found.get(4, [0])
     [size] = found[5]
-    [crc] = found[6]
+    [crc] = found.get(6, [0])
     return Entry(offset, size, DTYPES[kind], shape, crc)

@@ -1,12 +1,33 @@
-"""JSON files that say what a model is. What they ask for is computed, or refused by its name."""
+"""Files as they are, and JSON. What it asks for is computed, or refused by its name."""
 
 import json
+
+import numpy as np
+
+OTHERS = {
+    b"version https://git-lfs": "is a pointer of git-lfs; get the file with git lfs pull",
+    b"<!doctype": "is a web page; download the file itself",
+    b"<html": "is a web page; download the file itself",
+    b"<?xml": "is a web page; download the file itself",
+}
+
+
+def mapped(path):
+    """The bytes of a file, read-only. ValueError if something else came in its place."""
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path.name} is empty")
+    data = np.asarray(np.memmap(path, np.uint8, "r"))
+    for start, problem in OTHERS.items():
+        if data[: len(start)].tobytes().lower() == start:
+            raise ValueError(f"{path.name} {problem}")
+    return data
 
 
 def read_json(path):
     """A JSON file -> dict."""
+    data = mapped(path).tobytes()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is damaged: {error}") from None
     if type(found) is not dict:

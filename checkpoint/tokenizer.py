@@ -56,11 +56,11 @@ def tokenizer(folder, config):
         check_only_eot(found, [*added.values(), *described])
         parts = by_encoder(found, is_added=added or described)
     except ValueError as why:
-        check_agree(described, added)
+        check_agree(described, {EOT: ADDED | {"content": EOT, "id": None}} | added)
         if len(settings.get("added_tokens_decoder", added)) != len(added):
             problem = "added tokens that tokenizer_config.json does not list"
             raise ValueError(f"tokenizer.json has {problem}") from None
-        parts = by_library(found, added, why)
+        parts = by_library(found, added, why, [EOT] if {"content": EOT} in described else [])
     ids = parts["ids"]
     if sorted(map(index, ids.values())) != [*range(len(ids))]:
         raise ValueError(f"the {len(ids):,} tokens of the vocabulary are not numbered from 0 on")
@@ -90,7 +90,6 @@ def of_two_files(folder, settings, described):
         if name not in numbers:
             raise ValueError(f"the added token {name!r} has no id; see docs/your_models.md")
         added.setdefault(name, ADDED | token | {"id": numbers[name]})
-    check_fits(ids, merges, added)
     return {
         "added_tokens": sorted(added.values(), key=lambda token: token["id"]),
         "pre_tokenizer": BYTE_LEVEL,
@@ -99,15 +98,15 @@ def of_two_files(folder, settings, described):
     }
 
 
-def check_fits(ids, merges, added):
-    """ValueError unless the tokens are bytes, what merges make of them, and those added."""
+def check_fits(ids, merges):
+    """ValueError unless the tokens are bytes, what merges make of them once, and EOT perhaps."""
     tokens = {*BYTES.values()}
     for left, right in merges:
-        if left not in tokens or right not in tokens:
-            problem = "is of tokens that no merge before it makes"
+        if left not in tokens or right not in tokens or left + right in tokens:
+            problem = "is of tokens that no merge before it makes, or makes one again"
             raise ValueError(f"the merge {(left, right)!r:.80} {problem}")
         tokens.add(left + right)
-    if odd := sorted(tokens - ids.keys() | ids.keys() - tokens - {*added}):
+    if odd := sorted(tokens - ids.keys() | ids.keys() - tokens - {EOT}):
         problem = f"{len(odd):,} tokens are in one of them alone, such as {odd[0]!r:.20}"
         raise ValueError(f"the vocabulary does not fit its merges: {problem}")
 
@@ -126,15 +125,15 @@ def by_encoder(found, is_added):
     check_template(found.get("post_processor") or {})
     ids = found["model"]["vocab"]
     merges = pairs(found["model"]["merges"])
-    check_fits(ids, merges, [EOT])
+    check_fits(ids, merges)
     if is_added:
         ids.setdefault(EOT, len(ids))  # transformers adds it, if nobody else does
     return {"merges": merges, "ids": ids, "special": EOT if is_added else None}
 
 
-def by_library(found, added, why):
+def by_library(found, added, why, more):
     try:
-        encode, ids = library_tokenizer(json.dumps(found))
+        encode, ids = library_tokenizer(json.dumps(found), more)
     except ImportError:
         advice = "the library tokenizers reads it: pip install tokenizers"
         raise ValueError(f"{why}; {advice}") from None
@@ -153,6 +152,7 @@ def check_agree(described, known):
 
 def check_is_obeyed(found, settings):
     """ValueError where transformers does not do what tokenizer.json says, or by chance."""
+    only("tokenizer.json, model", found["model"], {"type": ["BPE"]})
     cut = found.get("pre_tokenizer") or {}
     only("tokenizer.json", found["model"] | cut, {"dropout": [None, 0], "add_prefix_space": NO})
     decoder = found.get("decoder") or {"type": None}
@@ -181,8 +181,6 @@ def described_tokens(folder, settings):
     tokens = []
     if "added_tokens_decoder" in settings:
         for id, token in settings["added_tokens_decoder"].items():
-            if not id.isdecimal():
-                raise ValueError(f"tokenizer_config.json is damaged: {id!r:.20} is no id")
             tokens.append(token | {"id": int(id)})
     else:
         for name, id in optional(folder, "added_tokens.json").items():

@@ -19,6 +19,8 @@ class penalised:
         self.penalty = penalty
 
     def __getattr__(self, name):  # n_ctx, n_vocab, reset
+        if name.startswith("__"):  # copy and pickle ask for these before there is a network
+            raise AttributeError(name)
         return getattr(self.network, name)
 
     def __call__(self, ids, n_rows=1):

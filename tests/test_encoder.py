@@ -6,17 +6,17 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import read
+from support import ROOT, read
 
-from checkpoint.openai import BYTES
-from encoder import Encoder, merge
+from checkpoint.openai import read_merges
+from encoder import BYTES, Encoder, merge
 
 BPE = "tests/fixtures/bpe/"
 
 
 @pytest.fixture(scope="module")
 def gpt2():
-    merges = [tuple(line.split(" ")) for line in read(BPE + "vocab.bpe").split("\n")[1:-1]]
+    merges = read_merges(ROOT / BPE / "vocab.bpe")
     tokens = [*sorted(BYTES.values()), *map("".join, merges)]
     return Encoder(merges, {token: id for id, token in enumerate(tokens)})
 
