@@ -76,6 +76,17 @@ def penalised(rows, ids):
     return rows
 
 
+def remembered(model, asked):
+    """A model that knows its answers for so many rows by the ids that these follow."""
+    memo = {}
+
+    def model_with_memo(ids, n_rows=1):
+        rows = model(ids, n_rows)
+        return memo.setdefault((*ids[-n_rows:],), rows) if n_rows == asked else rows
+
+    return model_with_memo
+
+
 LOOP = """
 def loop(x, draft_model, target_model, N, K, rng, eos=None):
     n = len(x)
@@ -96,8 +107,13 @@ def loop_with(*changes, verify=verify):
     for old, new in changes:
         assert old in source
         source = source.replace(old, new)
-    exec(source, names := {"np": np, "propose": propose, "verify": verify})
+    names = {"np": np, "propose": propose, "verify": verify, "remembered": remembered}
+    exec(source, names)
     return names["loop"]
+
+
+def remembering(n_rows):
+    return "n = len(x)", f"n, target_model = len(x), remembered(target_model, {n_rows})"
 
 
 def plain_loop(x, draft_model, target_model, N, K, rng):
@@ -260,6 +276,11 @@ def accept_but_for_a_tie(p, q, token, rng):
     return q[token] != p[token] and accept(p, q, token, rng)
 
 
+def residual_rounded(p, q):
+    row = np.round(np.maximum(q - p, 0), 3)
+    return row / row.sum() if row.any() else q
+
+
 def residual_without_equals(p, q):
     row = residual(p, q)
     return one_hot(row) if np.sum(row == row.max()) > 1 else row
@@ -299,6 +320,7 @@ def split(row, token):
         ("residual", residual_without_equals),
         ("verify", changed(resampled=resampled_for_two_guesses)),
         ("speculative_sampling", loop_with(verify=accepts_what_is_rare)),
+        ("speculative_sampling", loop_with(remembering(2))),
         ("propose", draft_with(split)),
         ("siblings", certain_of_the_second),
     ],
@@ -317,12 +339,15 @@ def test_a_mistake_that_only_one_table_shows(step, function):
         ("speculative_sampling", (K_MAX, "max(1, n + N - len(x) - 1)"), ""),
         ("speculative_sampling", ("n = len(x)", "n, _ = len(x), 1 / (N - 1)"), "N = 1 and K = 2"),
         ("speculative_sampling", ("len(x) < n + N", "len(x) < n + max(1, N)"), "N = 0 and K = 2"),
-        ("speculative_sampling", ("n = len(x)", "n, _ = len(x), 1 / K"), "N = 2 and K = 0"),
+        ("speculative_sampling", remembering(1), "N = 4 and K = 0"),
         ("until_eos", ("if eos in x[n:]", "if eos and eos in x[n:]"),
          "A is the eos, and the prompt ends with it"),
         ("until_eos", ("len(x) == n or ", ""), "A is the eos, and the prompt ends with it"),
         ("until_eos", ("n = len(x)", "n = len(x)\n    if eos in x[:-1]: N = 0"),
          "B is the eos, and the prompt begins with it"),
+        ("until_eos", ("if eos in x[n:]", "if eos in x[1:]"),
+         "A is the eos, and the prompt ends with it"),
+        ("until_eos", ("x[n:]", "x[n : n + 2]"), "A is the eos, and the prompt ends with it"),
         ("until_eos", ("len(x) < n + N", "len(x) < n + max(1, N)"), "N = 0 and K = 2"),
     ],
 )  # fmt: skip
@@ -350,6 +375,7 @@ def test_a_mistake_of_a_billionth_is_shown_with_its_digits():
     def accept(p, q, token, rng):
         return rng.random() < q[token] / (p[token] + 1e-7)
 
+    assert found_in("residual", residual_rounded)[0].startswith("wrong by 0.0004 in the first")
     headline, first, *_ = found_in("accept", accept)
     assert re.match(r"wrong by \de-08", headline)
     assert first.endswith("with probability 0.30000001, but should be 0.3")
