@@ -57,6 +57,7 @@ LAYOUTS = (  # the axes along which exponential_ and rand have rows of noise, or
     {"exponential": None, "rand": None},
     {"exponential": -1, "rand": -1},
 )
+SYNONYMS = "random", "random_sample", "sample", "ranf"  # in np.random
 ADVICE = "use torch.multinomial, rand or exponential_"
 NOT_ALIKE = "two draws from one state of a generator, which are not alike"
 MIDDLE = "a draw that begins within another one, or after one that nobody has seen"
@@ -453,10 +454,12 @@ class OfPython(Followed, random.Random):
     """Python's own generator, while its numbers are those of a run."""
 
     name = "random"
-    state = random.Random.getstate
+
+    def state(self):
+        return self.getstate()[1]
 
     def is_seeded(self, state):
-        return state[1][-1] == N_WORDS
+        return state[-1] == N_WORDS
 
     def move_on(self):
         super().random()
@@ -506,9 +509,9 @@ class OfNumpy(Followed, EveryBranch):
         refused = {name: partial(self.refuse_function, name) for name in names}
         for name in "seed", "get_state", "set_state":
             del refused[name]
-        served = dict(choice=self.choice, randint=self.integers, uniform=self.uniform)
-        served |= dict.fromkeys(["random", "random_sample", "sample", "ranf"], self.random)
-        return refused | served | dict(rand=self.rand)
+        names = "choice", "uniform", "permutation", "shuffle", "multinomial", "rand"
+        served = {name: getattr(self, name) for name in names} | dict(randint=self.integers)
+        return refused | served | dict.fromkeys(SYNONYMS, self.random)
 
     def refuse_function(self, name, *_, **__):
         self.numbers.refuse(f"np.random.{name} (use choice or random)")

@@ -13,6 +13,7 @@ from multiprocessing.process import BaseProcess
 import numpy as np
 
 from .forks import Forks, NotByRng
+from .values import NotByThresholds
 
 # What has a state. A Generator and a RandomState draw from a BitGenerator.
 KINDS = np.random.BitGenerator, np.random.SeedSequence, random.Random
@@ -71,7 +72,7 @@ def nothing_else_draws(rng, run=Forks.run):
     with replaced(replacements):
         try:
             yield watch
-        except NotByRng:
+        except (NotByRng, NotByThresholds):
             watch.check()  # it says who
             raise
     watch.check()

@@ -142,6 +142,9 @@ DISTRIBUTIONS = {
     "NumPy's": (lambda: np.random.choice(3, p=[0.5, 0.2, 0.3]), FROM_P),
     "NumPy's sample, ranf": (
         lambda: [np.random.sample() < 0.5, np.random.ranf() < 0.2], EACH_ALONE),
+    "NumPy's permutation": (
+        lambda: np.random.permutation(3)[:2],
+        dict.fromkeys(itertools.permutations(range(3), 2), 1 / 6)),
     "NumPy's rand": (lambda: np.random.rand(2) < [0.5, 0.2], EACH_ALONE),
     "NumPy's uniform": (lambda: np.random.uniform([0, 0], [1, 2])[1] < 0.6, THIRD),
     "one seed": (with_one_seed(from_p, from_p), TWICE),
@@ -255,11 +258,12 @@ def endless():
 
 def in_a_pool():
     """Its thread is older than the run."""
-    return POOL.submit(torch.rand, 1).result() < 0.002 or torch.multinomial(P, 1)
+    token = torch.multinomial(P, 1)
+    return 9 if POOL.submit(torch.rand, 1).result() < 0.002 else token
 
 
 ROW = P.clone()
-COUNTER = itertools.count()
+COUNTER, GENERATOR = itertools.count(), np.random.default_rng(0)
 PYTHONS, NUMPYS, POOL = random.random, np.random.rand, ThreadPoolExecutor(1)
 POOL.submit(int).result()
 BOUND = "by a name that was bound before"
@@ -285,6 +289,7 @@ REFUSED = {
         lambda: NUMPYS() < 0.002 or torch.multinomial(P, 1), f"draws from np.random {BOUND}"),
     "a hidden generator of np.random": (
         lambda: np.random.mtrand._rand.random_sample() < 0.002 or item(), BOUND),
+    "another generator": (lambda: GENERATOR.random() < 0.002 or item(), "draws from a PCG64"),
     "a thread of a pool": (in_a_pool, "after one that nobody has seen"),
     "a counter": (lambda: next(COUNTER) % 500 == 0 or torch.multinomial(P, 1), "else decides"),
     "a seed of the system": (lambda: torch.seed() % 500 == 0 or item(), "something else decides"),
