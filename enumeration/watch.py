@@ -18,7 +18,7 @@ from .values import NotByThresholds
 # What has a state. A Generator and a RandomState draw from a BitGenerator.
 KINDS = np.random.BitGenerator, np.random.SeedSequence, random.Random
 WITHOUT_SEED = (
-    "the function asks the operating system for random numbers, as secrets, uuid4, a RandomState "
+    "the function asks the operating system for random numbers, as secrets, uuid4, torch.compile "
     "and generators without a seed do"
 )
 PROCESS = "the function starts a process, and what that draws is not seen"
