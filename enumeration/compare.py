@@ -5,7 +5,7 @@ from collections import Counter
 
 END = math.inf  # after the last token of a text
 SURE = 1e-9  # real runs less probable than this contradict a distribution
-ROUNDING = 1e-9  # by which probabilities may miss a sum of 1
+ROUNDING = 1e-6  # by which probabilities may miss a sum of 1, as in float32
 
 
 class Contradicted(RuntimeError):
@@ -18,8 +18,7 @@ def total_variation(a, b):
     No set of outputs differs by more in probability. The worst set holds every output
     to which a gives more than b does.
     """
-    check_distribution(a)
-    check_distribution(b)
+    a, b = checked(a), checked(b)
     outputs = {*a, *b}
     if len({isinstance(output, tuple) for output in outputs}) > 1:
         problem = "some outputs are tuples, and others are not"
@@ -34,8 +33,9 @@ def total_variation(a, b):
     return sum(differences) / 2
 
 
-def check_distribution(outputs):
-    """ValueError unless {output: probability} is one."""
+def checked(outputs):
+    """{output: probability} without NumPy's dtypes, which would round. ValueError if it's none."""
+    outputs = {output: in_python(probability) for output, probability in outputs.items()}
     for output, probability in outputs.items():
         if not probability >= 0:  # NaN is not
             raise ValueError(f"the probability of {output} is {probability}")
@@ -43,6 +43,11 @@ def check_distribution(outputs):
     if not abs(total - 1) <= ROUNDING:
         problem = f"the probabilities of {len(outputs)} outputs have a sum of {float(total):.10g}"
         raise ValueError(f"{problem}, not of 1")
+    return outputs
+
+
+def in_python(a):
+    return a.item() if hasattr(a, "item") else a
 
 
 def lengths(outputs):
@@ -80,7 +85,7 @@ def beginnings(outputs):
         ids = output if isinstance(output, tuple) else (output,)
         ids = (*ids, END)
         for n in range(len(ids) + 1):
-            found[ids[:n]] += probability
+            found[ids[:n]] += in_python(probability)
     return found
 
 

@@ -3,6 +3,8 @@
 import math
 from fractions import Fraction
 
+from .values import Refusals, Stop
+
 MAX_FORKS = 10_000  # along one path; a loop without end gets there within seconds
 LONG, LEAST = 100, 1e-100  # a path of more forks, and less probable, is one of a loop without end
 MAX_BRANCHES = 1_000_000  # of one fork
@@ -26,7 +28,8 @@ class TooManyPaths(RuntimeError):
         super().__init__(
             f"{problem}; the paths run so far have a total probability of {float(covered):.6g}. "
             "Use a smaller vocabulary or fewer tokens. "
-            "A loop that may run for ever cannot be enumerated."
+            "A loop that may run for ever cannot be enumerated, even if it ends with probability "
+            "1; draw at once what it amounts to, as in rng.choice(n, p=row / row.sum())."
         )
         self.problem = problem
         self.covered = covered
@@ -39,7 +42,7 @@ class NotByRng(RuntimeError):
     """Something else than rng decides."""
 
 
-class Forks:
+class Forks(Refusals):
     """Each draw is a fork in the path of a program, with branches [(probability, outcome), ...].
 
     A path begins with some forks at which it is known which branch to take, and takes branch 0
@@ -53,7 +56,6 @@ class Forks:
         self.n_paths = 0  # that were taken
         self.covered = 0  # their total probability
         self.kept = []  # some paths, with their outputs
-        self.refused = None  # the last error of ours, in case the program catches it
 
     def take(self, branches):
         """Go on from a fork: the outcome of a branch. All of them are possible."""
@@ -83,11 +85,14 @@ class Forks:
         """Take the path that begins so: the output of function(self)."""
         self.path = [*begin]
         self.n_forks = 0
-        output = as_output(function(self))
+        try:
+            output = as_output(function(self))
+        except Stop:
+            raise self.refused from None
         if self.refused:
             raise self.refused
         if self.n_forks < len(self.path):
-            self.differ("the end", "another fork")
+            self.differ("the end", "another fork", 1)
             self.n_forks = len(self.path)  # so that all probabilities still have a sum of 1
         return output
 
@@ -123,7 +128,7 @@ class Forks:
             if found != output:
                 self.differ(found, output)
             if len(self.path) > len(path):
-                self.differ("another fork", "the end")
+                self.differ("another fork", "the end", 1)
 
     def compare(self, branches, known):
         """An error, unless the branches of a fork are, but for rounding, those known."""
@@ -131,8 +136,7 @@ class Forks:
         before = {outcome: mass for mass, outcome in known}
         for outcome in {*now, *before}:
             change = abs(now.get(outcome, 0) - before.get(outcome, 0))
-            if change > self.tolerance():
-                self.differ(branches, known)
+            self.differ(branches, known, change)
 
     def tolerance(self):
         """How much the next probability may differ from run to run.
@@ -142,15 +146,11 @@ class Forks:
         """
         return 0 if self.is_exact else ROUNDING / min(self.probabilities(), default=1)
 
-    def differ(self, found, before):
-        """Something differs from run to run: an error, unless only rounding leads here."""
-        if self.tolerance() < 1:
+    def differ(self, found, before, change=math.inf):
+        """An error, unless a probability may change so much from run to run."""
+        if change > self.tolerance():
             problem = f"the same path led to {found}, and earlier to {before}"
             self.refuse(NotByRng(f"{problem}; something else than rng decides as well"))
-
-    def refuse(self, error):
-        self.refused = error
-        raise error
 
 
 def in_floats(outputs):

@@ -1,4 +1,4 @@
-"""NumPy's generator, imitated: choice, integers, random, uniform.
+"""NumPy's generator, imitated: choice, integers, random, uniform, and what choices make.
 
 A random number has no value. It can be compared, shifted, scaled, and its logarithm can
 be taken. What is not imitated is refused by name, and the enumeration ends with that
@@ -20,10 +20,11 @@ from .forks import MAX_BRANCHES, Forks, TooManyPaths
 LARGEST_SHIFT = {float: 4096, np.float64: 4096, np.float32: 16}
 
 
+ADVICE = "cannot be enumerated; use rng.choice or rng.random() < a, or see enumeration/values.py"
+
+
 def refused(name):
-    advice = "use rng.choice or rng.random() < a, or see enumeration/values.py"
-    problem = f"rng.{name} cannot be enumerated; {advice}"
-    return property(lambda rng: rng.refuse(TypeError(problem)))
+    return property(lambda rng: rng.refuse(TypeError(f"rng.{name} {ADVICE}")))
 
 
 METHODS = {name: refused(name) for name in dir(np.random.Generator) if name[0] != "_"}
@@ -38,10 +39,12 @@ class EveryBranch(Forks, Refusing):
         # So that default_rng(rng) is rng. It draws nothing.
         np.random.Generator.__init__(self, np.random.PCG64(0))
 
+    def __getattr__(self, name):
+        if hasattr(np.random.RandomState, name):
+            name = f"rng.{name} {ADVICE}"
+        raise AttributeError(name)  # as a Generator does
+
     def choice(self, a, size=None, replace=True, p=None):
-        if not replace and size not in (None, 1):
-            problem = "rng.choice cannot be enumerated with replace=False"
-            self.refuse(TypeError(f"{problem}; draw one after the other"))
         n = len(a) if np.ndim(a) else a
         if p is not None and np.ndim(p) == 1:
             branches = self.branches_of(n, p)
@@ -50,8 +53,27 @@ class EveryBranch(Forks, Refusing):
             if n > MAX_BRANCHES:
                 self.refuse(TooManyPaths(f"a choice among {n:,} items", self.covered))
             branches = [(1 / n, i) for i in range(n)]
-        items = np.array(a) if np.ndim(a) else range(n)
-        return several(size, lambda: items[self.take(branches)])
+        if not replace:
+            numpys_own().choice(n, size, replace, None if p is None else np.array(p, float))
+
+        def draw():
+            nonlocal branches
+            drawn = self.take(branches)
+            if not replace:
+                branches = without(drawn, branches)
+            return drawn
+
+        drawn = several(size, draw)
+        return np.array(a)[drawn] if np.ndim(a) else drawn
+
+    def permutation(self, x):
+        return self.choice(x, len(x) if np.ndim(x) else x, replace=False)
+
+    def shuffle(self, x):
+        x[:] = [x[i] for i in self.permutation(len(x))]
+
+    def multinomial(self, n, pvals):
+        return np.bincount(self.choice(len(pvals), n, p=pvals), minlength=len(pvals))
 
     def integers(self, low, high=None, size=None, *, endpoint=False):
         if high is None:
@@ -114,6 +136,12 @@ def known_branches(n, p, dtype, is_list):
     return [(mass, i) for i, mass in enumerate(row) if mass > 0]
 
 
+def without(drawn, branches):
+    left = [(mass, i) for mass, i in branches if i != drawn]
+    total = sum(mass for mass, _ in left)
+    return [(mass / total, i) for mass, i in left]
+
+
 def plain(a):
     """A number as it is, but a Fraction without NumPy's integers, which overflow."""
     if isinstance(a, Fraction):
@@ -125,10 +153,9 @@ def several(size, draw):
     """draw(), or an array of such draws."""
     if size is None:
         return draw()
-    shape = np.empty(size).shape
-    drawn = [draw() for _ in range(math.prod(shape))]
-    drawn = np.array(drawn, dtype=None if drawn else int)
-    return drawn.reshape((*shape, *drawn.shape[1:]))
+    places = np.empty(size)
+    drawn = [draw() for _ in range(places.size)]
+    return np.array(drawn, dtype=None if drawn else int).reshape(places.shape)
 
 
 # ---- Random numbers ----
@@ -334,7 +361,7 @@ class Uniforms(np.ndarray):
 
     def in_python(self):
         """An array whose entries have types of Python, not of NumPy."""
-        items = [x.item() for x in self.flat]
+        items = [x.item() if hasattr(x, "item") else x for x in self.flat]
         return np.array(items, object).reshape(self.shape)
 
     def __array_function__(self, function, types, args, kwargs):

@@ -25,6 +25,7 @@ import ctypes
 import functools
 import random
 import statistics
+import sys
 import threading
 from functools import partial
 from unittest import mock
@@ -35,7 +36,7 @@ import torch._dynamo  # the first operation would import it, and that draws from
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import values
-from .forks import as_output
+from .forks import NotByRng, as_output
 from .generator import EveryBranch
 from .watch import nothing_else_draws
 
@@ -43,7 +44,7 @@ FEW = 64  # a draw from more integers is a number, and no fork
 HALVES = torch.float16, torch.bfloat16
 DIGITS = {torch.float32: 24, torch.float64: 53, torch.float16: 11, torch.bfloat16: 8}
 RACES = 1e-41, 1e30  # in a race, float32 overflows with larger weights, and with smaller ones
-N_BYTES = 4 * 625  # of a Mersenne twister in NumPy, which takes long to say its state
+N_WORDS = 624  # of a Mersenne twister, which is at their end when it has been seeded
 SEED = 0x5EED_0F_7E57  # PyTorch's generator begins with it, and goes on from run to run
 LEFTOVERS = torch.Generator()  # fills new memory
 EMPTY = (
@@ -56,6 +57,7 @@ LAYOUTS = (  # the axes along which exponential_ and rand have rows of noise, or
     {"exponential": None, "rand": None},
     {"exponential": -1, "rand": -1},
 )
+SYNONYMS = "random", "random_sample", "sample", "ranf"  # in np.random
 ADVICE = "use torch.multinomial, rand or exponential_"
 NOT_ALIKE = "two draws from one state of a generator, which are not alike"
 MIDDLE = "a draw that begins within another one, or after one that nobody has seen"
@@ -123,7 +125,8 @@ class Numbers(TorchDispatchMode):
         self.draw = draw
         self.axes = axes
         self.drawn = {}  # what was drawn from each state of a generator
-        self.places = {}  # where draws begin and end, in each block of a generator's numbers
+        block, place = place_of(torch.get_rng_state())
+        self.places = {block: {place}}  # where draws begin and end, in each block of numbers
 
     def refuse(self, what):
         self.draw.refuse(NotImplementedError(f"found {what}, which is not computed here"))
@@ -187,6 +190,11 @@ class Numbers(TorchDispatchMode):
         if next_place not in self.places.get(next_block, [next_place]) and next_block != block:
             self.refuse(MIDDLE)
         self.places.setdefault(next_block, set()).add(next_place)
+
+    def check(self):
+        block, place = place_of(torch.get_rng_state())
+        if place not in self.places.get(block, [place]):
+            self.refuse(MIDDLE)
 
     def same_or_new(self, state, what, make):
         """What was drawn from this state of a generator, or is drawn now."""
@@ -372,9 +380,13 @@ class Sources:
     def run(self, function, draw):
         """The output of function() in one run."""
         self.numbers = numbers = Numbers(draw, self.axes)
-        self.of_numpy.numbers = random._inst.numbers = numbers
+        for generator in self.of_numpy, random._inst:
+            generator.begin(numbers)
         with numbers:
-            return as_output(plain(function()))
+            output = as_output(plain(function()))
+        for generator in numbers, self.of_numpy, random._inst:
+            generator.check()
+        return output
 
     def refuse(self, error):
         self.numbers.draw.refuse(error)
@@ -413,13 +425,44 @@ def settings_restored():
         np.random.set_state(of_numpy)
 
 
-class OfPython(random.Random):
-    """Python's own generator, while its numbers are those of a run."""
+class Followed:
+    """A Mersenne twister whose numbers are those of a run. It's seen if it gives its own."""
+
+    def begin(self, numbers):
+        self.numbers = numbers
+        self.known = {self.state()}
+
+    def check(self):
+        """Its state, which a draw has left that was served, or a seed."""
+        state = self.state()
+        if state not in self.known and not self.is_seeded(state):
+            problem = f"the function draws from {self.name} by a name that was bound before"
+            self.refuse(NotByRng(f"{problem}, or sets its state; call {self.name}'s functions"))
+        return state
 
     def once(self, what, make):
-        state = self.getstate()
-        super().random()  # moves on
+        state = self.check()
+        self.move_on()
+        self.known.add(self.state())
         return self.numbers.same_or_new(state, what, make)
+
+    def refuse(self, error):
+        self.numbers.draw.refuse(error)
+
+
+class OfPython(Followed, random.Random):
+    """Python's own generator, while its numbers are those of a run."""
+
+    name = "random"
+
+    def state(self):
+        return self.getstate()[1]
+
+    def is_seeded(self, state):
+        return state[-1] == N_WORDS
+
+    def move_on(self):
+        super().random()
 
     def random(self):
         return self.once("random", self.numbers.draw)
@@ -444,8 +487,20 @@ def of_python():
         generator.__class__ = random.Random
 
 
-class OfNumpy(EveryBranch):
+class OfNumpy(Followed, EveryBranch):
     """np.random, while its numbers are those of a run."""
+
+    name = "np.random"
+
+    def state(self):
+        address = np.random.get_bit_generator().ctypes.state_address
+        return ctypes.string_at(address, 4 * (N_WORDS + 1))  # it takes long to say its state
+
+    def is_seeded(self, state):
+        return state[-4:] == N_WORDS.to_bytes(4, sys.byteorder)
+
+    def move_on(self):
+        np.random.mtrand._rand.random_sample()
 
     def functions(self):
         """What takes the place of its functions."""
@@ -454,21 +509,12 @@ class OfNumpy(EveryBranch):
         refused = {name: partial(self.refuse_function, name) for name in names}
         for name in "seed", "get_state", "set_state":
             del refused[name]
-        served = dict(choice=self.choice, randint=self.integers, uniform=self.uniform)
-        served |= dict(random=self.random, random_sample=self.random, rand=self.rand)
-        return refused | served
+        names = "choice", "uniform", "permutation", "shuffle", "multinomial", "rand"
+        served = {name: getattr(self, name) for name in names} | dict(randint=self.integers)
+        return refused | served | dict.fromkeys(SYNONYMS, self.random)
 
     def refuse_function(self, name, *_, **__):
         self.numbers.refuse(f"np.random.{name} (use choice or random)")
-
-    def refuse(self, error):
-        self.numbers.draw.refuse(error)
-
-    def once(self, what, make):
-        source = np.random.get_bit_generator()
-        state = ctypes.string_at(source.ctypes.state_address, N_BYTES)
-        np.random.mtrand._rand.random_sample()  # moves on
-        return self.numbers.same_or_new(state, what, make)
 
     def take(self, branches):
         weights, outcomes = zip(*branches)

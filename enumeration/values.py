@@ -31,7 +31,8 @@ taken, with its exact probability, and numbers are bisected within each of them.
 
 Something as narrow as 0.5 < u < 0.50001 can be missed. That is why thousands of random
 inputs come last. If one of them contradicts its part, the search goes on; if they all
-agree, little was missed, and `resolution` says how little. It is 0 if there were forks alone.
+agree, little was missed, and `resolution` says how little. It holds for what else decides
+as well, such as a clock.
 
 And if the edges are no thresholds? Those of u * v < c are curves. In a row of noise that
 draws two tokens, one winner says something about the other. Both are refused by name.
@@ -67,7 +68,9 @@ N_AGAIN = 16  # of the first points, at the end
 SMALL = 2.0**-60  # parts with less probability are not cut; a million of them have 1e-12
 FAINT, LONG = 2.0**-40, 12  # a part with less probability, and more cuts, can be left for later
 MANY = 50  # such parts; if there are more, they multiply
+WIDE = 2**20  # more values than have outcomes of their own
 MAX_NUMBERS = 1_000  # in one run
+MAX_REFUSED = 10_000  # errors in one run
 
 SEVERAL = "the outcome depends on several numbers at once, as in u * v < c"
 NO_RACE = (
@@ -82,7 +85,7 @@ STATE = (
     "the same numbers gave another outcome when run again, so something else decides as well; "
     "another generator, an earlier run, or memory that was never written"
 )
-ENDLESS = f"a run asked for more than {MAX_NUMBERS:,} numbers; does its loop end?"
+ENDLESS = f"a run asked for more than {MAX_NUMBERS:,} numbers; take a loop with a limit"
 MULTIPLIES = "the paths of a loop multiply without end; take a loop with a limit"
 
 
@@ -96,6 +99,31 @@ class NotByThresholds(RuntimeError):
 
 class TooManyRuns(RuntimeError):
     """More than max_runs calls of the function, or a loop without end."""
+
+
+class Stop(BaseException):
+    """Ends a run that has caught an error of ours, and goes on."""
+
+
+class Refusals:
+    """Errors of ours that end a run, even if the program catches them."""
+
+    refused = None  # the first one
+    n_refused = 0
+
+    def refuse(self, error):
+        self.n_refused += 1
+        if self.n_refused == MAX_REFUSED:
+            end_process(f"{type(error).__name__}: {error}; an except without a name catches this")
+        if self.refused:
+            raise Stop
+        self.refused = error
+        raise error
+
+
+def end_process(line):
+    print(line, file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 class Distribution(dict):
@@ -224,9 +252,6 @@ class Number(NamedTuple):
     def middle(self, low, high):
         return (low + high) // 2
 
-    def before(self, number):
-        return number - 1
-
 
 class Noise(NamedTuple):
     """Row i of n exponential numbers of a dtype."""
@@ -259,9 +284,6 @@ class Noise(NamedTuple):
     def middle(self, low, high):
         return float(self.dtype(math.sqrt(low * high)))
 
-    def before(self, number):
-        return float(np.nextafter(self.dtype(number), self.dtype(0)))
-
     def rounded(self, noise):
         return np.array(noise, self.dtype).astype(float)
 
@@ -273,7 +295,7 @@ class Noise(NamedTuple):
         return noise
 
 
-class Draw:
+class Draw(Refusals):
     """Hands out the values of a `Point` in one run."""
 
     def __init__(self, point):
@@ -281,7 +303,6 @@ class Draw:
         self.counts = Counter()
         self.asked = []  # the keys, in their order
         self.choices = []  # the weights of each, and the branch that was taken
-        self.refused = None  # an error of ours, in case the program catches it
         self.is_in_c = False  # which goes on after an error
 
     def __call__(self):
@@ -319,16 +340,10 @@ class Draw:
 
     def end(self):
         """An error. A loop in C goes on after it, and may come to its own end for a while."""
-        self.refused = self.refused or TooManyRuns(ENDLESS)
         if not self.is_in_c:
-            raise self.refused
+            self.refuse(TooManyRuns(ENDLESS))
         if len(self.asked) > 100 * MAX_NUMBERS:
-            print(f"TooManyRuns: {ENDLESS} It can't be stopped in C.", file=sys.stderr, flush=True)
-            os._exit(1)
-
-    def refuse(self, error):
-        self.refused = error
-        raise error
+            end_process(f"TooManyRuns: {ENDLESS} It can't be stopped in C.")
 
 
 class Row:
@@ -561,8 +576,6 @@ class Search:
         self.n_runs = 0
         self.n_tests = 0
         self.first = []  # the points of the first runs
-        self.is_certain = True  # as long as there were choices alone, whose branches are all taken
-        self.limits = defaultdict(set)  # where bisection has ended, for numbers of each kind
         self.draw = None  # of the run that goes on
 
     def distribution(self, n_checks):
@@ -577,19 +590,16 @@ class Search:
         masses = defaultdict(list)
         for part in root.leaves():
             masses[part.point.run.outcome].append(part.mass)
-        resolution = 0.0
-        if not self.is_certain:
-            n_races = max(part.n_races() for part in root.leaves())
-            resolution = bound(n_checks, self.n_tests) + n_races * CLOSE
+        n_races = max(part.n_races() for part in root.leaves())
+        resolution = bound(n_checks, self.n_tests) + n_races * CLOSE
         return Distribution(masses, self.n_runs, resolution)
 
     def find(self, root, n_checks):
         """Look at some points, cut parts, and try random inputs, until these find nothing new."""
         self.choose_point(root)
-        if not self.is_certain:
-            root.points = [self.point({}) for _ in range(n_checks // 10)]
-            root.points += self.points({}, N_POINTS)
-            [*map(self.look, root.points)]
+        root.points = [self.point({}) for _ in range(n_checks // 10)]
+        root.points += self.points({}, N_POINTS)
+        [*map(self.look, root.points)]
         todo = [root]
         while todo:
             self.explore(todo)
@@ -605,13 +615,12 @@ class Search:
         self.draw = draw = Draw(point)
         try:
             outcome = self.function(draw)
-        except Exception:
+        except (Exception, Stop):
             if draw.refused:
                 raise draw.refused from None
             raise
         if draw.refused:  # code in C does not notice
             raise draw.refused
-        self.is_certain &= all(isinstance(key, Choice) for key in draw.asked)
         return Run(outcome, draw.asked, draw.choices)
 
     def run_first_again(self):
@@ -735,8 +744,6 @@ class Search:
     def contradicted(self, root, n_checks):
         """Try random inputs. If one contradicts its part, cut there. The parts to look at then."""
         self.n_tests += 1
-        if self.is_certain:
-            n_checks = min(n_checks, 16 + self.n_runs // 3)
         for _ in range(n_checks):
             point = self.point({})
             self.look(point)
@@ -840,6 +847,9 @@ class Search:
         if not self.differ(below, above):  # weights that change little by little do that
             raise NotByThresholds(VALUES if above.run.row(above.depth) else STATE)
         self.run_again(above)
+        around = [point.but(key, i) for i in range(max(at - 2, 0), min(at + 2, key.n))]
+        if key.n > WIDE and all(map(self.differ, around, around[1:])):
+            raise NotByThresholds(VALUES)
         others = dict.fromkeys([*below.numbers(), *above.numbers()])
         del others[key]
         nudges = (self.nudged(box, point, others) for _ in range(N_NUDGES))
@@ -880,21 +890,12 @@ class Search:
 
     def bisected(self, key, low, high, is_low):
         """The neighbours between which is_low changes."""
-        ends = [low, high]
-        while (middle := self.next_try(key, *ends)) is not None:
-            ends[0 if is_low(middle) else 1] = middle
-        self.limits[key[:-1]].add(ends[1])
-        return ends
-
-    def next_try(self, key, low, high):
-        """Where bisection has ended before is tried first, then the middle. None at the end."""
-        known = self.limits[key[:-1]]
-        between = sorted(limit for limit in known if low < limit < high)
-        if between:
-            return between[len(between) // 2]
-        before = key.before(high)
-        middle = before if high in known and low < before else key.middle(low, high)
-        return middle if low < middle < high else None
+        while low < (middle := key.middle(low, high)) < high:
+            if is_low(middle):
+                low = middle
+            else:
+                high = middle
+        return low, high
 
 
 class Duels:

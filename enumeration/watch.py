@@ -8,17 +8,20 @@ import pickle
 import random
 import sys
 import tempfile
+from multiprocessing.process import BaseProcess
 
 import numpy as np
 
 from .forks import Forks, NotByRng
+from .values import NotByThresholds
 
 # What has a state. A Generator and a RandomState draw from a BitGenerator.
 KINDS = np.random.BitGenerator, np.random.SeedSequence, random.Random
 WITHOUT_SEED = (
-    "the function asks the operating system for random numbers, as secrets, uuid4, a RandomState "
+    "the function asks the operating system for random numbers, as secrets, uuid4, torch.compile "
     "and generators without a seed do"
 )
+PROCESS = "the function starts a process, and what that draws is not seen"
 
 
 @contextlib.contextmanager
@@ -30,17 +33,17 @@ def nothing_else_draws(rng, run=Forks.run):
     with a seed that was there before must be as before at the end. One that is made from a
     seed on each path may draw.
 
-    A clock isn't seen, nor a generator of PyTorch or C, such as libc's rand. What they do is
-    seen, where a path ends in another output when it is run again.
+    A clock isn't seen, nor a generator of C, such as libc's rand. What they do is seen, where
+    a path ends in another output when it is run again.
     """
 
-    def check_who_asks():
+    def check_who_asks(problem=WITHOUT_SEED):
         if is_called_by(run):
-            rng.refuse(NotByRng(f"{WITHOUT_SEED}; let rng alone decide"))
+            rng.refuse(NotByRng(f"{problem}; let rng alone decide"))
 
-    def refused(function):
+    def refused(function, *problem):
         def asked(*args, **options):
-            check_who_asks()
+            check_who_asks(*problem)
             return function(*args, **options)
 
         return asked
@@ -59,14 +62,17 @@ def nothing_else_draws(rng, run=Forks.run):
         (random.Random, "seed", seed),
         # Names of files decide nothing. A progress bar of tqdm needs one for its lock.
         (tempfile._RandomNameSequence, "__next__", lambda self: urandom(4).hex()),
+        (BaseProcess, "start", refused(BaseProcess.start, PROCESS)),
     ]
     if hasattr(os, "getrandom"):
         replacements.append((os, "getrandom", refused(os.getrandom)))
+    if hasattr(os, "fork"):
+        replacements.append((os, "fork", refused(os.fork, PROCESS)))
     watch = Watch()
     with replaced(replacements):
         try:
             yield watch
-        except NotByRng:
+        except (NotByRng, NotByThresholds):
             watch.check()  # it says who
             raise
     watch.check()
@@ -106,7 +112,10 @@ class Watch:
         gc.unfreeze()  # get_objects leaves out what is frozen
         objects = gc.get_objects()
         kinds = {kind for kind in {*map(type, objects)} if issubclass(kind, KINDS)}
-        for thing in [thing for thing in objects if type(thing) in kinds]:
+        things = [thing for thing in objects if type(thing) in kinds]
+        if "torch" in sys.modules:
+            things.append(sys.modules["torch"].default_generator)
+        for thing in things:
             if id(thing) not in self.states:
                 self.states[id(thing)] = thing, state_of(thing)
 
@@ -121,6 +130,8 @@ class Watch:
 def state_of(generator):
     if isinstance(generator, random.Random):
         return super(random.Random, generator).getstate()  # a subclass may have no other
+    if hasattr(generator, "get_state"):
+        return generator.get_state().tolist()
     return pickle.dumps(generator.state)
 
 
@@ -129,4 +140,6 @@ def description(generator):
         return "np.random"
     if generator is random._inst:
         return "Python's random"
+    if hasattr(generator, "get_state"):
+        return "PyTorch's generator"
     return f"a {type(generator).__name__}"

@@ -10,6 +10,7 @@ worker takes all paths that begin like one of them, and the probabilities are ad
 import pickle
 from collections import Counter, deque
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 
 from .forks import TooManyPaths, in_floats
@@ -22,10 +23,9 @@ N_SUBTREES = 100
 def sum_by_workers(function, max_paths, executor):
     """{output: probability}, and whether there were Fractions.
 
-    The first paths are taken here, and other generators are looked for on them.
+    The first paths are taken here. Other generators are looked for on them, and by processes
+    on all others.
     """
-    if isinstance(executor, ProcessPoolExecutor):
-        check_pickles(function)
     rng = EveryBranch()
     outputs = Counter()
     todo = deque([()])
@@ -37,7 +37,11 @@ def sum_by_workers(function, max_paths, executor):
         rng.run_again(function)
     n_paths = rng.n_paths
     is_exact = rng.is_exact
-    work = partial(sum_of_subtree, function=function, max_paths=max_paths)
+    watched = nullcontext  # by threads, which share a process
+    if isinstance(executor, ProcessPoolExecutor):
+        check_pickles(function)
+        watched = nothing_else_draws
+    work = partial(sum_of_subtree, function=function, max_paths=max_paths, watched=watched)
     try:
         for found, n, had_fractions in executor.map(work, todo):
             outputs.update(found)
@@ -55,11 +59,12 @@ def check_number(n_before, max_paths, outputs):
         raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", sum(outputs.values()))
 
 
-def sum_of_subtree(begin, function, max_paths):
+def sum_of_subtree(begin, function, max_paths, watched):
     """What a worker does for the paths that begin so: as above, and the number of paths."""
     rng = EveryBranch()
-    outputs = rng.run_all(function, max_paths, begin)
-    rng.run_again(function)
+    with watched(rng):
+        outputs = rng.run_all(function, max_paths, begin)
+        rng.run_again(function)
     return outputs, rng.n_paths, rng.is_exact
 
 

@@ -6,6 +6,7 @@ import functools
 import gc
 import importlib
 import math
+import multiprocessing
 import os
 import random
 import re
@@ -33,6 +34,7 @@ from enumeration.forks import as_output
 
 P = np.array([0.125, 0.5, 0, 0.375])
 ONE_DRAW = {(0,): 0.125, (1,): 0.5, (3,): 0.375}
+TWO_OTHERS = {(i, j): P[i] * P[j] / (1 - P[i]) for i in (0, 1, 3) for j in (0, 1, 3) if i != j}
 TWO_DRAWS = {(i, j): P[i] * P[j] for i in (0, 1, 3) for j in (0, 1, 3)}
 COIN = {(0,): 0.5, (1,): 0.5}
 QUARTER = {(1,): 0.25, (0,): 0.75}
@@ -59,6 +61,21 @@ def halves(u, v):
     return int((u < 0.5) + (v < 0.5))
 
 
+def longer(words):
+    words[0] = "hello"
+    return [*map(len, words)]
+
+
+def shuffled(items, rng):
+    rng.shuffle(items)
+    return items
+
+
+def assigned(u):
+    u[u < 0.25] = 1
+    return u == 1
+
+
 @pytest.mark.parametrize(
     ("draw", "expected"),
     [
@@ -70,6 +87,14 @@ def halves(u, v):
         (lambda rng: rng.choice(4, 1, replace=False, p=P), ONE_DRAW),
         (lambda rng: rng.choice(2, p=[0.5, 0.500000005]), HALVES_OR_SO),
         (lambda rng: np.arange(4)[rng.choice(4, size=0)], {(): 1}),
+        (lambda rng: longer(rng.choice(["a", "hello"], 2)), {(5, 1): 0.5, (5, 5): 0.5}),
+        (lambda rng: rng.choice([[0, 1], [1, 0]], size=1)[0], {(0, 1): 0.5, (1, 0): 0.5}),
+        (lambda rng: rng.choice(4, 2, replace=False, p=P), TWO_OTHERS),
+        (lambda rng: rng.permutation([0, 1]), {(0, 1): 0.5, (1, 0): 0.5}),
+        (lambda rng: shuffled([0, 1], rng), {(0, 1): 0.5, (1, 0): 0.5}),
+        (lambda rng: shuffled(np.array([0, 1]), rng), {(0, 1): 0.5, (1, 0): 0.5}),
+        (lambda rng: rng.multinomial(1, P).argmax(), ONE_DRAW),
+        (lambda rng: rng.multinomial(2, [0.5, 0.5])[0], {(0,): 0.25, (1,): 0.5, (2,): 0.25}),
         (lambda rng: rng.integers(3, 4, size=1, endpoint=True) - 3, COIN),
         (lambda rng: rng.integers(np.uint8(254), 256) - 254, COIN),
         (lambda rng: int(rng.random() < -0.5), {(0,): 1}),
@@ -99,6 +124,7 @@ def halves(u, v):
         (lambda rng: int(-np.log(1 - rng.random()) <= -np.log(0.75)), QUARTER),
         (lambda rng: int((2 * np.log(rng.random(1)) < np.log(0.0625))[0]), QUARTER),
         (lambda rng: int(np.log(rng.random()) < 1000), {(1,): 1}),
+        (lambda rng: np.sign(rng.random(1) - 0.75), {(-1,): 0.75, (1,): 0.25}),
     ],
 )
 def test_the_distribution_is_the_one_computed_by_hand(draw, expected):
@@ -189,6 +215,9 @@ def test_a_drawn_row_is_a_copy():
         lambda rng: rng.choice(3.0),
         lambda rng: rng.choice(0),
         lambda rng: rng.choice(3, size=-1),
+        lambda rng: rng.choice(3, size=4, replace=False),
+        lambda rng: rng.choice(3, size=2, replace=False, p=[0, 0, 1]),
+        lambda rng: rng.rand(),
         lambda rng: rng.integers(3, 1),
         lambda rng: rng.random(2.0),
         lambda rng: int(rng.random(1, dtype=int)[0] < 0.5),
@@ -230,7 +259,6 @@ def test_an_odd_call_does_what_it_does_in_numpy(draw):
         (lambda rng: 0 * rng.random() < 1, "multiplied by 0"),
         (lambda rng: rng.random() < np.nan, "NaN"),
         (lambda rng: rng.normal(), r"rng\.normal cannot be enumerated; use rng\.choice"),
-        (lambda rng: rng.choice(3, size=2, replace=False), "with replace=False; draw one after"),
         (lambda rng: rng.integers([2, 3]), "found an array; call it once for each"),
         (lambda rng: rng.integers(2**31), "a choice among 2,147,483,648 items"),
         (lambda rng: copy.deepcopy(rng).choice(2), "a copy of rng"),
@@ -242,7 +270,12 @@ def test_what_cannot_be_enumerated_is_refused_even_if_the_program_catches_it(dra
             return draw(rng)
         return 0
 
-    for function in draw, draw_or_fail:
+    def draw_until_it_works(rng):
+        while True:
+            with contextlib.suppress(Exception):
+                return draw(rng)
+
+    for function in draw, draw_or_fail, draw_until_it_works:
         with pytest.raises((TypeError, ValueError, TooManyPaths), match=message):
             sum_over_paths(function)
 
@@ -356,6 +389,8 @@ def test_after_a_rejection_that_rounding_opens_the_residual_may_be_noise():
     assert_same_distribution(lambda rng: draw(rng, 1e-7), COIN, tolerance=1e-6)
     with pytest.raises(NotByRng):
         output_distribution(lambda rng: draw(rng, 1e-5))
+    with pytest.raises(NotByRng):  # an output is no probability, and doesn't round
+        output_distribution(lambda rng: calls.append(1) or (rng.random() < 1e-7 and len(calls)))
 
 
 # ---- Other generators ----
@@ -377,6 +412,7 @@ OTHERS = {  # what the error calls the generator: function(path) -> a number
     "a Random": lambda path: PYTHONS.random(),
     "a SeedSequence": lambda path: PCG64.spawn(1)[0].random(),
     "a Random, or": lambda path: made_on_some_path(path).random(),
+    "PyTorch's generator": lambda path: pytest.importorskip("torch").rand(1),
 }
 
 
@@ -391,6 +427,19 @@ def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(name):
 
     gc.freeze()  # what is frozen is hidden from get_objects
     with pytest.raises(NotByRng, match=f"draws from {name}.*let rng alone decide"):
+        output_distribution(draw)
+
+
+@pytest.mark.parametrize("method", {*multiprocessing.get_all_start_methods(), "os.fork"})
+def test_a_child_is_refused(method):
+    def draw(rng):
+        if method != "os.fork":
+            multiprocessing.get_context(method).Process(target=print).start()
+        elif os.fork() == 0:
+            os._exit(rng.choice(2))
+        return 0
+
+    with pytest.raises(NotByRng, match="the function starts a process"):
         output_distribution(draw)
 
 
@@ -504,6 +553,8 @@ def test_total_variation():
     assert total_variation({(0,): 0.5, (1,): 0.5}, {(0,): 0.25, (1,): 0.25, (2,): 0.5}) == 0.5
     # As when an eos ends a text
     assert total_variation({(0, 1): 0.5, (1,): 0.5}, {(1,): 1.0}) == 0.5
+    in_float32 = {(i,): p for i, p in enumerate(np.float32([0.2, 0.8]))}
+    assert total_variation(in_float32, {(0,): 0.2, (1,): 0.8}) == pytest.approx(7.45e-9, rel=0.01)
     with pytest.raises(TypeError, match="tuples, and others are not"):
         total_variation({(0,): 1.0}, {0: 1.0})
     with pytest.raises(ValueError, match="2 tokens are compared with outputs of 1"):
@@ -515,7 +566,8 @@ def test_total_variation():
     [
         ({}, "0 outputs have a sum of 0, not of 1"),
         ({(0,): 0.5}, "1 outputs have a sum of 0.5, not of 1"),
-        ({(0,): 1 + Fraction(1, 10**8)}, "not of 1"),
+        ({(0,): 1 + Fraction(1, 10**5)}, "not of 1"),
+        ({(0,): np.float16(0.2), (1,): np.float16(0.8)}, "sum of 0.9997558594, not of 1"),
         ({(0,): math.nan, (1,): 1}, r"the probability of \(0,\) is nan"),
         ({(0,): 1.5, (1,): -0.5}, r"the probability of \(1,\) is -0.5"),
     ],
@@ -577,8 +629,9 @@ def test_real_runs_contradict_a_wrong_distribution():
     def is_enumerated(rng):
         return int(type(rng) is not np.random.Generator)
 
-    with pytest.raises(Contradicted, match=r"^100 real runs gave \(0,\) 100 times, where"):
-        output_distribution(is_enumerated)
+    for p in 0.5, Fraction(1, 2):
+        with pytest.raises(Contradicted, match=r"^100 real runs gave \(0,\) 100 times, where"):
+            output_distribution(lambda rng, p=p: 0 * rng.choice(2, p=[p, p]) + is_enumerated(rng))
     with pytest.raises(Contradicted, match=r"gave \(2,\) 1 times, where the distribution says 0;"):
         check_real_runs({(0,): 1.0}, iter([(0,)] * 999 + [(2,)]).__next__, 1000)
 

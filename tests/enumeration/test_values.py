@@ -1,5 +1,6 @@
 """enumeration/values.py: distributions computed by hand, and refusals in place of wrong ones."""
 
+import contextlib
 import ctypes
 import itertools
 import math
@@ -147,14 +148,10 @@ def test_a_threshold_is_found_to_the_last_bit(limit):
     assert found[1,] * 2**53 == math.ceil(limit * 2**53)
 
 
-def test_forks_alone_are_exact_and_need_no_random_inputs():
-    def three(draw):
-        return [draw.choice([1 - 1e-9, 1e-9]) for _ in range(3)]
-
-    found = output_distribution(three)
+def test_forks_are_exact_and_tried_on_random_inputs():
+    found = output_distribution(lambda draw: [draw.choice([1 - 1e-9, 1e-9]) for _ in range(3)])
     assert found[1, 1, 1] == pytest.approx(1e-27)
-    assert found.resolution == 0
-    assert found.n_runs < 100
+    assert found.resolution == math.log(1e9) / 10_000
 
 
 HARD = "very rare", "a rare winner", "a row before a rare coin", "one row on either path"
@@ -222,6 +219,12 @@ def catches(draw):
         return 0
 
 
+def catches_each_time(draw):
+    while True:
+        with contextlib.suppress(Exception):
+            forgets(draw)
+
+
 def repeats(draw):
     """Its paths multiply."""
     while True:
@@ -244,13 +247,18 @@ REFUSED = {
     "one row, two draws": (one_row(lambda e, draw: [winner(P[0], e), winner(Q[0], e)]), NOISE),
     "one entry": (lambda draw: int(draw.exponential(1)[0] < 1), NOISE),
     "random, rarely": (lambda draw: int(draw() < 0.5) + 2 * (random.random() < 0.01), STATE),
+    "random, rarely, beside forks": (
+        lambda draw: 9 if random.random() < 0.002 else draw.choice([2, 5, 3]), STATE),
     "the number before": (draws_again, STATE),
     "weights that are numbers": (
         lambda draw: draw.choice([u := draw(), 1 - u + 1e-9]), "slightest change of a number"),
     "no weights": (lambda draw: draw.choice([0, 0]), "a finite sum above 0"),
     "repeats": (repeats, "paths of a loop multiply"),
-    "the last bit": (lambda draw: int(2**53 * draw()) % 2, "max_runs = 20,000"),
+    "the last bit": (lambda draw: int(2**53 * draw()) % 2, "slightest change of a number"),
+    "the tenth bit": (lambda draw: int(2**43 * draw()) % 2, "max_runs = 20,000"),
     "without end": (forgets, "^a run asked for more than 1,000 numbers"),
+    "without end, and caught each time": (
+        catches_each_time, "^a run asked for more than 1,000 numbers"),
     "without end, and caught": (catches, "^a run asked for more than 1,000 numbers"),
     "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], "an int, or several; found nan"),
     "a number": (lambda draw: draw(), "an int, or several; found 0"),
@@ -391,6 +399,22 @@ function mySampler(draw) {
     return tokens.slice(1)
 }
 """
+
+
+def test_what_catches_every_error_ends_the_process_with_one_line():
+    lines = """
+from enumeration import output_distribution
+def draw(rng):
+    while True:
+        try: return rng.normal()
+        except: pass
+output_distribution(draw)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", lines], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert re.fullmatch("TypeError: rng.normal .*an except without a name.*\n", done.stderr)
 
 
 NUMBER = ctypes.CFUNCTYPE(ctypes.c_double)

@@ -38,6 +38,11 @@ def by_another(rng):
     return [rng.choice(2), int(OTHER.random() < 0.5)]
 
 
+def by_another_late(rng):
+    path = [rng.choice(2) for _ in range(9)]
+    return [*path, int(all(path) and OTHER.random() < 1e-9)]
+
+
 @pytest.fixture(scope="module")
 def executor():
     spawn = multiprocessing.get_context("spawn")  # a fork would copy the threads of other tests
@@ -62,8 +67,9 @@ def test_too_many_paths(executor, function, max_paths):
 
 
 def test_another_generator_is_seen(executor):
-    with pytest.raises(NotByRng):
-        output_distribution(by_another, executor=executor)
+    for function in by_another, by_another_late:
+        with pytest.raises(NotByRng):
+            output_distribution(function, executor=executor)
 
 
 def test_what_cannot_be_sent_is_named(executor):

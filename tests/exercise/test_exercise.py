@@ -462,7 +462,7 @@ def test_what_cannot_be_graded_is_said_in_one_line(tmp_path, body, step, message
 
 BAD = """
 import itertools, os, sys
-
+fork = getattr(os, "fork", int)  # by this name it isn't refused
 def accept(p, q, token, rng):
     while True:
         try: p
@@ -472,7 +472,7 @@ def residual(p, q):
     os._exit(0)
 
 def verify(drafted, p, q, rng):
-    getattr(os, "fork", int)()  # the copy must not answer, too
+    fork()  # the copy must not answer, too
     print("seen")
     sys.stdout.close()
 
