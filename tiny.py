@@ -45,7 +45,7 @@ def speculative_sampling(x, draft_model, target_model, N, K, rng, verify):
     return x
 
 
-def verify(drafted, p, q, rng):
+def verify(drafted, p, q, rng):  # drafted[i] was drawn from p[i], so its p isn't 0
     for i, token in enumerate(drafted):
         if rng.random() < q[i][token] / p[i][token]:  # always, if q >= p
             continue
@@ -98,20 +98,19 @@ def every_path(function):  # -> (what function(rng) returns, probability), for e
 
 
 class EveryBranch:
-    """A fake random generator. It draws what its path says, and then the first outcomes."""
+    """A fake rng. It draws what its path says, and then the first possible outcome each time."""
 
     def __init__(self, path):
-        self.path = path
+        self.path = path  # what it still has to draw
         self.drawn = []
         self.probability = 1  # of all that was drawn
         self.others = []  # the paths that it notes
 
     def choice(self, n, p):
-        depth = len(self.drawn)
-        check_draw(depth, p)
-        if depth < len(self.path):
-            outcome = self.path[depth]
-        else:  # past the end of the path
+        check_draw(len(self.drawn), p)
+        if self.path:
+            outcome = self.path.pop(0)
+        else:
             outcome, *others = [i for i in range(n) if p[i] > 0]
             self.others += [[*self.drawn, other] for other in others]
         self.drawn.append(outcome)
@@ -123,13 +122,13 @@ class EveryBranch:
 
 
 class Uniform:
-    """A random number u that isn't known. u < a draws whether it is below a."""
+    """A random number u that nobody knows. u < a draws whether it is below a."""
 
     def __init__(self, rng):
         self.rng = rng
         self.is_new = True
 
-    def __lt__(self, a):  # u < a
+    def __lt__(self, a):  # Python calls it for u < a
         check(self.is_new, "u is compared twice; only python -m exercise can follow that")
         self.is_new = False
         a = min(max(a, 0), 1)
@@ -141,19 +140,13 @@ class Uniform:
     __le__, __gt__ = __lt__, __ge__  # u equals a with probability 0
 
 
-def distance(a, b):  # total variation: 0 if two distributions are equal, 1 if they share nothing
-    return sum(abs(a[text] - b[text]) for text in {*a, *b}) / 2
-
-
-def how_wrong(rule, draft_model, target_model, x, N, K):  # -> distance, tokens per pass
-    rule = checked(rule)
-
+def how_wrong(rule, draft_model, target_model, x, N, K):  # -> total variation, tokens per pass
     def plain(rng):
         return autoregressive_sampling(x, target_model, N, rng)
 
     def speculative(rng):
         target_model.n_passes = 0
-        return speculative_sampling(x, draft_model, target_model, N, K, rng, rule)
+        return speculative_sampling(x, draft_model, target_model, N, K, rng, checked(rule))
 
     expected = Counter()
     for text, probability in every_path(plain):
@@ -164,7 +157,8 @@ def how_wrong(rule, draft_model, target_model, x, N, K):  # -> distance, tokens 
         found[tuple(text)] += probability
         n_passes += target_model.n_passes * probability
     check(abs(sum(found.values()) - 1) < 1e-9, "the paths don't add up; let rng alone decide")
-    return distance(found, expected), N / n_passes
+    wrong = sum(abs(found[text] - expected[text]) for text in {*found, *expected}) / 2
+    return wrong, N / n_passes
 
 
 # ---- A toy: the next token depends on the last one. Fractions have no rounding ----
@@ -197,8 +191,8 @@ def check(condition, problem):
         sys.exit(f"tiny.py: {problem}")
 
 
-def check_draw(depth, p):
-    check(depth < 100, "100 draws and no end: does a loop draw for ever?")
+def check_draw(n_before, p):
+    check(n_before < 100, "100 draws and no end: does a loop draw for ever?")
     check(min(p) >= 0 and abs(sum(p) - 1) < 1e-9, f"rng.choice got probabilities {list(p)}")
 
 
