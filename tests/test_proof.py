@@ -17,8 +17,8 @@ From one token to a whole text. Now q is the target's distribution after the tex
 Step 6. A round emits 1 to K + 1 tokens. If it emits fewer than K + 1, imagine that the target
 goes on alone, until there are K + 1. The code doesn't draw these extra tokens; they are there
 to make all rounds equally long. A completed round has the same distribution as K + 1 tokens of
-the target alone. For look at any of its positions, and at all that happened before it: that
-decides where its token comes from.
+the target alone. To see that, look at any of its positions. What happened before decides where
+its token comes from:
 
 - The round still goes on, and there is a guess. It was drawn from p, and is verified with
   fresh random numbers. By steps 1 to 5 the token is a draw from q.
@@ -36,9 +36,10 @@ a round. The rounds emit two tokens, one, and two:
     R R R R R|      the last one emitted the two that were left
 
 Read a line as a program that draws from left to right, each token given those before it. To get
-the next line, replace up to K + 1 P's after the bar by a completed round, and redraw the rest.
-By step 6 the text still has the same distribution. Then move the bar past what the round
-emitted: the extra tokens are the target's own, so they are P's again. docs/proof.svg shows it.
+the next line, replace up to K + 1 P's after the bar by a completed round of that length, and
+redraw the rest. By step 6 the text still has the same distribution. Then move the bar past what
+the round emitted: the extra tokens are the target's own, so they are P's again. docs/proof.svg
+shows it.
 
 Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
 text of `speculative_sampling`. If there is an eos, both samplers cut the text after it.
