@@ -204,9 +204,10 @@ def checked(rule):
         except Exception as error:
             line = (error.__traceback__.tb_next or error.__traceback__).tb_lineno
             check(False, f"{rule.__name__}, line {line}: {type(error).__name__}: {error}")
-        n = len(emitted) if np.ndim(emitted) == 1 else 0
+        is_round = np.ndim(emitted) == 1 and 1 <= len(emitted) <= len(q)
+        is_round = is_round and {*emitted} <= {*range(len(q[0]))}
         problem = f"{rule.__name__} returned {emitted}"
-        check(1 <= n <= len(q), f"{problem}; {len(p)} guesses need a list of 1 to {len(q)} tokens")
+        check(is_round, f"{problem}; {len(p)} guesses need a list of 1 to {len(q)} tokens")
         return emitted
 
     return call

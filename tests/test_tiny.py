@@ -86,6 +86,7 @@ MISTAKES = {
     "None": ("def mine(*args): pass", "mine returned None; 2 guesses need a list of 1 to 3"),
     "nothing": ("def mine(*args): return []", r"mine returned \[\]; 2 guesses need a list"),
     "too much": ("def mine(*args): return [0] * 4", r"mine returned \[0, 0, 0, 0\]; 2 guesses"),
+    "no token": ("def mine(*args): return [3]", r"mine returned \[3\]; 2 guesses need a list"),
     "a row without its sum": (
         "def mine(drafted, p, q, rng): return [rng.choice(3, p=q[0] / 2)]",
         "rng.choice got probabilities",
