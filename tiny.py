@@ -19,9 +19,8 @@ def sample(p, rng):
     return rng.choice(len(p), p=p)
 
 
-# model(ids, n_rows=1) reads the tokens ids, and returns its last n_rows rows. A row is the
-# distribution of a token: row -1 predicts the one after ids, row -2 predicts ids[-1] from those
-# before it, and so on.
+# model(ids, n_rows=1) reads the tokens ids, and returns n_rows rows. A row is the distribution of
+# a token: the last one predicts what follows ids, each earlier one the token a position before.
 def autoregressive_sampling(x, target_model, N, rng):
     for _ in range(N):
         q = target_model(x)[-1]  # [n_vocab]
@@ -61,15 +60,17 @@ def accept_all(drafted, p, q, rng):
 
 def accept_argmax(drafted, p, q, rng):  # right if the target always writes its argmax
     for i, token in enumerate(drafted):
-        if token != q[i].argmax():
-            return [*drafted[:i], sample(q[i], rng)]
+        if token == q[i].argmax():
+            continue
+        return [*drafted[:i], sample(q[i], rng)]
     return [*drafted, sample(q[-1], rng)]
 
 
 def resample_from_q(drafted, p, q, rng):
     for i, token in enumerate(drafted):
-        if not rng.random() < q[i][token] / p[i][token]:
-            return [*drafted[:i], sample(q[i], rng)]
+        if rng.random() < q[i][token] / p[i][token]:
+            continue
+        return [*drafted[:i], sample(q[i], rng)]
     return [*drafted, sample(q[-1], rng)]
 
 
@@ -79,13 +80,13 @@ RULES = accept_all, accept_argmax, resample_from_q, verify
 
 
 # ---- The check: with three tokens, we can run every path ----
-# What has check in its name only reports mistakes in a rule of yours. Skip it.
+# `demand` only names a mistake in a rule of yours. Skip it.
 def every_path(function):  # -> (what function(rng) returns, probability), for each path
     """A path is the list of what rng draws: tokens, and for a comparison 0 for no, 1 for yes.
 
     Take a round with one guess, and the README's p and q. [1, 0, 2] is: guess B, reject it,
     resample C. The first run takes the first possible outcome of each draw: guess A; accept
-    it, since u < 1 can only be 1; and A again as the bonus. That's [0, 1, 0]. On its way it
+    it, since u < 1 is always true; and A again as the bonus. That's [0, 1, 0]. On its way it
     notes what else was possible: [1] and [2] at the guess, [0, 1, 1] and [0, 1, 2] at the
     bonus. Each of these begins another run, until none is left. This round has 11 paths, or
     5 without the bonus, as in docs/tree.svg.
@@ -107,12 +108,12 @@ class EveryBranch:
         self.others = []  # the paths that it notes
 
     def choice(self, n, p):
-        check_draw(len(self.drawn), p)
+        demand_probabilities(len(self.drawn), p)
         if self.path:
             outcome = self.path.pop(0)
         else:
-            outcome, *others = [i for i in range(n) if p[i] > 0]
-            self.others += [[*self.drawn, other] for other in others]
+            outcome, *rest = [i for i in range(n) if p[i] > 0]
+            self.others += [[*self.drawn, other] for other in rest]
         self.drawn.append(outcome)
         self.probability *= p[outcome]
         return outcome
@@ -129,7 +130,7 @@ class Uniform:
         self.is_new = True
 
     def __lt__(self, a):  # Python calls it for u < a
-        check(self.is_new, "u is compared twice; only python -m exercise can follow that")
+        demand(self.is_new, "u is compared twice; only python -m exercise can follow that")
         self.is_new = False
         a = min(max(a, 0), 1)
         return self.rng.choice(2, p=[1 - a, a]) == 1
@@ -146,7 +147,7 @@ def how_wrong(rule, draft_model, target_model, x, N, K):  # -> total variation, 
 
     def speculative(rng):
         target_model.n_passes = 0
-        return speculative_sampling(x, draft_model, target_model, N, K, rng, checked(rule))
+        return speculative_sampling(x, draft_model, target_model, N, K, rng, watched(rule))
 
     expected = Counter()
     for text, probability in every_path(plain):
@@ -156,7 +157,7 @@ def how_wrong(rule, draft_model, target_model, x, N, K):  # -> total variation, 
     for text, probability in every_path(speculative):
         found[tuple(text)] += probability
         n_passes += target_model.n_passes * probability
-    check(abs(sum(found.values()) - 1) < 1e-9, "the paths don't add up; let rng alone decide")
+    demand(abs(sum(found.values()) - 1) < 1e-9, "the paths don't add up; let rng alone decide")
     wrong = sum(abs(found[text] - expected[text]) for text in {*found, *expected}) / 2
     return wrong, N / n_passes
 
@@ -176,6 +177,7 @@ def main():
     draft_model = Bigrams([2, 5, 3], [1, 2, 7], [2, 3, 5])
     target_model = Bigrams([3, 2, 5], [5, 4, 1], [3, 5, 2])
     x = np.array([0])  # A
+    # Three tokens have three chances to go wrong, so this is more than the README's one token.
     for rule in RULES:
         wrong, per_pass = how_wrong(rule, draft_model, target_model, x, N=3, K=2)
         shown = f"{float(wrong):.4f} = {wrong}" if wrong else "0"
@@ -186,33 +188,33 @@ def main():
 
 
 # ---- Mistakes in a rule, each in one line ----
-def check(condition, problem):
+def demand(condition, problem):
     if not condition:
         sys.exit(f"tiny.py: {problem}")
 
 
-def check_draw(n_before, p):
-    check(n_before < 100, "100 draws and no end: does a loop draw for ever?")
-    check(min(p) >= 0 and abs(sum(p) - 1) < 1e-9, f"rng.choice got probabilities {list(p)}")
+def demand_probabilities(n_before, p):
+    demand(n_before < 100, "100 draws and no end: does a loop draw for ever?")
+    demand(min(p) >= 0 and abs(sum(p) - 1) < 1e-9, f"rng.choice got probabilities {list(p)}")
 
 
-def checked(rule):
+def watched(rule):
     def call(drafted, p, q, rng):
         p = np.reshape(p, q[:-1].shape)  # an array, as in the exercise
         try:
             emitted = rule(drafted, p, q, rng)
         except Exception as error:
             line = (error.__traceback__.tb_next or error.__traceback__).tb_lineno
-            check(False, f"{rule.__name__}, line {line}: {type(error).__name__}: {error}")
+            demand(False, f"{rule.__name__}, line {line}: {type(error).__name__}: {error}")
         is_round = np.ndim(emitted) == 1 and 1 <= len(emitted) <= len(q)
         is_round = is_round and {*emitted} <= {*range(len(q[0]))}
         problem = f"{rule.__name__} returned {emitted}"
-        check(is_round, f"{problem}; {len(p)} guesses need a list of 1 to {len(q)} tokens")
+        demand(is_round, f"{problem}; {len(p)} guesses need a list of 1 to {len(q)} tokens")
         return emitted
 
     return call
 
 
 if __name__ == "__main__":
-    check(len(sys.argv) == 1, "it has no options; change it, and run python tiny.py")
+    demand(len(sys.argv) == 1, "it has no options; change it, and run python tiny.py")
     main()

@@ -14,11 +14,11 @@ Steps 1 to 5 are about one token. The README has them, in "Why it is exact":
 
 From one token to a whole text. Now q is the target's distribution after the text so far.
 
-Step 6. A round emits 1 to K + 1 tokens. If it emits fewer than K + 1, imagine that the target
-goes on alone, until there are K + 1. The code doesn't draw these extra tokens; they are there
-to make all rounds equally long. A completed round has the same distribution as K + 1 tokens of
-the target alone. To see that, look at any of its positions. What happened before decides where
-its token comes from:
+Step 6. A round emits 1 to K + 1 tokens. Rounds of different lengths are awkward to compare, so
+fill them up: where one emits fewer, imagine that the target goes on alone until there are
+K + 1. The code doesn't draw these extra tokens. A completed round has the same distribution as
+K + 1 tokens of the target alone. To see that, look at any of its positions. What happened
+before decides where its token comes from:
 
 - The round still goes on, and there is a guess. It was drawn from p, and is verified with
   fresh random numbers. By steps 1 to 5 the token is a draw from q.
@@ -35,18 +35,19 @@ a round. The rounds emit two tokens, one, and two:
     R R R|P P       the next one emitted one
     R R R R R|      the last one emitted the two that were left
 
-Read a line as a program that draws from left to right, each token given those before it. To get
-the next line, replace up to K + 1 P's after the bar by a completed round of that length, and
-redraw the rest. By step 6 the text still has the same distribution. Then move the bar past what
-the round emitted: the extra tokens are the target's own, so they are P's again. docs/proof.svg
-shows it.
+Read a line as a program that draws from left to right, each token given those before it. In the
+first line, let a completed round take the place of the three P's behind the bar. It emitted two
+tokens, which are R's. Its third is the extra one, the target's own, so it's a P again. The P's
+after it are drawn anew. By step 6 the text still has the same distribution, and the bar moves
+past what was emitted. So it goes from line to line. Near the end, where fewer than K + 1 tokens
+are left, the code guesses fewer. docs/proof.svg shows it.
 
 Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
 text of `speculative_sampling`. If there is an eos, both samplers cut the text after it.
 
 Which ways to guess are covered? Step 2 needs the very p that the guess was drawn from. Step 6
-needs to know whether a position gets a guess before that guess is drawn. So whether to guess
-again may depend on earlier guesses, but no guess may be dropped for what it turned out to be.
+needs to know whether a position gets a guess before that guess is drawn. So you may stop
+guessing after a token that you aren't sure of, but that token still has to be verified.
 
 Next: the check in tiny.py, from "with three tokens, we can run every path" on.
 
