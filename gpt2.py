@@ -4,8 +4,8 @@ After picoGPT (https://github.com/jaymody/picoGPT). fast/ has the same class, fa
 
 The parameters have OpenAI's names: wte and wpe are the embeddings of tokens and
 positions, c_attn makes queries, keys and values, c_fc is the first matrix of `ffn`, and
-each c_proj leads back to n_embd numbers. n_past positions were computed by earlier
-calls, and n_seq are new.
+each c_proj leads back to n_embd numbers. A head has d = n_embd / n_head of them. n_past
+positions were computed by earlier calls, and n_seq are new.
 """
 
 import math

@@ -111,8 +111,8 @@ def seeded(model, seed):
     on the seed and the position alone. So if draft and target have one seed, they often draw
     the same token, `verify` accepts a guess exactly if the target draws it too, and both loops
     write the same text. Averaged over seeds, it has the target's distribution. A guess is
-    accepted with probability (1 - TV) / (1 + TV) or more, where TV is the distance of p
-    and q: Daliri et al. 2024 (arXiv 2408.07978), who call this Gumbel sampling.
+    accepted with probability (1 - TV) / (1 + TV) or more, where TV is the total variation
+    distance of p and q: Daliri et al. 2024 (arXiv 2408.07978), who call this Gumbel sampling.
     """
 
     def one_hot(ids, n_rows=1):
@@ -122,8 +122,8 @@ def seeded(model, seed):
             raise ValueError(f"a row must have no negative entry and sum to 1; {problem}")
         probs = np.zeros(q.shape)
         for i, row in enumerate(q):
-            place = len(ids) - n_rows + 1 + i
-            noise = np.random.default_rng([seed, place]).exponential(size=len(row))
+            position = len(ids) - n_rows + 1 + i
+            noise = np.random.default_rng([seed, position]).exponential(size=len(row))
             possible = np.flatnonzero(row)
             with np.errstate(over="ignore"):  # infinity is right for a tiny probability
                 arrivals = noise[possible] / row[possible]

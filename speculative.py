@@ -1,13 +1,19 @@
 """Speculative sampling: a small draft model guesses K tokens, the target verifies them in one pass.
 
+This is the loop of tiny.py again, with an end of text, and with two parts that can be
+exchanged: `propose` makes the guesses of a round, and `verify` accepts some of them.
+
 Chen et al. 2023 (arXiv 2302.01318) and Leviathan et al. 2023 (arXiv 2211.17192) found
 it independently. As in Chen et al., the draft has distribution p and the target q.
 Leviathan et al. swap p and q, and write gamma for K.
 
 A model is any callable `model(ids, n_rows=1) -> probs`, float64 [n_rows, n_vocab]. Row -1 is
-the distribution of the token after ids, row -2 that of ids[-1] given all before it, and so on.
+the distribution of the token after ids, row -2 that of ids[-1] given those before it, and so on.
 Temperature, top-k and top-p belong to the model, see sampling.py. So does a cache: after a
 rejection, the model drops what it has kept of the wrong guesses, see gpt2.py.
+
+`prepared`, and what has check in its name, are at the end. They copy what a caller hands in,
+mend the sum of a row and raise errors. Skip them: the algorithm is the same without.
 """
 
 import inspect
@@ -60,21 +66,24 @@ def max_fn(x):
 
 
 def acceptance(p, q):
-    """min(1, q / p) for a token's two probabilities. It compares first, for q / p may overflow."""
-    return 1 if q >= p else q / p
+    """min(1, q / p) for a token's two probabilities."""
+    return 1 if q >= p else q / p  # q / p alone may overflow
 
 
 def residual(p, q):
-    """max_fn(q - p): where q exceeds p. Or q, if rounding rejected a guess although q <= p."""
+    """max_fn(q - p): what q has beyond p, normalised.
+
+    Both sum to 1, so if q exceeds p nowhere, they are equal up to rounding. Then it's q.
+    """
     return max_fn(q - p) if (q > p).any() else q
 
 
 def propose(x, draft_model, k_max, rng):
-    """Guess k_max tokens after x, one after the other.
+    """Guess k_max tokens after x, one after the other. Another `propose` may guess fewer.
 
     Returns
     -------
-    drafted : int [k], where k <= k_max
+    drafted : int [k]
     p : float64 [k, n_vocab], the distributions that they were drawn from; [0] if k is 0
     """
     n = len(x)
@@ -103,7 +112,7 @@ def verify(drafted, p, q, rng):
         # Accept it with probability min(1, q / p) and look at the next one.
         if rng.random() < acceptance(p[i, token], q[i, token]):
             continue
-        # Otherwise resample it from the residual. The rest followed a wrong token, so drop it.
+        # Otherwise resample it from the residual. Later guesses followed a wrong token: drop them.
         return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
     # All accepted: the last row of q gives one more token for free.
     return np.append(drafted, sample(q[-1], rng))
@@ -118,7 +127,7 @@ def one_round(x, draft_model, target_model, k_max, rng, *, propose=propose, veri
     # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
     q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]
     if k == 0:
-        p = q[:0]  # no rows, but n_vocab columns
+        p = q[:0]  # [0, n_vocab]
     check_fit(drafted, p, q)
     # Step 3: accept drafted tokens from the left, and add one token.
     emitted = verify(drafted, p, q, rng)  # [n_accepted+1]
@@ -130,7 +139,8 @@ def up_to_eos(r, eos_ids):
     """A round without what follows a token that ends the text, if it has one."""
     for n, token in enumerate(r.emitted.tolist(), start=1):
         if token in eos_ids:
-            n_accepted = min(r.n_accepted, n)  # all of them, if the eos was a guess
+            # If this eos was an accepted guess, so were all n tokens up to it.
+            n_accepted = min(r.n_accepted, n)
             return r._replace(emitted=r.emitted[:n], n_accepted=n_accepted)
     return r
 

@@ -15,91 +15,106 @@ import numpy as np
 
 
 # ---- The algorithm ----
-# A model is a function of the text x. model(x, n=1) returns the last n rows, each the distribution
-# of a token. Row -1 predicts the token after x; row -2 predicts x[-1], having read all before it.
-def autoregressive_sampling(x, target, N, rng):
+def sample(p, rng):
+    return rng.choice(len(p), p=p)
+
+
+# model(ids, n_rows=1) reads the tokens ids, and returns n_rows rows. A row is the distribution of
+# a token: the last one predicts what follows ids, each earlier one the token a position before.
+def autoregressive_sampling(x, target_model, N, rng):
     for _ in range(N):
-        q = target(x)[-1]  # [n_vocab]
-        x = np.append(x, rng.choice(len(q), p=q))
+        q = target_model(x)[-1]  # [n_vocab]
+        x = np.append(x, sample(q, rng))
     return x
 
 
-def speculative_sampling(x, draft, target, N, K, rng, verify):
+def speculative_sampling(x, draft_model, target_model, N, K, rng, verify):
     end = len(x) + N
     while len(x) < end:
-        start = len(x)
-        k = min(K, end - start - 1)  # leaves room for the token that each round adds
-        # Step 1: the draft guesses k tokens, one after the other.
-        p = []
+        k = min(K, end - len(x) - 1)  # leaves room for the token that each round adds
+        # Step 1: the draft guesses k tokens, one after the other. ids is the text with them.
+        ids, p = x, []
         for _ in range(k):
-            p.append(draft(x)[-1])
-            x = np.append(x, rng.choice(len(p[-1]), p=p[-1]))
-        # Step 2: one pass of the target. q[i] judges guess i, and q[k] predicts what follows.
-        q = target(x, k + 1)  # [k+1, n_vocab]
-        # Step 3: accept guesses, which are x[start:], from the left, and add one token.
-        x = np.append(x[:start], verify(x[start:], p, q, rng))
+            p.append(draft_model(ids)[-1])
+            ids = np.append(ids, sample(p[-1], rng))
+        # Step 2: one pass of the target. q[i] verifies guess i, and q[k] predicts what follows.
+        q = target_model(ids, k + 1)  # [k+1, n_vocab]
+        # Step 3: accept guesses from the left, and add one token.
+        x = np.append(x, verify(ids[len(x) :], p, q, rng))
     return x
 
 
-def verify(drafted, p, q, rng):
+def verify(drafted, p, q, rng):  # drafted[i] was drawn from p[i], so its p isn't 0
     for i, token in enumerate(drafted):
         if rng.random() < q[i][token] / p[i][token]:  # always, if q >= p
             continue
-        residual = np.maximum(q[i] - p[i], 0)
-        return [*drafted[:i], rng.choice(len(residual), p=residual / residual.sum())]
-    bonus = q[-1]  # all were accepted, so this row is left over
-    return [*drafted, rng.choice(len(bonus), p=bonus)]
+        residual = np.maximum(q[i] - p[i], 0)  # q < p at this token, so q > p at another
+        return [*drafted[:i], sample(residual / residual.sum(), rng)]
+    return [*drafted, sample(q[-1], rng)]  # all were accepted, so the last row gives a bonus
 
 
-# ---- Rules that look right. Write your own, and add it to RULES ----
-def keep_all(drafted, p, q, rng):
-    return [*drafted, rng.choice(len(q[-1]), p=q[-1])]
+# ---- Rules that look right. Add your own to RULES, and draw as they do ----
+def accept_all(drafted, p, q, rng):
+    return [*drafted, sample(q[-1], rng)]
 
 
-def keep_the_argmax(drafted, p, q, rng):  # right at temperature 0, where all rows are one-hot
+def accept_argmax(drafted, p, q, rng):  # right if the target always writes its argmax
     for i, token in enumerate(drafted):
-        if token != q[i].argmax():
-            return [*drafted[:i], rng.choice(len(q[i]), p=q[i])]
-    return [*drafted, rng.choice(len(q[-1]), p=q[-1])]
+        if token == q[i].argmax():
+            continue
+        return [*drafted[:i], sample(q[i], rng)]
+    return [*drafted, sample(q[-1], rng)]
 
 
-def replace_from_q(drafted, p, q, rng):
+def resample_from_q(drafted, p, q, rng):
     for i, token in enumerate(drafted):
-        if not rng.random() < q[i][token] / p[i][token]:
-            return [*drafted[:i], rng.choice(len(q[i]), p=q[i])]
-    return [*drafted, rng.choice(len(q[-1]), p=q[-1])]
+        if rng.random() < q[i][token] / p[i][token]:
+            continue
+        return [*drafted[:i], sample(q[i], rng)]
+    return [*drafted, sample(q[-1], rng)]
 
 
-RULES = keep_all, keep_the_argmax, replace_from_q, verify
+RULES = accept_all, accept_argmax, resample_from_q, verify
+
+# Next: README.md, "Why it is exact". Then come back for the check.
 
 
 # ---- The check: with three tokens, we can run every path ----
-class EveryBranch:
-    """A fake random generator, which takes one path through the code.
+# `demand` only names a mistake in a rule of yours. Skip it.
+def every_path(function):  # -> (what function(rng) returns, probability), for each path
+    """A path is the list of what rng draws: tokens, and for a comparison 0 for no, 1 for yes.
 
-    Each draw is a fork of the path. EveryBranch([0, 2]) takes branch 0 at the first fork,
-    branch 2 at the second, and branch 0 at all that follow. `others` are the paths still to
-    run: if a third fork has three branches, [0, 2, 1] and [0, 2, 2].
+    Take a round with one guess, and the README's p and q. [1, 0, 2] is: guess B, reject it,
+    resample C. The first run takes the first possible outcome of each draw: guess A; accept
+    it, since u < 1 is always true; and A again as the bonus. That's [0, 1, 0]. On its way it
+    notes what else was possible: [1] and [2] at the guess, [0, 1, 1] and [0, 1, 2] at the
+    bonus. Each of these begins another run, until none is left. This round has 11 paths, or
+    5 without the bonus, as in docs/tree.svg.
     """
+    paths = [[]]
+    while paths:
+        rng = EveryBranch(paths.pop())
+        yield function(rng), rng.probability
+        paths += rng.others
+
+
+class EveryBranch:
+    """A fake rng. It draws what its path says, and then the first possible outcome each time."""
 
     def __init__(self, path):
-        self.path = path
-        self.taken = []
-        self.others = []
-        self.probability = 1  # of the path so far
+        self.path = path  # what it still has to draw
+        self.drawn = []
+        self.probability = 1  # of all that was drawn
+        self.others = []  # the paths that it notes
 
     def choice(self, n, p):
-        depth = len(self.taken)
-        require(depth < 100, "100 draws and no end: does a loop draw for ever?")
-        require(min(p) >= 0 and abs(sum(p) - 1) < 1e-9, f"rng.choice got probabilities {list(p)}")
-        possible = [i for i in range(n) if p[i] > 0]  # a branch is an index into these
-        branch = 0
-        if depth < len(self.path):
-            branch = self.path[depth]
+        demand_probabilities(len(self.drawn), p)
+        if self.path:
+            outcome = self.path.pop(0)
         else:
-            self.others += [[*self.taken, other] for other in range(1, len(possible))]
-        self.taken.append(branch)
-        outcome = possible[branch]
+            outcome, *rest = [i for i in range(n) if p[i] > 0]
+            self.others += [[*self.drawn, other] for other in rest]
+        self.drawn.append(outcome)
         self.probability *= p[outcome]
         return outcome
 
@@ -108,111 +123,98 @@ class EveryBranch:
 
 
 class Uniform:
-    """A number in [low, high). Each `u < a` is a fork, and moves one of the two ends to a.
-
-    `verify` compares each number once. The ends are for rules that compare it again.
-    """
+    """A random number u that nobody knows. u < a draws whether it is below a."""
 
     def __init__(self, rng):
         self.rng = rng
-        self.low = Fraction(0)
-        self.high = Fraction(1)
+        self.is_new = True
 
-    def __lt__(self, a):
-        a = min(max(a, self.low), self.high)
-        below = (a - self.low) / (self.high - self.low)
-        is_below = self.rng.choice(2, p=[1 - below, below]) == 1
-        if is_below:
-            self.high = a
-        else:
-            self.low = a
-        return is_below
+    def __lt__(self, a):  # Python calls it for u < a
+        demand(self.is_new, "u is compared twice; only python -m exercise can follow that")
+        self.is_new = False
+        a = min(max(a, 0), 1)
+        return self.rng.choice(2, p=[1 - a, a]) == 1
 
     def __ge__(self, a):
         return not self < a
 
-    __le__ = __lt__  # the same, because u equals a with probability 0
-    __gt__ = __ge__
+    __le__, __gt__ = __lt__, __ge__  # u equals a with probability 0
 
 
-def every_path(function):  # -> (what function(rng) returns, probability), for each path
-    paths = [[]]
-    while paths:
-        rng = EveryBranch(paths.pop())
-        yield function(rng), rng.probability
-        paths += rng.others
-
-
-def distance(a, b):  # total variation: 0 if two distributions are equal, 1 if they share nothing
-    return sum(abs(a[text] - b[text]) for text in {*a, *b}) / 2
-
-
-def how_wrong(rule, draft, target, x, N, K):  # -> the distance, and tokens per pass of the target
+def how_wrong(rule, draft_model, target_model, x, N, K):  # -> total variation, tokens per pass
     def plain(rng):
-        return autoregressive_sampling(x, target, N, rng)
+        return autoregressive_sampling(x, target_model, N, rng)
 
     def speculative(rng):
-        calls = []
-        counted = count_calls(target, calls)
-        text = speculative_sampling(x, draft, counted, N, K, rng, checked(rule))
-        return text, len(calls)
+        target_model.n_passes = 0
+        return speculative_sampling(x, draft_model, target_model, N, K, rng, watched(rule))
 
     expected = Counter()
     for text, probability in every_path(plain):
         expected[tuple(text)] += probability
     found = Counter()
     n_passes = 0  # on average
-    for (text, n), probability in every_path(speculative):
+    for text, probability in every_path(speculative):
         found[tuple(text)] += probability
-        n_passes += n * probability
-    require(abs(sum(found.values()) - 1) < 1e-9, "the paths don't add up; let rng alone decide")
-    return distance(found, expected), N / n_passes
+        n_passes += target_model.n_passes * probability
+    demand(abs(sum(found.values()) - 1) < 1e-9, "the paths don't add up; let rng alone decide")
+    wrong = sum(abs(found[text] - expected[text]) for text in {*found, *expected}) / 2
+    return wrong, N / n_passes
 
 
 # ---- A toy: the next token depends on the last one. Fractions have no rounding ----
-def bigram_model(*rows):  # in tenths
-    rows = np.array(rows) * Fraction(1, 10)
-    return lambda x, n=1: rows[x[-n:]]
+class Bigrams:
+    def __init__(self, *rows):  # in tenths: what follows A, what follows B, what follows C
+        self.rows = np.array(rows) * Fraction(1, 10)
+        self.n_passes = 0
+
+    def __call__(self, ids, n_rows=1):
+        self.n_passes += 1
+        return self.rows[ids[-n_rows:]]  # for each of the last n_rows ids, what follows it
 
 
 def main():
-    draft = bigram_model([2, 5, 3], [1, 2, 7], [2, 3, 5])
-    target = bigram_model([3, 2, 5], [5, 4, 1], [3, 5, 2])
-    x = np.array([0])
+    draft_model = Bigrams([2, 5, 3], [1, 2, 7], [2, 3, 5])
+    target_model = Bigrams([3, 2, 5], [5, 4, 1], [3, 5, 2])
+    x = np.array([0])  # A
+    # Three tokens have three chances to go wrong, so this is more than the README's one token.
     for rule in RULES:
-        wrong, per_pass = how_wrong(rule, draft, target, x, N=3, K=2)
+        wrong, per_pass = how_wrong(rule, draft_model, target_model, x, N=3, K=2)
         shown = f"{float(wrong):.4f} = {wrong}" if wrong else "0"
         print(f"{rule.__name__:16} wrong by {shown:19} {float(per_pass):.2f} tokens per pass")
 
 
-# ---- Errors, each in one line ----
-def require(condition, why):
+# Next: README.md, "When it pays".
+
+
+# ---- Mistakes in a rule, each in one line ----
+def demand(condition, problem):
     if not condition:
-        sys.exit(f"tiny.py: {why}")
+        sys.exit(f"tiny.py: {problem}")
 
 
-def count_calls(model, calls):
-    def call(x, n=1):
-        calls.append(n)
-        require(len(calls) < 100, "100 passes and no end: does each round add a token?")
-        return model(x, n)
-
-    return call
+def demand_probabilities(n_before, p):
+    demand(n_before < 100, "100 draws and no end: does a loop draw for ever?")
+    demand(min(p) >= 0 and abs(sum(p) - 1) < 1e-9, f"rng.choice got probabilities {list(p)}")
 
 
-def checked(rule):
+def watched(rule):
     def call(drafted, p, q, rng):
-        emitted = rule(drafted, p, q, rng)
-        n = len(emitted) if isinstance(emitted, list | tuple | np.ndarray) else 0
+        p = np.reshape(p, q[:-1].shape)  # an array, as in the exercise
+        try:
+            emitted = rule(drafted, p, q, rng)
+        except Exception as error:
+            line = (error.__traceback__.tb_next or error.__traceback__).tb_lineno
+            demand(False, f"{rule.__name__}, line {line}: {type(error).__name__}: {error}")
+        is_round = np.ndim(emitted) == 1 and 1 <= len(emitted) <= len(q)
+        is_round = is_round and {*emitted} <= {*range(len(q[0]))}
         problem = f"{rule.__name__} returned {emitted}"
-        require(
-            1 <= n <= len(q), f"{problem}; {len(p)} guesses need a list of 1 to {len(q)} tokens"
-        )
+        demand(is_round, f"{problem}; {len(p)} guesses need a list of 1 to {len(q)} tokens")
         return emitted
 
     return call
 
 
 if __name__ == "__main__":
-    require(len(sys.argv) == 1, "it has no options; change it, and run python tiny.py")
+    demand(len(sys.argv) == 1, "it has no options; change it, and run python tiny.py")
     main()

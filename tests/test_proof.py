@@ -1,71 +1,60 @@
 """The proof that speculative sampling is exact, in seven steps, with tests of each.
 
-It follows Chen et al. 2023, Theorem 1, and Leviathan et al. 2023, A.1. The draft's
-distribution of the next token is p, the target's is q. For the README's p = (.2, .5, .3)
-and q = (.3, .2, .5):
+It follows Chen et al. 2023, Theorem 1, and Leviathan et al. 2023, A.1. p is the draft's
+distribution of the next token, q the target's.
 
-    token                             A     B     C
-    step 1   drafted: p              .2    .5    .3
-    step 2   acceptance min(1, q/p)   1    .4     1
-             drafted and accepted    .2    .2    .3    = min(p, q)
-    step 3   rejected, whatever was drafted: 1 - .7    = .3 = sum max(q - p, 0)
-    step 4   max(q - p, 0)           .1     0    .2    normalised: (1/3, 0, 2/3), the residual
-    step 5   accepted, or resampled .2+.1   .2  .3+.2  = min(p, q) + max(q - p, 0) = q
+Steps 1 to 5 are about one token. The README has them, in "Why it is exact":
 
-From here on for any p and q.
-
-Steps 1 and 2. Token t is drafted with probability p(t), and then accepted with probability
-min(1, q(t) / p(t)). The product is min(p(t), q(t)).
-
-Step 3. For every token, min(p, q) + max(q - p, 0) = q. Sum this over the tokens: q sums to 1,
-so sum min(p, q), the probability that a guess is accepted, is 1 - S, where S is
-sum max(q - p, 0). So a guess is rejected with probability S.
-
-Step 4. After a rejection, t is drawn with probability max(q(t) - p(t), 0) / S. So "rejected,
-then t" has probability max(q(t) - p(t), 0).
-
-Step 5. Token t is emitted in one of these two ways. Their probabilities sum to q(t).
+1. Token t is guessed with probability p(t).
+2. Guessed and accepted: p(t) min(1, q(t) / p(t)) = min(p(t), q(t)).
+3. For each token min(p, q) + max(q - p, 0) = q, and q sums to 1. So a guess is rejected with
+   probability S = 1 - sum min(p, q) = sum max(q - p, 0).
+4. Rejected, and resampled as t: S max(q(t) - p(t), 0) / S = max(q(t) - p(t), 0).
+5. Emitted, by 2 or by 4: min(p(t), q(t)) + max(q(t) - p(t), 0) = q(t).
 
 From one token to a whole text. Now q is the target's distribution after the text so far.
 
-Step 6. A round emits 1 to K + 1 tokens. Complete it: fill it up to K + 1 tokens with plain
-samples. Then each token, given those before it, is a draw from q. For at any position, what came
-before decides which of three cases holds:
+Step 6. A round emits 1 to K + 1 tokens. Rounds of different lengths are awkward to compare, so
+fill them up: where one emits fewer, imagine that the target goes on alone until there are
+K + 1. The code doesn't draw these extra tokens. A completed round has the same distribution as
+K + 1 tokens of the target alone. To see that, look at any of its positions. What happened
+before decides where its token comes from:
 
-- All guesses before it were accepted, and there is a guess here, too. It is verified with
-  fresh random numbers, and by steps 1 to 5 the token is a draw from q.
-- All guesses before it were accepted, and there is no guess here. Then the token is the
-  bonus, a draw from q.
-- The round has ended earlier. Then the token is a plain sample, a draw from q.
+- The round still goes on, and there is a guess. It was drawn from p, and is verified with
+  fresh random numbers. By steps 1 to 5 the token is a draw from q.
+- The round still goes on, and the guesses are used up. The token is the bonus, a draw from q.
+- The round has ended. The token is the target's own, a draw from q.
 
-It is a draw from q in each case, so it is one.
+In all three the token is a draw from q, whatever came before it.
 
-Step 7. Begin with N plain samples, and turn them into rounds. With N = 5 and K = 2, where rounds
-emit two tokens, one, and two, where P is a plain sample, and R a token of a round:
+Step 7. Here is a text of five tokens, with K = 2. P is a token of the target alone, and R one of
+a round. The rounds emit two tokens, one, and two:
 
-    |P P P P P      five plain samples
+    |P P P P P      the target alone
     R R|P P P       a round emitted two tokens
     R R R|P P       the next one emitted one
-    R R R R R|      the last one is shorter, because only two tokens were wanted
+    R R R R R|      the last one emitted the two that were left
 
-In each line, the K + 1 samples behind the bar are replaced by a completed round. By step 6 the
-distribution of the text stays the same. Only its first tokens are the round's. Those that fill
-it up are plain samples, so the next round may replace them in turn.
+Read a line as a program that draws from left to right, each token given those before it. In the
+first line, let a completed round take the place of the three P's behind the bar. It emitted two
+tokens, which are R's. Its third is the extra one, the target's own, so it's a P again. The P's
+after it are drawn anew. By step 6 the text still has the same distribution, and the bar moves
+past what was emitted. So it goes from line to line. Near the end, where fewer than K + 1 tokens
+are left, the code guesses fewer. docs/proof.svg shows it.
 
-Each round emits at least one token, so after N rounds at most there is no P left. If there
-is an eos, both samplers cut the text after it.
+Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
+text of `speculative_sampling`. If there is an eos, both samplers cut the text after it.
 
-Which ways to propose are covered? Step 2 needs a guess that was drawn from the very p that
-comes with it. Step 6 needs this: whether a position gets a guess is decided before the guess
-is drawn. So a round may stop guessing whenever it likes. Not covered: looking at a guess, and
-then taking it back.
+Which ways to guess are covered? Step 2 needs the very p that the guess was drawn from. Step 6
+needs to know whether a position gets a guess before that guess is drawn. So you may stop
+guessing after a token that you aren't sure of, but that token still has to be verified.
 
-The tests compute exact probabilities: sum_over_paths is tiny.py's every_path, grown up. The
+Next: the check in tiny.py, from "with three tokens, we can run every path" on.
+
+The tests compute exact probabilities: sum_over_paths runs a function down every path. The
 library Hypothesis makes up p and q from small whole numbers, zeros among them, as support.py
 says. They are Fractions, so == means equal.
 """
-
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -77,45 +66,27 @@ from enumeration import sum_over_paths
 from lab.gallery import draft_model, target_model
 from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
-BY_HAND = np.array([2, 5, 3]) / Fraction(10), np.array([3, 2, 5]) / Fraction(10)
-
-
-def one_guess(p, q):
-    """The probability of each way that a round of one guess can go.
-
-    mass[1, 0, 2]: B was guessed, 0 guesses were accepted, and C was emitted.
-    """
-
-    def one_round(rng):
-        drafted, p_rows = propose(np.array([0]), lambda ids: [p], 1, rng)
-        q_rows = np.array([q, q])  # the second one is for the bonus, which nobody looks at
-        emitted = verify(drafted, p_rows, q_rows, rng)
-        return drafted[0], len(emitted) - 1, emitted[0]
-
-    mass = np.zeros((len(p), 2, len(p)), dtype=object)
-    for result, probability in sum_over_paths(one_round).items():
-        mass[result] = probability
-    return mass
-
-
-def test_the_example_worked_by_hand():
-    mass = one_guess(*BY_HAND) * 10
-    accepted = [[2, 0, 0], [0, 2, 0], [0, 0, 3]]  # drafted with p, and accepted with min(1, q/p)
-    rejected = [[0, 0, 0], [1, 0, 2], [0, 0, 0]]  # B with .5 * .6; then A is added, or C
-    assert (mass[:, 1] == accepted).all()
-    assert (mass[:, 0] == rejected).all()
-
 
 @given(pairs(exact=True))
 def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
     p, q = pair
-    mass = one_guess(p, q)
-    rejected, accepted = mass[:, 0], mass[:, 1]
-    assert (mass.sum(axis=(1, 2)) == p).all()  # step 1: drafted
-    assert (accepted == np.diag(np.minimum(p, q))).all()  # step 2: drafted and accepted
-    assert rejected.sum() == np.maximum(q - p, 0).sum()  # step 3: rejected
-    assert (rejected.sum(axis=0) == np.maximum(q - p, 0)).all()  # step 4: rejected, then this token
-    assert (mass.sum(axis=(0, 1)) == q).all()  # step 5: accepted or added
+
+    def one_round(rng):
+        [guess], p_rows = propose(np.array([0]), lambda ids: [p], 1, rng)
+        emitted = verify(np.array([guess]), p_rows, np.array([q, q]), rng)
+        return guess, len(emitted) == 2, emitted[0]  # accepted, if there is a bonus
+
+    guessed, accepted, resampled = [np.zeros(len(p), dtype=object) for _ in range(3)]
+    for (guess, is_accepted, token), probability in sum_over_paths(one_round).items():
+        assert token == guess or not is_accepted
+        guessed[guess] += probability
+        way = accepted if is_accepted else resampled
+        way[token] += probability
+    assert (guessed == p).all()  # step 1
+    assert (accepted == np.minimum(p, q)).all()  # step 2
+    assert resampled.sum() == np.maximum(q - p, 0).sum()  # step 3
+    assert (resampled == np.maximum(q - p, 0)).all()  # step 4
+    assert (accepted + resampled == q).all()  # step 5
 
 
 def assert_round_exact(drawn, K, rule=verify):
