@@ -26,6 +26,7 @@ from lab.schedules import SCHEDULES
 from lab.trace.page import check_can_be_written, page, write_page
 from lab.trace.rounds import Recorder
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
+from runs import N_TURNS, in_turns
 from sampling import as_model
 from speculative import verify
 from terminal.ending import report
@@ -61,9 +62,10 @@ def main(argv=None):
     if args.tree:
         speculative = partial(decode_trees, args, pair, x, eos)
 
-    show_text = partial(show, args.prompt, encoder)
-    slow = show_text("Autoregressive Decode", plain)
-    fast = show_text("Speculative Decode", speculative)
+    # Trees are not timed, and no two turns of an adaptive schedule are the same.
+    n_turns = 1 if args.tree or args.schedule == "adaptive" else N_TURNS
+    loops = {"Autoregressive Decode": plain, "Speculative Decode": speculative}
+    slow, fast = in_turns(loops, partial(show, args.prompt, encoder), n_turns)
     figures_of = figures_of_trees if args.tree else all_figures
     rows = figures_of(args, slow, fast)
     print(f"\n{printed(rows)}", flush=True)
@@ -99,8 +101,10 @@ def eos_of(encoder):
     return encoder.eos
 
 
-def recorded(decode, recorder, on_round):
-    """decode(rng, on_round), with each round recorded."""
+def recorded(decode, recorder, on_round=None):
+    """decode(rng, on_round), with each round recorded in the turn that is shown."""
+    if on_round is None:
+        return decode()  # the same again
 
     def both(r):
         recorder(r)
