@@ -71,7 +71,8 @@ def main(argv=None):
     print(f"\n{printed(rows)}", flush=True)
     if args.trace:
         beside_play = Path(args.trace).with_name("play.html").exists()
-        content = page(encoder, x, slow, fast, recorder.rounds, rows, args.command, beside_play)
+        settings = args.temperature, args.command, beside_play
+        content = page(encoder, x, slow, fast, recorder.rounds, rows, *settings)
         write_page(args.trace, content)
         print(f"trace             written to {args.trace}")
 
@@ -170,7 +171,7 @@ HELP = {  # of the options that main.py does not have, and K, which does not go 
     "tree": "guess a tree instead of K tokens: 2,1,1 is two guesses at the next token, each with "
     "one guess below, and one below that. It tells the tokens per round; what would make it fast, "
     "tree attention, is left out",
-    "verify": "accept draft tokens one by one (Chen et al. 2023), or as a block (Sun et al. "
+    "verify": "accept guesses one by one (Chen et al. 2023), or as a block (Sun et al. "
     "2024) (default: %(default)s)",
     "repetition_penalty": "above 1, tokens of the text become less likely (default: %(default)s)",
     "eos": "stop after the token that ends a text",

@@ -4,7 +4,7 @@ import numpy as np
 
 from runs import expected_tokens, speedup
 
-NOTHING = "none: nothing was drafted"
+NOTHING = "none: nothing was guessed"
 A_BUG = "NO: a bug"
 TWO_SAMPLES = "no: two samples from one distribution, unless --same_text is given"
 BELOW_1 = "a plain step is a pass and a draw; if v is far below 1, other programs slowed it"
@@ -49,7 +49,7 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
 def acceptance_rate(run):
     if run.acceptance_rate is None:
         return NOTHING
-    return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} draft tokens"
+    return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} guesses"
 
 
 def alpha(run):
