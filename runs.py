@@ -10,7 +10,7 @@ import numpy as np
 
 from sampling import as_model, seeded
 
-N_TURNS, SECONDS = 5, 5  # at most so many turns, in about so many seconds
+N_TURNS, SECONDS = 5, 5  # at most so many turns, in at most so many seconds of the processor
 
 
 def overlap(p, q):
@@ -164,9 +164,14 @@ def in_turns(loops, show, n_turns=N_TURNS):
     Other programs disturb the times, and what slows one run of a turn often slows both.
     loops is {title: decode}. The first turn is for all to see, by show(title, decode).
     """
-    clock = Clock()
+    begun = time.process_time()  # which stands still while other programs have the processor
+
+    def one_more_fits():
+        seconds = time.process_time() - begun
+        return seconds + seconds / len(turns) < SECONDS
+
     turns = [[show(title, decode) for title, decode in loops.items()]]
-    while len(turns) < n_turns and clock.seconds() * (1 + 1 / len(turns)) < SECONDS:
+    while len(turns) < n_turns and one_more_fits():
         turns.append([decode() for decode in loops.values()])
     turns.sort(key=lambda turn: speedup(*turn) or 0)
     plain, fast = turns[(len(turns) - 1) // 2]
