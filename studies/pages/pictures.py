@@ -130,37 +130,39 @@ def branches(paths, x, y, top, depth=0):
         top += 30 * len(some)
 
 
+ARROW = """<style>.arrow { marker-end: url(#head) }</style>
+<marker id="head" viewBox="0 0 9 8" refX="9" refY="4" markerWidth="9" markerHeight="8"
+markerUnits="userSpaceOnUse" orient="auto"><path class="tick" fill="none" d="M0 0 9 4 0 8"/>
+</marker>"""
+
+
 @picture(430, 286)
 def laid_over():
     """p laid over q: both hold min(p, q). What p has beyond it is as much as q still lacks."""
     p, q = PAIRS[0]
-    tall, low, wide = 280, 162, 92  # pixels for a probability of 1, where bars stand, their width
-    left = {"A": 16, "B": 169, "C": 322}
-
-    def part(name, kind, word, begin, end):
-        """A piece of a bar -> the height of its middle."""
-        x = left[name]
-        middle = low - tall * float(begin + end) / 2
-        parts.append(rect(kind, x, low - tall * float(end), wide, float(tall * (end - begin))))
-        parts.append(text(x + 4, middle + 5, f"{word} {short(end - begin)}"))
-        return middle
-
-    parts = []
-    missing = {}
-    for name, one, other in zip("ABC", p, q):
+    low = 162  # where bars stand; a probability of 1 would be 280 pixels high
+    heights = {}
+    for x, name, one, other in zip((16, 169, 322), "ABC", p, q):
         both = min(one, other)
-        part(name, "box accepted", "accepted", 0, both)
-        if one > both:
-            rejected = part(name, "box", "rejected", both, one)
-        if other > both:
-            missing[name] = part(name, "box resampled", "missing", both, other)
-        parts.append(text(left[name], low + 18, name, "bold"))
-        parts.append(text(left[name] + 16, low + 18, f"p {short(one)}, q {short(other)}", "soft"))
-    yield from parts
-    # B is what's rejected. A draw from the residual puts A or C in its place.
-    shares = dict(zip("ABC", map(short, residual(p, q))))
-    yield from arrow(left["B"], rejected, left["A"] + wide, missing["A"], shares["A"])
-    yield from arrow(left["B"] + wide, rejected, left["C"], missing["C"], shares["C"])
+        for word, kind, begin, end in (
+            ("accepted", "box accepted", 0, both),
+            ("rejected", "box", both, one),
+            ("missing", "box resampled", both, other),
+        ):
+            if begin < end:
+                top = low - 280 * float(end)
+                height = 280 * float(end - begin)
+                heights[f"{name} {word}"] = middle = top + height / 2
+                yield rect(kind, x, top, 92, height)
+                yield text(x + 4, middle + 5, f"{word} {short(end - begin)}")
+        yield text(x, low + 18, name, "bold")
+        yield text(x + 16, low + 18, f"p {short(one)}, q {short(other)}", "soft")
+    yield ARROW
+    begin = heights["B rejected"]  # the residual puts A or C in its place
+    for token, x1, x2, share in zip("AC", (169, 261), (108, 322), residual(p, q)[::2]):
+        end = heights[f"{token} missing"]
+        yield line(x1, begin, x2, end, "tick arrow")
+        yield text((x1 + x2) / 2 - 11, min(begin, end) - 4, short(share), "bold")
     lacks = sum(max(other - one, 0) for one, other in zip(p, q))
     for y, kind, words, share in (
         (214, "box accepted", "min(p, q), guessed and accepted", 1 - lacks),
@@ -169,17 +171,6 @@ def laid_over():
     ):
         yield rect(kind, 16, y - 12, 16, 16)
         yield text(40, y + 1, f"{words}, in all {short(share)}")
-
-
-def arrow(x1, y1, x2, y2, label):
-    """A line with a head at (x2, y2), and a label above its middle."""
-    yield line(x1, y1, x2, y2, "tick")
-    along = np.array([x2 - x1, y2 - y1]) / np.hypot(x2 - x1, y2 - y1)
-    across = np.array([-along[1], along[0]])
-    for side in 4, -4:
-        x, y = (x2, y2) - 9 * along + side * across
-        yield line(x, y, x2, y2, "tick")
-    yield text((x1 + x2) / 2 - 11, min(y1, y2) - 4, label, "bold")
 
 
 STEPS_OF_THE_PROOF = (
