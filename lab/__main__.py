@@ -157,13 +157,13 @@ def figures_of_trees(args, slow, fast):
 
 
 HELP = {  # of the options that main.py does not have, and K, which does not go with a tree
-    "K": "how many tokens to draft per round, at most (default: 4)",
+    "K": "how many tokens to guess per round, at most (default: 4)",
     "draft": "what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts "
     "of 1, 2 and 3 tokens in a row. online: such counts in the text so far. lookup: copies from "
     "the text so far. early-exit:L: the target's first L layers (default: %(default)s)",
     "draft_corpus": "the text that --draft unigram, bigram or ngram learns from; the bundled pair "
     "has counts of its own",
-    "schedule": "how many tokens to draft in each round. fixed: always K. target-confidence: K if "
+    "schedule": "how many tokens to guess in each round. fixed: always K. target-confidence: K if "
     "the target was sure of the last token, otherwise none. draft-confidence: up to K, but stop "
     "after a token that the draft is not sure of. heuristic: 2 more after a round that accepted "
     "all tokens, otherwise 1 fewer. adaptive: the best by measured acceptance and times, which "
