@@ -30,7 +30,7 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
     median = f", the median of {fast.n_turns} turns" if fast.n_turns > 1 else ""
     guesses, check, rest = fast.cost(plain)
     cost = guesses + check + rest
-    parts = f"guesses K c = {guesses:.2f}, check v = {check:.2f}, rest r = {rest:.2f}"
+    parts = f"guesses K c = {guesses:.2f}, pass v = {check:.2f}, rest r = {rest:.2f}"
     rows = {}
     rows["tokens per second"] = f"{slow:.1f} target alone, {quick:.1f} speculative"
     rows["speedup"] = f"{speedup(plain, fast):.2f}{median}"
@@ -66,7 +66,7 @@ def why_slower(guesses, check, rest):
     if most == guesses:
         return "because the guesses cost most: try a smaller draft, or a smaller K"
     if most == extra:
-        return "because the check costs most: try a smaller K, or a better draft"
+        return "because the target's passes cost most: try a smaller K, or a better draft"
     return "because drawing and accepting cost most: try a smaller K"
 
 

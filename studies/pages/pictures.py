@@ -174,16 +174,16 @@ def laid_over():
 
 
 STEPS_OF_THE_PROOF = (
-    (0, "five plain samples"),
+    (0, "the target alone"),
     (2, "a round emitted two tokens"),
     (3, "the next one emitted one"),
-    (5, "the last one is shorter"),
+    (5, "the last one emitted two"),
 )
 
 
 @picture(430, 206)
 def rounds_of_the_proof():
-    """Step 7 of tests/test_proof.py: N = 5 plain samples P become the tokens R of rounds, K = 2."""
+    """Step 7 of tests/test_proof.py: N = 5 tokens P of the target alone become the tokens R of rounds, K = 2."""
     for i, (n_done, words) in enumerate(STEPS_OF_THE_PROOF):
         y = 28 + 44 * i
         for place in range(5):
