@@ -183,7 +183,7 @@ STEPS_OF_THE_PROOF = (
 
 @picture(430, 206)
 def rounds_of_the_proof():
-    """Step 7 of tests/test_proof.py: N = 5 tokens P of the target alone become the tokens R of rounds, K = 2."""
+    """Step 7 of tests/test_proof.py: P of the target alone become R of rounds, with K = 2."""
     for i, (n_done, words) in enumerate(STEPS_OF_THE_PROOF):
         y = 28 + 44 * i
         for place in range(5):
