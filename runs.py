@@ -1,4 +1,7 @@
-"""A draft and a target with a clock: `Pair.timed` runs a loop, and a `Run` has the figures."""
+"""A draft and a target with a clock: `Pair.timed` runs a loop, and a `Run` has the figures.
+
+`in_turns` runs two loops up to five times, so that the figures hold on a busy machine.
+"""
 
 import time
 from dataclasses import dataclass, field
@@ -6,6 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sampling import as_model, seeded
+
+N_TURNS, SECONDS = 5, 5  # at most so many turns, in at most so many seconds of the processor
 
 
 def overlap(p, q):
@@ -98,6 +103,7 @@ class Run:
     round_seconds: list = field(default_factory=list)
     draft_seconds: list = field(default_factory=list)  # of each call of the draft
     target_seconds: list = field(default_factory=list)
+    n_turns: int = 1  # it is the median of so many
 
     def add(self, r, seconds):
         self.n_drafted.append(len(r.drafted))
@@ -150,6 +156,32 @@ class Run:
         check = sum(self.target_seconds) / unit
         rest = self.seconds / unit - guesses - check
         return guesses, check, rest
+
+
+def in_turns(loops, show, n_turns=N_TURNS):
+    """Run a plain and a faster loop in turns -> the two runs of the turn with the median speedup.
+
+    Other programs disturb the times, and what slows one run of a turn often slows both.
+    loops is {title: decode}. The first turn is for all to see, by show(title, decode).
+    """
+    begun = time.process_time()  # which stands still while other programs have the processor
+
+    def one_more_fits():
+        seconds = time.process_time() - begun
+        return seconds + seconds / len(turns) < SECONDS
+
+    turns = [[show(title, decode) for title, decode in loops.items()]]
+    while len(turns) < n_turns and one_more_fits():
+        turns.append([decode() for decode in loops.values()])
+    turns.sort(key=lambda turn: speedup(*turn) or 0)
+    plain, fast = turns[(len(turns) - 1) // 2]
+    fast.n_turns = len(turns)
+    return plain, fast
+
+
+def speedup(plain, fast):
+    """None if nothing was decoded."""
+    return ratio(fast.tokens_per_second, plain.tokens_per_second)
 
 
 def ratio(a, b):

@@ -116,7 +116,7 @@ def n_cores():
             limits.append(int(os.environ[name].split(",")[0]))  # "4,2" is for nested threads
     # A container's quota: "200000 100000" is two cores, "max" no limit.
     with contextlib.suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         limits.append(math.ceil(int(quota) / int(period)))
     return min(limit for limit in limits if limit > 0)  # 0 and -1 are no limits
 

@@ -26,6 +26,7 @@ from lab.schedules import SCHEDULES
 from lab.trace.page import check_can_be_written, page, write_page
 from lab.trace.rounds import Recorder
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
+from runs import N_TURNS, in_turns
 from sampling import as_model
 from speculative import verify
 from terminal.ending import report
@@ -61,15 +62,17 @@ def main(argv=None):
     if args.tree:
         speculative = partial(decode_trees, args, pair, x, eos)
 
-    show_text = partial(show, args.prompt, encoder)
-    slow = show_text("Autoregressive Decode", plain)
-    fast = show_text("Speculative Decode", speculative)
+    # Trees are not timed, and no two turns of an adaptive schedule are the same.
+    n_turns = 1 if args.tree or args.schedule == "adaptive" else N_TURNS
+    loops = {"Autoregressive Decode": plain, "Speculative Decode": speculative}
+    slow, fast = in_turns(loops, partial(show, args.prompt, encoder), n_turns)
     figures_of = figures_of_trees if args.tree else all_figures
     rows = figures_of(args, slow, fast)
     print(f"\n{printed(rows)}", flush=True)
     if args.trace:
         beside_play = Path(args.trace).with_name("play.html").exists()
-        content = page(encoder, x, slow, fast, recorder.rounds, rows, args.command, beside_play)
+        settings = args.temperature, args.command, beside_play
+        content = page(encoder, x, slow, fast, recorder.rounds, rows, *settings)
         write_page(args.trace, content)
         print(f"trace             written to {args.trace}")
 
@@ -99,8 +102,10 @@ def eos_of(encoder):
     return encoder.eos
 
 
-def recorded(decode, recorder, on_round):
-    """decode(rng, on_round), with each round recorded."""
+def recorded(decode, recorder, on_round=None):
+    """decode(rng, on_round), with each round recorded in the turn that is shown."""
+    if on_round is None:
+        return decode()  # the same again
 
     def both(r):
         recorder(r)
@@ -152,13 +157,13 @@ def figures_of_trees(args, slow, fast):
 
 
 HELP = {  # of the options that main.py does not have, and K, which does not go with a tree
-    "K": "how many tokens to draft per round, at most (default: 4)",
+    "K": "how many tokens to guess per round, at most (default: 4)",
     "draft": "what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts "
     "of 1, 2 and 3 tokens in a row. online: such counts in the text so far. lookup: copies from "
     "the text so far. early-exit:L: the target's first L layers (default: %(default)s)",
     "draft_corpus": "the text that --draft unigram, bigram or ngram learns from; the bundled pair "
     "has counts of its own",
-    "schedule": "how many tokens to draft in each round. fixed: always K. target-confidence: K if "
+    "schedule": "how many tokens to guess in each round. fixed: always K. target-confidence: K if "
     "the target was sure of the last token, otherwise none. draft-confidence: up to K, but stop "
     "after a token that the draft is not sure of. heuristic: 2 more after a round that accepted "
     "all tokens, otherwise 1 fewer. adaptive: the best by measured acceptance and times, which "
@@ -166,7 +171,7 @@ HELP = {  # of the options that main.py does not have, and K, which does not go 
     "tree": "guess a tree instead of K tokens: 2,1,1 is two guesses at the next token, each with "
     "one guess below, and one below that. It tells the tokens per round; what would make it fast, "
     "tree attention, is left out",
-    "verify": "accept draft tokens one by one (Chen et al. 2023), or as a block (Sun et al. "
+    "verify": "accept guesses one by one (Chen et al. 2023), or as a block (Sun et al. "
     "2024) (default: %(default)s)",
     "repetition_penalty": "above 1, tokens of the text become less likely (default: %(default)s)",
     "eos": "stop after the token that ends a text",

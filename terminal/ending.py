@@ -10,6 +10,8 @@ import sys
 from checkpoint import UserError
 
 NO_MEMORY = "there is not enough memory"
+INSTALL = "run pip install -r requirements.txt"
+REQUIRED = "numpy", "regex", "requests", "tqdm"
 
 
 def while_loading(kind, error, trace):
@@ -18,6 +20,8 @@ def while_loading(kind, error, trace):
         print("\nInterrupted.", file=sys.stderr)
     elif kind is MemoryError or "failed to map segment" in str(error):
         print(f"error: {NO_MEMORY}", file=sys.stderr)
+    elif kind is ModuleNotFoundError and error.name in REQUIRED:
+        print(f"error: {error.name} is missing: {INSTALL}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
 

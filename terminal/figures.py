@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from runs import expected_tokens
+from runs import expected_tokens, speedup
 
-NOTHING = "none: nothing was drafted"
+NOTHING = "none: nothing was guessed"
 A_BUG = "NO: a bug"
 TWO_SAMPLES = "no: two samples from one distribution, unless --same_text is given"
+BELOW_1 = "a plain step is a pass and a draw; if v is far below 1, other programs slowed it"
 ROUNDING = "no: x @ w rounds differently for one row and for several, and two tokens were tied"
 
 
@@ -26,16 +27,19 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
         return {"tokens per second": "none: nothing was decoded, so there is nothing to compare"}
     slow = plain.tokens_per_second
     quick = fast.tokens_per_second
+    median = f", the median of {fast.n_turns} turns" if fast.n_turns > 1 else ""
     guesses, check, rest = fast.cost(plain)
     cost = guesses + check + rest
-    parts = f"guesses K c = {guesses:.2f}, check v = {check:.2f}, rest r = {rest:.2f}"
+    parts = f"guesses K c = {guesses:.2f}, pass v = {check:.2f}, rest r = {rest:.2f}"
     rows = {}
     rows["tokens per second"] = f"{slow:.1f} target alone, {quick:.1f} speculative"
-    rows["speedup"] = f"{quick / slow:.2f}"
+    rows["speedup"] = f"{speedup(plain, fast):.2f}{median}"
     rows["acceptance rate"] = acceptance_rate(fast)
     rows["alpha"] = alpha(fast)
     rows["tokens per round"] = f"{fast.tokens_per_round:.2f}, with {setting}"
     rows["cost of a round"] = f"{cost:.2f} plain steps: {parts}"
+    if round(check, 2) < 1:
+        rows["v below 1"] = BELOW_1
     rows["same text"] = same_text(plain.ids, fast.ids, if_texts_differ)
     if quick < slow and fast.p_accepted:
         rows["slower"] = why_slower(guesses, check, rest)
@@ -45,7 +49,7 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
 def acceptance_rate(run):
     if run.acceptance_rate is None:
         return NOTHING
-    return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} draft tokens"
+    return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} guesses"
 
 
 def alpha(run):
@@ -62,7 +66,7 @@ def why_slower(guesses, check, rest):
     if most == guesses:
         return "because the guesses cost most: try a smaller draft, or a smaller K"
     if most == extra:
-        return "because the check costs most: try a smaller K, or a better draft"
+        return "because the target's passes cost most: try a smaller K, or a better draft"
     return "because drawing and accepting cost most: try a smaller K"
 
 

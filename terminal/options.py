@@ -46,7 +46,7 @@ HELP = {
     "draft_model_size": "the small model, which guesses; names as below",
     "target_model_size": f"the large model, which decides the text: {CHOICES}",
     "models_dir": "where models are, and where downloads go",
-    "K": "how many tokens to draft per round (default: %(default)s)",
+    "K": "how many tokens to guess per round (default: %(default)s)",
     "temperature": "0: the most probable token; 1: sample as the model says (default: %(default)s)",
     "top_k": "sample among the k most probable tokens; 0: among all",
     "top_p": "sample among the most probable tokens, up to probability p together; 1: all",

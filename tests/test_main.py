@@ -14,10 +14,13 @@ from support import ROOT, printed_by, read, run, texts_of
 import fast
 import lab.__main__ as lab_main
 import main
+import runs
 from checkpoint.openai import FILES
 from lab.block import verify_block
 from lab.pair import LabPair
+from runs import Pair, Run, in_turns
 from terminal.ending import report
+from terminal.figures import figures
 
 
 def test_the_bundled_pair_from_any_directory(tmp_path):
@@ -59,17 +62,67 @@ def test_the_figures_close_the_formula(options):
     assert sum(parts) == pytest.approx(cost, abs=0.02)
     assert tokens / cost == pytest.approx(speedup, rel=0.02)
     drafts_nothing = options in ("--K 0", "--n_tokens_to_generate 1")
-    assert ("nothing was drafted" in found["alpha"]) == drafts_nothing
+    assert ("nothing was guessed" in found["alpha"]) == drafts_nothing
     assert "slower" not in found or speedup <= 1
 
 
-def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
+TITLES = "Autoregressive Decode", "Speculative Decode"
+
+
+@pytest.mark.parametrize("program", [main, lab_main])
+@pytest.mark.parametrize("options", ["", "--temperature 1"])
+def test_each_turn_decodes_the_same_text_and_the_first_is_shown(program, options, monkeypatch):
+    monkeypatch.setattr(runs, "SECONDS", 99)
+    timed = Pair.timed
+    found = []
+
+    def noted(*args, **kwargs):
+        found.append(timed(*args, **kwargs))
+        return found[-1]
+
+    with patch.object(Pair, "timed", noted):
+        output = printed_by(program, "--n_tokens_to_generate", 9, *options.split())
+    assert "the median of 5 turns" in output
+    assert [output.count(title) for title in TITLES] == [1, 1]
+    plain, guessed = found[2::2], found[3::2]  # the first two are for the weights to be read
+    assert len(plain) == len(guessed) == 5
+    for several in plain, guessed:
+        assert len({(*run.ids,) for run in several}) == 1
+
+
+def test_loops_that_take_long_run_once(monkeypatch):
+    monkeypatch.setattr(runs, "SECONDS", 0)
+    with patch.object(Pair, "timed", side_effect=Pair.timed, autospec=True) as timed:
+        assert "the median" not in printed_by(main, "--n_tokens_to_generate", 9)
+    assert timed.call_count == 4
+
+
+def test_the_turn_with_the_median_speedup_is_shown(monkeypatch):
+    monkeypatch.setattr(runs, "SECONDS", 99)
+    times = 9, 3, 8, 4, 4, 4, 9, 2, 9, 1  # of both loops, turn by turn
+    several = [Run(n_emitted=[1], round_seconds=[seconds]) for seconds in times]
+    each = iter(several)
+    loops = dict.fromkeys(TITLES, lambda: next(each))
+    assert [*in_turns(loops, lambda title, decode: decode())] == several[:2]
+    assert several[1].n_turns == 5
+
+
+def test_what_v_below_1_means_is_said():
+    plain = Run(n_emitted=[1, 1], round_seconds=[2, 2], target_seconds=[2, 2])
+    for seconds, is_said in (1, True), (2, False):
+        guessed = Run(n_emitted=[2], n_drafted=[1], round_seconds=[2])
+        guessed.target_seconds = [seconds]
+        assert ("v below 1" in figures(plain, guessed, "K = 1")) == is_said
+
+
+def test_every_option_of_the_lab_reaches_the_pair(tmp_path, monkeypatch):
     """The texts do not show this: at temperature 0 they are the same with all of them."""
     options = """
         --draft ngram --prompt A --n_tokens_to_generate 9 --K 3 --seed 7
         --temperature 0.7 --top_k 5 --top_p 0.9 --repetition_penalty 1.2
         --eos --schedule target-confidence --verify block
     """
+    monkeypatch.setattr(runs, "SECONDS", 0)  # one turn
     with (
         patch.object(lab_main, "load_pair", wraps=lab_main.load_pair) as load,
         patch.object(LabPair, "decode", side_effect=LabPair.decode, autospec=True) as decode,

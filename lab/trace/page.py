@@ -5,6 +5,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
+from runs import speedup
 from terminal.text import LEGEND
 
 SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # for white space in a token that stands alone
@@ -13,8 +14,8 @@ FORBIDDEN = [*range(9), *range(11, 32), *range(127, 160), 0xFFFE, 0xFFFF]
 MEANING = {
     "tokens per second": "Decoded tokens, divided by the time that it took to decode them.",
     "speedup": "Tokens per round, divided by the cost of a round.",
-    "acceptance rate": "The share of the draft tokens that is in the text. Guesses that were "
-    "never looked at count as misses.",
+    "acceptance rate": "The share of the guesses that is in the text. Those that were never "
+    "looked at count as misses.",
     "alpha": "The mean probability that a guess is accepted if all guesses before it are.",
     "tokens per round": "Tokens added per pass of the target. The plain loop adds one.",
     "cost of a round": "A plain step is one token of the plain loop. c is a step of the draft, v "
@@ -26,11 +27,11 @@ PLAY = ' <a href="play.html">Play with one token.</a>'
 ADDED = {"resampled": "from the residual", "bonus": "a bonus: nothing was rejected"}
 
 
-def page(encoder, prompt, plain, fast, rounds, figures, command, beside_play=False):
+def page(encoder, prompt, plain, fast, rounds, figures, temperature, command, beside_play=False):
     """The page as a text.
 
     prompt holds ids. plain and fast are `runs.Run`s without and with speculation, rounds
-    those of fast that `rounds.Recorder` kept, at least one. figures is what
+    those that `rounds.Recorder` noted, at least one. figures is what
     `terminal.figures.figures` returns. beside_play says that play.html is in the same folder.
     """
     parts = {"play": PLAY if beside_play else ""}
@@ -48,7 +49,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, command, beside_play=Fal
     parts["prompt"] = shown(encoder.decode(prompt), {})
     parts["text"] = text(encoder, rounds)
     parts["rounds"] = "".join(card(encoder, i, r) for i, r in enumerate(rounds, start=1))
-    parts["speedup"] = escape(figures["speedup"])
+    parts["speedup"] = f"{speedup(plain, fast):.2f} at temperature {temperature:g}"
     parts["figures"] = "".join(figure(name, value) for name, value in figures.items())
     return Template(read("page.html")).substitute(parts)
 
@@ -110,9 +111,9 @@ def bar(share, tick=""):
 
 
 def card(encoder, i, r):
-    """A round: what was drafted, what became of it, and what was added."""
+    """A round: what was guessed, what became of it, and what was added."""
     n_accepted = r.origins.count("accepted")
-    head = f"{n_accepted} of {len(r.drafted)} accepted" if r.drafted else "nothing drafted"
+    head = f"{n_accepted} of {len(r.drafted)} accepted" if r.drafted else "nothing guessed"
     parts = [f'<article id="round-{i}" data-round="{i}" tabindex="0"><h3>Round {i}: {head}</h3>\n']
     if r.drafted:
         names = "guess", "p", "q", "min(1, q/p)", "u", ""

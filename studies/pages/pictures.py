@@ -5,6 +5,7 @@ tree.svg is about the README's p and q, round.svg is a round of the bundled pair
 
 import re
 import textwrap
+from functools import partial
 from html import escape
 from itertools import groupby
 from math import prod
@@ -17,15 +18,17 @@ from exercise.steps import STEPS
 from lab.disputes import PAIRS
 from lab.pair import load_pair
 from lab.theory import improvement
-from lab.trace.page import number, shown
+from lab.trace.page import shown
 from lab.trace.rounds import Recorder
-from runs import origins
+from runs import in_turns, origins
 from speculative import acceptance, residual
 from terminal.figures import figures, printed
 from terminal.options import PROMPT
 from terminal.text import LEGEND
 
 SLOWER = 40  # times slower than in reality, so that one can watch the race
+END = 1.5  # seconds: the race begins with its end, and holds it twice as long
+K = 4
 RACE = 70  # tokens: the demo's text, up to the end of a sentence
 WIDE = 48  # characters on a line: a phone makes these pictures smaller, and 11 pixels can be read
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
@@ -127,14 +130,81 @@ def branches(paths, x, y, top, depth=0):
         top += 30 * len(some)
 
 
+ARROW = """<style>.arrow { marker-end: url(#head) }</style>
+<marker id="head" viewBox="0 0 9 8" refX="9" refY="4" markerWidth="9" markerHeight="8"
+markerUnits="userSpaceOnUse" orient="auto"><path class="tick" fill="none" d="M0 0 9 4 0 8"/>
+</marker>"""
+
+
+@picture(430, 286)
+def laid_over():
+    """p laid over q: both hold min(p, q). What p has beyond it is as much as q still lacks."""
+    p, q = PAIRS[0]
+    low = 162  # where bars stand; a probability of 1 would be 280 pixels high
+    heights = {}
+    for x, name, one, other in zip((16, 169, 322), "ABC", p, q):
+        both = min(one, other)
+        for word, kind, begin, end in (
+            ("accepted", "box accepted", 0, both),
+            ("rejected", "box", both, one),
+            ("missing", "box resampled", both, other),
+        ):
+            if begin < end:
+                top = low - 280 * float(end)
+                height = 280 * float(end - begin)
+                heights[f"{name} {word}"] = middle = top + height / 2
+                yield rect(kind, x, top, 92, height)
+                yield text(x + 4, middle + 5, f"{word} {short(end - begin)}")
+        yield text(x, low + 18, name, "bold")
+        yield text(x + 16, low + 18, f"p {short(one)}, q {short(other)}", "soft")
+    yield ARROW
+    begin = heights["B rejected"]  # the residual puts A or C in its place
+    for token, x1, x2, share in zip("AC", (169, 261), (108, 322), residual(p, q)[::2]):
+        end = heights[f"{token} missing"]
+        yield line(x1, begin, x2, end, "tick arrow")
+        yield text((x1 + x2) / 2 - 11, min(begin, end) - 4, short(share), "bold")
+    lacks = sum(max(other - one, 0) for one, other in zip(p, q))
+    for y, kind, words, share in (
+        (214, "box accepted", "min(p, q), guessed and accepted", 1 - lacks),
+        (238, "box", "p beyond q, guessed too often: rejected", lacks),
+        (262, "box resampled", "q beyond p, missing: resampled", lacks),
+    ):
+        yield rect(kind, 16, y - 12, 16, 16)
+        yield text(40, y + 1, f"{words}, in all {short(share)}")
+
+
+STEPS_OF_THE_PROOF = (
+    (0, "the target alone"),
+    (2, "a round emitted two tokens"),
+    (3, "the next one emitted one"),
+    (5, "the last one emitted two"),
+)
+
+
+@picture(430, 206)
+def rounds_of_the_proof():
+    """Step 7 of tests/test_proof.py: P of the target alone become R of rounds, with K = 2."""
+    for i, (n_done, words) in enumerate(STEPS_OF_THE_PROOF):
+        y = 28 + 44 * i
+        for place in range(5):
+            name, kind = ("R", "box accepted") if place < n_done else ("P", "box")
+            yield rect(kind, 12 + 40 * place, y - 18, 34, 26, 4)
+            yield text(24 + 40 * place, y, name, "bold")
+        end = min(n_done + 3, 5)
+        if n_done < end:
+            yield line(12 + 40 * n_done, y + 14, 6 + 40 * end, y + 14, "tick")
+        yield text(222, y, words)
+    yield text(12, 200, "underlined: what the next round replaces", "soft")
+
+
 @picture(450, 240)
 def a_round():
-    """The first round of `python main.py --temperature 1 --seed 3` with 2 kept and 1 rejected."""
+    """A round of `python main.py --temperature 1 --seed 52` with 2 accepted and 1 rejected."""
     pair = load_pair("draft", "target", temperature=1)
-    recorder = Recorder(np.random.default_rng(3))
+    recorder = Recorder(np.random.default_rng(52))
     prompt = pair.encoder.encode(PROMPT)
-    run = pair.decode(prompt, 154, 4, recorder.rng, on_round=recorder)
-    i = [r.origins for r in recorder.rounds].index(["accepted", "accepted", "resampled"])
+    run = pair.decode(prompt, 154, K, recorder.rng, on_round=recorder)
+    i = 42  # all its probabilities can be told with two digits
     n = len(prompt) + sum(run.n_emitted[:i])
     r = recorder.rounds[i]
     before = pair.encoder.decode(run.ids[n - 9 : n]).lstrip()
@@ -143,11 +213,11 @@ def a_round():
         name = shown(pair.encoder.decode([token])[:8])
         return rect(f"box {kind}", x, y - 16, 66, 22, 4) + text(x + 8, y, name, "bold")
 
-    columns = 84, 146, 208, 292
+    columns = 84, 140, 196, 290
     yield text(10, 24, "text so far", "soft")
     yield text(92, 24, "… " + shown(before, {ord("\n"): "⏎"}))
     yield text(10, 204, "emitted", "soft")
-    yield text(10, 58, "drafted", "soft")
+    yield text(10, 58, "guess", "soft")
     for x, name in zip(columns, ("p", "q", "min(1, q/p)", "random u")):
         yield text(x, 58, name, "soft")
     for y, d in zip((86, 114, 142, 170), r.drafted):
@@ -156,14 +226,14 @@ def a_round():
             yield text(84, y, "not looked at", "soft")
             continue
         for x, value in zip(columns, (*d.probabilities, d.keep, d.u)):
-            yield text(x, y, number(value))
+            yield text(x, y, f"{value:.2f}")
         yield rect("bar", 338, y - 10, 32, 10)
         yield rect("keep" if d.kept else "T2", 338, y - 10, 32 * d.keep, 10)
         yield line(338 + 32 * d.u, y - 14, 338 + 32 * d.u, y + 4, "tick")
         yield text(376, y, "accepted" if d.kept else "rejected")
     for x, token, origin in zip((84, 158, 232), r.emitted, r.origins):
         yield box(x, 204, token, origin)
-    yield text(232, 228, "drawn from the residual", "soft")
+    yield text(232, 228, "resampled from the residual", "soft")
 
 
 @picture(440, 346)
@@ -176,12 +246,12 @@ def speedup():
         yield text(10, y + 5, times, "soft")
         yield line(36, y, 420, y)
     for K in 0, 4, 8, 12, 16:
-        yield text(40 + 22 * K, 290, K, "soft")
+        yield text(44 - 4 * len(str(K)) + 22 * K, 290, K, "soft")
     for kind, alpha, y in ("T0", 0.9, 90), ("T2", 0.6, 234):
         for K in range(1, 17):
             gain = improvement(alpha, K, c=0.1, v=1 + 0.1 * K, r=0.1)
             yield dot(kind, 44 + 22 * K, 270 - 110 * gain, f"K = {K}: {gain:.2f}")
-        yield text(300, y, f"alpha = {alpha}")
+        yield text(300, y, f"alpha = {alpha}", f"{kind} bold")
     yield text(36, 332, "if c = 0.1, v = 1 + 0.1 K and r = 0.1", "soft")
 
 
@@ -207,64 +277,68 @@ def overlap(results):
         yield text(10, 62 + 54 * i, draft)
 
 
-RULES = {  # how the name of a rule begins: its colour, and its place in the legend
-    "`verify": ("keep", "exact", 36, 395),
-    "leniency": ("T0", "leniency", 150, 395),
-    "cascade": ("short", "cascade", 290, 395),
-    "typical": ("T1", "typical", 36, 419),
-    "relaxed": ("T2", "relaxed", 150, 419),
-    "accepted": ("bar", "fixed rates", 290, 419),
-    "FLy": ("tick", "FLy", 36, 443),
-    "Entropy": ("bonus", "Entropy Verify", 150, 443),
-    "EARS": ("box accepted", "EARS", 290, 443),
-    "LANTERN": ("box resampled", "LANTERN", 36, 467),
-    "FSD": ("box bonus", "FSD", 150, 467),
-    "old": ("box", "old text", 290, 467),
-    "top": ("soft", "all of top-p", 36, 491),
-}
+KINDS = {  # the colour of a rule, by how its name begins
+    "`verify": "keep", "leniency": "T0", "cascade": "short", "typical": "T1", "relaxed": "T2",
+    "accepted": "bar", "FLy": "tick", "Entropy": "bonus", "EARS": "box accepted",
+    "LANTERN": "box resampled", "FSD": "box bonus", "old": "box", "top": "soft",
+    "own": "box bonus", "two": "box",
+}  # fmt: skip
+NAMES = {  # of a dot of each colour, and how far from the dot it stands
+    "`verify`": ("exact", -50, 0), "leniency, λ = 0.3": ("leniency", -16, 24),
+    "cascade, α = 0.5": ("cascade", -66, 2), "typical, ε = 0.3, δ = 0.55": ("typical", 12, 5),
+    "relaxed, N = 2, δ = 0.1": ("relaxed", 12, 5), "FLy, θ = 0.3, W = 1": ("FLy", 12, 8),
+    "accepted at rates of 0.8 and 0.6": ("fixed rates", -86, -4), "FSD, T = 0.4": ("FSD", 12, 5),
+    "Entropy Verify, α = 1": ("Entropy Verify", -112, 5), "EARS, τ = 0.3": ("EARS", 12, 8),
+    "LANTERN, δ = 1": ("LANTERN", -48, -12), "old text, λ = 0.6": ("old text", -64, 5),
+    "top-p 0.8, all of it accepted": ("all of top-p", -38, -12),
+    "own draw, or q at least 0.5": ("own draw", 12, 5), "two drafts agree": ("two drafts", -80, 5),
+}  # fmt: skip
 
 
-@picture(440, 510)
+@picture(440, 460)
 def prices(found):
     """Dots: what a rule adds per round, and how far it is from the target. See exactness.md."""
-    yield text(10, 18, "distance", "soft")
-    yield text(300, 370, "tokens per round", "soft")
-    for x, y, share, tokens in (40, 330, 0, 1), (230, 180, 0.5, 2), (420, 30, 1, 3):
+    yield text(10, 18, "wrong by", "soft")
+    yield text(300, 446, "tokens per round", "soft")
+    for x, y, share, tokens in (40, 406, 0, 1), (230, 230, ".4", 2), (420, 54, ".8", 3):
         yield text(10, y + 5, share, "soft")
-        yield text(x - 4, 350, tokens, "soft")
+        yield text(x - 4, 426, tokens, "soft")
         yield line(40, y, 420, y)
-        yield line(x, 30, x, 330)
+        yield line(x, 30, x, 406)
     for name, far, tokens in found:
-        kind, *_ = RULES[re.match("`?[A-Za-z]+", name)[0]]
-        yield dot(kind, 40 + 190 * float(tokens - 1), 330 - 300 * float(far), name)
-    for kind, meaning, x, y in RULES.values():
-        yield f'<circle class="{kind}" cx="{x}" cy="{y}" r="6"/>'
-        yield text(x + 12, y + 5, meaning)
+        kind = KINDS[re.match("`?[A-Za-z]+", name)[0]]
+        x = 40 + 190 * float(tokens - 1)
+        y = 406 - 440 * float(far)
+        yield dot(kind, x, y, name)
+        if name in NAMES:
+            word, dx, dy = NAMES[name]
+            yield text(x + dx, y + dy, word)
 
 
 # ---- What a terminal shows ----
 
 
 def measured(N=154):
-    """Both loops of `python main.py --K 4`, for N tokens: a Run, and its rounds.
+    """Both loops of `python main.py --K 4`, for N tokens: a Run of the median turn, and its rounds.
 
     A round is a list of pieces (text, origin).
     """
     pair = load_pair("draft", "target")
     prompt = pair.encoder.encode(PROMPT)
+    rounds = {"plain": [], "speculative": []}
 
-    def decode(K):
-        rounds = []
-
+    def noted(name, decode):
         def note(r):
             texts = [pair.encoder.decode([token]) for token in r.emitted]
-            rounds.append([*zip(texts, origins(r))])
+            rounds[name].append([*zip(texts, origins(r))])
 
-        return pair.decode(prompt, N, K, on_round=note), rounds
+        return decode(on_round=note)
 
-    for _ in range(3):  # the last one, when all is warm
-        loops = decode(None), decode(4)
-    return loops
+    decode = partial(pair.decode, prompt, N)
+    loops = dict(zip(rounds, (decode, partial(decode, K))))
+    for loop in loops.values():  # the first use of the weights is slow
+        loop()
+    return [*zip(in_turns(loops, noted), rounds.values())]
 
 
 def wrapped(pieces, width):
@@ -301,8 +375,11 @@ def mono(y, pieces):
 
 
 def race(plain, fast):
-    """A moving picture of both loops: still and complete where animations are off."""
-    length = SLOWER * plain[0].seconds + 3  # seconds of one showing
+    """A moving picture of both loops: still and complete where animations are off.
+
+    It begins with the end, so that nobody meets an empty picture.
+    """
+    length = SLOWER * plain[0].seconds + 2 * END  # seconds of one showing
     rules = {}
     parts = []
     y = 24
@@ -314,7 +391,7 @@ def race(plain, fast):
         hidden, seen = "{ fill-opacity: 0 }", "{ fill-opacity: 1 }"
         steps = f"0%, {begin:.2f}% {hidden} {begin + 0.01:.2f}%, 100% {seen}"
         rules[name] = f"@keyframes {name} {{ {steps} }}"
-        return f' style="animation: {name} {length:.1f}s infinite"'
+        return f' style="animation: {name} {length:.1f}s {END - length:.1f}s infinite"'
 
     for title, (run, rounds) in ("Target alone", plain), ("Draft and target", fast):
         took = f'<tspan class="soft"{at(run.seconds)}>  {1000 * run.seconds:.0f} ms</tspan>'

@@ -3,7 +3,8 @@
 Run it after a change of the gallery:
 
     python -m studies.pages.write         # all but the two pictures of a timed run
-    python -m studies.pages.write --race  # these as well: race.svg and terminal.svg
+    python -m studies.pages.write --race  # these as well: race.svg and terminal.svg, and the
+                                          # dials of play.html
 
 A block stands between <!-- name --> and <!-- end -->.
 """
@@ -66,6 +67,8 @@ BLOCKS = {
     "rules": menu,
 }
 PICTURES = {
+    "laid_over": pictures.laid_over,
+    "proof": pictures.rounds_of_the_proof,
     "tree": pictures.tree,
     "round": pictures.a_round,
     "overlap": lambda: pictures.overlap(json.loads(read("docs/acceptance.json"))["results"]),
@@ -86,6 +89,15 @@ def page(text):
     return re.sub(block, written, text, flags=re.DOTALL)
 
 
+def with_dials(text, plain, fast):
+    """docs/play.html, with its dials as one run of the demo has them."""
+    guesses, check, rest = fast.cost(plain)
+    measured = {"alpha": fast.alpha, "c": guesses / pictures.K, "v": check, "r": rest}
+    for id, value in measured.items():
+        text = re.sub(rf'(id="{id}" [^>]*value=")[^"]*', rf"\g<1>{value:.2f}", text)
+    return text
+
+
 def files():
     """{path: what should be in it}"""
     found = {path: page(read(path)) for path in PAGES}
@@ -102,7 +114,9 @@ def main():
     found = files()
     if args.race:
         found["docs/race.svg"] = pictures.race(*pictures.measured(pictures.RACE))
-        found["docs/terminal.svg"] = pictures.demo(*pictures.measured())
+        plain, fast = pictures.measured()
+        found["docs/terminal.svg"] = pictures.demo(plain, fast)
+        found["docs/play.html"] = with_dials(found["docs/play.html"], plain[0], fast[0])
     for path, content in found.items():
         (ROOT / path).write_text(content, encoding="utf-8", newline="\n")
 

@@ -47,7 +47,7 @@ def decoded(K=4, N=40, temperature=1.0, **options):
 
 def page_of(plain, fast, seen, prompt=PROMPT, command="python -m lab"):
     rows = figures(plain, fast, "K = 4")
-    return page(ENCODER, prompt, plain, fast, seen, rows, command)
+    return page(ENCODER, prompt, plain, fast, seen, rows, 1.0, command)
 
 
 def parsed(html):
