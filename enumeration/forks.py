@@ -55,8 +55,11 @@ class Forks:
         self.kept = []  # some paths, with their outputs
         self.refused = None  # the last error of ours, in case the program catches it
 
-    def take(self, branches):
-        """Go on from a fork: the outcome of a branch. All of them are possible."""
+    def take(self, branches, limit=None):
+        """Go on from a fork: the outcome of a branch. All of them are possible.
+
+        limit is what a random number is compared with, for those who show the forks.
+        """
         if self.n_forks == MAX_FORKS:
             problem = f"more than {MAX_FORKS:,} forks along one path"
             self.refuse(TooManyPaths(problem, self.covered))
