@@ -57,8 +57,11 @@ class Forks(Refusals):
         self.covered = 0  # their total probability
         self.kept = []  # some paths, with their outputs
 
-    def take(self, branches):
-        """Go on from a fork: the outcome of a branch. All of them are possible."""
+    def take(self, branches, limit=None):
+        """Go on from a fork: the outcome of a branch. All of them are possible.
+
+        limit is what a random number is compared with, for those who show the forks.
+        """
         if self.n_forks == MAX_FORKS:
             problem = f"more than {MAX_FORKS:,} forks along one path"
             self.refuse(TooManyPaths(problem, self.covered))

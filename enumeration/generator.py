@@ -253,7 +253,7 @@ class Uniform:
         limit = min(max(limit, lower), upper)
         mass = (limit - lower) / Fraction(upper - lower)
         sides = [(mass, True), (1 - mass, False)]
-        u_is_below = self.rng.take([side for side in sides if side[0] > 0])
+        u_is_below = self.rng.take([side for side in sides if side[0] > 0], limit)
         self.interval[:] = (lower, limit) if u_is_below else (limit, upper)
         return u_is_below
 

@@ -8,6 +8,7 @@ python -m exercise their_verify.py verify  # a function of another file
 import os
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 from checkpoint import UserError
@@ -21,44 +22,54 @@ STUBS = Path(__file__).with_name("stubs.py")
 
 
 def show(number, name, lines, is_exact):
-    verdict = lines[0]
+    verdict, *more = lines
+    verdict = wrapped(verdict, " " * 24).strip()
     if sys.stdout is not None and sys.stdout.isatty():
         verdict = {True: "\x1b[32m", False: "\x1b[31m", None: ""}[is_exact] + verdict + "\x1b[0m"
     print(f"{number} {name:21} {verdict}", flush=True)
-    for line in lines[1:]:
-        print(f"    {line}", flush=True)
+    for line in more:
+        print(wrapped(line, " " * 4), flush=True)
+
+
+def wrapped(line, indent):
+    """A line in lines that fit the terminal."""
+    n_columns = shutil.get_terminal_size().columns - len(indent)
+    lines = textwrap.wrap(line, n_columns, break_long_words=False, break_on_hyphens=False)
+    return textwrap.indent("\n".join(lines), indent)
 
 
 def arguments(argv):
-    """The file, and the name of a step or None."""
+    """file, step, its name or None, and tree."""
     parser = Parser(prog="python -m exercise", description=__doc__)
     parser.add_argument("file", nargs="?", default=str(MINE), help="your file")
     parser.add_argument("step", nargs="?", help="its number or its name; all, if left out")
+    parser.add_argument("--tree", action="store_true", help="show a tree of right ones as well")
     args = parser.parse_args(argv)
     names = [step.function for step in STEPS]
     by_key = {name: name for name in names}
     by_key |= {str(i): name for i, name in enumerate(names, start=1)}
     if args.step is None and args.file in by_key:
-        return str(MINE), by_key[args.file]
+        args.file, args.step = str(MINE), args.file
     known = f"1 to {len(names)}, or {', '.join(names)}"
     if args.step is not None and args.step not in by_key:
         raise UserError(f"there is no step {args.step!r}; there are {known}")
     if args.file != str(MINE) and not os.path.isfile(args.file):
         raise UserError(f"there is neither a file nor a step {args.file!r}; steps are {known}")
-    return args.file, by_key.get(args.step)
+    args.step = by_key.get(args.step)
+    return args
 
 
 def main(argv=None):
-    file, wanted = arguments(argv)
-    if file == str(MINE) and not MINE.exists():
+    args = arguments(argv)
+    if args.file == str(MINE) and not MINE.exists():
         shutil.copy(STUBS, MINE)
         print(f"wrote {os.path.relpath(MINE)}, for you to fill in")
     names = [step.function for step in STEPS]
-    asked = [wanted] if wanted else names
+    asked = [args.step] if args.step else names
     is_wrong = False
-    for name, verdict in zip(asked, verdicts(file, asked)):
-        if verdict is None and wanted:
-            raise UserError(f"{file} has no function {wanted}")
+    for name, verdict in zip(asked, verdicts(args.file, asked, args.tree)):
+        if verdict is None and args.step:
+            raise UserError(f"{args.file} has no function {args.step}")
         lines, is_exact = verdict or (["not in this file"], None)
         show(names.index(name) + 1, name, lines, is_exact)
         is_wrong |= is_exact is False

@@ -2,23 +2,21 @@
 
 import contextlib
 import os
-import re
 import sys
 import traceback
-
-import numpy as np
 
 import enumeration
 from enumeration import (
     NotByRng,
     TooManyPaths,
-    first_difference,
     output_distribution,
     sum_over_paths,
     total_variation,
 )
 from exercise.praise import praise
-from exercise.steps import NAMES, README, Wrong, first_token
+from exercise.samples import in_words
+from exercise.steps import Wrong
+from exercise.tree import tree
 
 ROUNDING = 1e-12  # distances below are rounding
 
@@ -26,22 +24,28 @@ ROUNDING = 1e-12  # distances below are rounding
 # ---- A verdict ----
 
 
-def graded(step, function, path):
-    """The lines about a function, and whether it is exact. None: not written yet."""
-    where = ""
+def graded(step, function, path, with_tree=False):
+    """The lines about a function, and whether it is exact. None: not written yet.
+
+    If it's wrong, a tree is among them, and with_tree if it's right as well.
+    """
+    place = ""
     try:
         for check in step.checks:
-            where = f", where {check.where}" if check.where else ""
+            place = check.place(check.settings[0])
             lines = compared(check, function)
             if lines:
-                table = readme_table(step.as_rule(function)) if step.as_rule else []
-                return [lines[0] + where, *lines[1:], *table], False
-        return praise(step, function), True
+                return lines, False
+        lines = [praise(step, function)]
+        if with_tree:
+            check = step.checks[0]
+            lines += tree(check, check.sampler(function), check.settings[0], is_right=True)
+        return lines, True
     except BaseException as error:
         missing = not_written(error, step)
         if missing:
             return [missing], None
-        return [problem(error, path) + where], False
+        return [problem(error, path) + place], False
 
 
 def compared(check, function):
@@ -54,31 +58,15 @@ def compared(check, function):
         wanted = check.distribution(check.reference, setting)
         distance = total_variation(found, wanted)
         if distance > ROUNDING:
-            n = len(setting.prompt)
-            first = total_variation(first_tokens(found, n), first_tokens(wanted, n))
-            where = f"{shown(first)} in the first token, " if first > ROUNDING else ""
-            headline = f"wrong by {where}{shown(distance)} in the text{name_of(check, sampler)}"
-            return [headline, difference(found, wanted)]
+            name = name_of(check, sampler)
+            headline = f"wrong by {shown(distance)} ({check.size(setting)}){check.where}{name}"
+            lines = tree(check, sampler, setting)
+            return [headline, *lines, in_words(found, wanted, setting.N)]
     return []
 
 
 def shown(distance):
     return f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
-
-
-def difference(found, wanted):
-    """Where two distributions differ first. A text stands in quotes, a token does not."""
-    words = first_difference(found, wanted, ROUNDING, NAMES.__getitem__)
-    return re.sub(r"after ([\w ]+)", r'after "\1"', words, count=1)
-
-
-def first_tokens(distribution, n):
-    """{the token after a prompt of n tokens, or None for the end: probability}"""
-    row = {}
-    for ids, mass in distribution.items():
-        token = ids[n] if len(ids) > n else None
-        row[token] = row.get(token, 0) + mass
-    return row
 
 
 def name_of(check, sampler):
@@ -98,22 +86,6 @@ def is_same(check, one, other):
             if total_variation(*both) > ROUNDING:
                 return False
     return True
-
-
-def readme_table(rule):
-    kept, replaced = first_token(rule)
-    if np.allclose(kept + replaced, README.Q[0]):
-        return []  # the mistake is somewhere else
-    rows = {"guessed and accepted": kept, "rejected, then": replaced}
-    rows |= {"emitted": kept + replaced, "q": README.Q[0]}
-    lines = [table_line('after "A"', NAMES[:3])]
-    for name, row in rows.items():
-        lines.append(table_line(name, [f"{x:.3f}" for x in row]))
-    return lines
-
-
-def table_line(name, cells):
-    return f"{name:22}" + "".join(f"{cell:>7}" for cell in cells)
 
 
 # ---- An error, in one line ----

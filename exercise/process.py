@@ -28,12 +28,12 @@ PATIENCE = 60  # more seconds for a process that does not even end itself
 # ---- Here ----
 
 
-def verdicts(file, names):
+def verdicts(file, names, with_tree):
     """The answers about some steps, in turn. Where a process ends over one, another goes on."""
     path = os.path.abspath(file)
     names = [*names]
     while names:
-        with process_for(path, names) as (process, next_answer):
+        with process_for(path, names, with_tree) as (process, next_answer):
             lines, is_imported = next_answer()
             if not is_imported:
                 raise UserError(f"{file} cannot be imported: {lines[0]}")
@@ -43,7 +43,7 @@ def verdicts(file, names):
 
 
 @contextlib.contextmanager
-def process_for(path, names):
+def process_for(path, names, with_tree):
     """A process that imports a file and grades steps of it, and a function that awaits an answer.
 
     If none comes, the function ends the process, and says why.
@@ -52,7 +52,7 @@ def process_for(path, names):
     answers, theirs = spawn.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        process = spawn.Process(target=answer, args=[path, names, theirs, LIMIT, log])
+        process = spawn.Process(target=answer, args=[path, names, with_tree, theirs, LIMIT, log])
         usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the process inherits:
         process.start()  # Ctrl-C ends us, and we end it
         signal.signal(signal.SIGINT, usual)
@@ -96,7 +96,7 @@ def why_it_ended(code, path, log):
 # ---- There ----
 
 
-def answer(path, names, answers, limit, log):
+def answer(path, names, with_tree, answers, limit, log):
     """Send whether a file can be imported, and then what is to be said about its steps.
 
     After `limit` seconds without an answer the process ends by itself, and the log holds what
@@ -113,7 +113,7 @@ def answer(path, names, answers, limit, log):
             if step.function in names:
                 faulthandler.dump_traceback_later(limit, exit=True, file=file)
                 function = getattr(mine, step.function, None)
-                answers.send(function and graded(step, function, path))
+                answers.send(function and graded(step, function, path, with_tree))
 
 
 def imported(path):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from lab.gallery.penalties import penalised_rows
 from lab.gallery.setting import decode, plain, target_rows
 from lab.trees import Node, balanced, grow, paths, score
 from sampling import sample
-from speculative import acceptance, residual
+from speculative import acceptance, residual, verify
 
 NAMES = "ABCD"
 
@@ -30,18 +30,32 @@ class Check:
     settings: list
     rivals: list = ()  # (sampler, variant of the gallery) that may have the same distribution
     reference: Callable = plain
-    where: str = ""
+    where: str = ""  # what is special about it, as the end of a sentence
     is_round: bool = False  # whether the sampler emits one round, which the target continues
 
     def distribution(self, sampler, setting, compute=sum_over_paths):
         found = distribution_of(sampler, setting, compute)
         return completed({**found}, setting) if self.is_round else found
 
+    def size(self, setting):
+        K = "" if self.sampler is with_siblings else f", K = {setting.K}"
+        return f"N = {setting.N}{K}"
 
-@cache
+    def place(self, setting):
+        """What an error says of a setting, if it's a special one."""
+        size = f" ({self.size(setting)})" if setting in SIZES else ""
+        return f"{size}{self.where}"
+
+
 def distribution_of(sampler, setting, compute):
-    with np.errstate(all="ignore"):
-        return compute(lambda rng: sampler(rng, setting))
+    """What `compute` finds, or what was found before."""
+    if (sampler, setting) not in FOUND:
+        with np.errstate(all="ignore"):
+            FOUND[sampler, setting] = compute(lambda rng: sampler(rng, setting))
+    return FOUND[sampler, setting]
+
+
+FOUND = {}
 
 
 def completed(found, setting):
@@ -70,6 +84,10 @@ TABLES = {  # P and Q, whose rows have equal sums
         ((2, 5, 3), (1, 2, 7), (2, 3, 5)),
         ((3, 2, 5), (5, 4, 1), (3, 5, 2)),
     ),
+    "cycle": (  # A B C A B C ..., which the draft knows nearly as well
+        ((1, 8, 1), (1, 1, 8), (8, 1, 1)),
+        ((2, 7, 1), (1, 2, 7), (7, 1, 2)),
+    ),
     "zeros": (  # and two tokens that tie, in 14ths, which rounding changes
         ((7, 7, 0), (1, 13, 0), (6, 2, 6)),
         ((0, 8, 6), (0, 12, 2), (8, 3, 3)),
@@ -96,6 +114,7 @@ def setting_of(name, **sizes):
 
 
 README = setting_of("README")
+CYCLE = setting_of("cycle")
 ZEROS = setting_of("zeros")
 LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")
@@ -165,7 +184,7 @@ def as_residual(function):
     return changed(resampled=resampled)
 
 
-ONLY_THE_BONUS = "a round without guesses emits one token, the bonus"
+ONE_TOKEN = "it emits one token, drawn from q[0]"
 
 
 def as_verify(function):
@@ -173,13 +192,19 @@ def as_verify(function):
 
     def rule(drafted, p, q, rng):
         k = len(drafted)
-        emitted = checked_tokens(function(drafted, p, q, rng), "the round", q.shape[1])
+        found = function(drafted, p, q, rng)
+        emitted = checked_tokens(found, "the round", q.shape[1])
         if not 1 <= len(emitted) <= k + 1:
-            needed = f"a round of {k} guesses emits 1 to {k + 1} tokens" if k else ONLY_THE_BONUS
-            raise Wrong(f"{needed}; found {emitted.tolist()!s:.60}")
+            needed = f"a round of {k} guesses emits 1 to {k + 1} tokens" if k else ONE_TOKEN
+            raise Wrong(f"{needed}{hint_for(found)}; found {emitted.tolist()!s:.60}")
         return emitted
 
     return rule
+
+
+def where_guesses(rule):
+    """A rule, but the right one in a round without guesses."""
+    return lambda drafted, *args: (rule if len(drafted) else verify)(drafted, *args)
 
 
 def with_loop(function, **eos):
@@ -247,20 +272,6 @@ def grown(setting, rng):
     return root
 
 
-def first_token(rule):
-    """The first token after A, as in the README: [2, 3] for accepted and for rejected guesses."""
-
-    def emitted(rng):
-        token = rng.choice(3, p=README.P[0])
-        ids = rule(np.array([token]), README.P[[0]], README.Q[[0, token]], rng)
-        return [len(ids) == 2, ids[0]]
-
-    found = np.zeros((2, 3))
-    for (accepted, token), mass in sum_over_paths(emitted).items():
-        found[1 - accepted, token] += mass
-    return found
-
-
 # ---- What they return ----
 
 
@@ -281,8 +292,13 @@ def checked_tokens(found, what, n_vocab):
     if ids.size == 0:
         ids = ids.astype(int)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(n_vocab)}:
-        raise Wrong(f"{what} must be tokens from 0 to {n_vocab - 1}; found {found!r:.60}")
+        needed = f"{what} must be tokens from 0 to {n_vocab - 1}{hint_for(found)}"
+        raise Wrong(f"{needed}; found {found!r:.60}")
     return ids
+
+
+def hint_for(found):
+    return " (+ adds numbers to an array)" if isinstance(found, np.ndarray) else ""
 
 
 def checked_text(found, setting, eos=None):
@@ -328,7 +344,6 @@ def rivals_of(*steps):
 class Step:
     function: str  # its name
     checks: list
-    as_rule: Callable | None = None  # as_rule(function) -> a rule, if the README's table fits
 
 
 def first_round(sampler):
@@ -336,27 +351,33 @@ def first_round(sampler):
     return lambda function: partial(sampler(function), end_of=lambda new, emitted: len(new))
 
 
-def step_of(name, sampler, rivals, as_rule=None):
+def step_of(name, sampler, rivals, *more_checks):
     texts = Check(sampler, CHAINS, rivals)
     rounds = Check(first_round(sampler), [ROUND], is_round=True)
-    return Step(name, [texts, rounds], as_rule)
+    return Step(name, [texts, rounds, *more_checks])
 
 
-def rule_step(name, as_rule):
-    def sampler(function):
-        return partial(decode, verify=as_rule(function))
+def with_rule(as_rule):
+    return lambda function: partial(decode, verify=as_rule(function))
 
-    return step_of(name, sampler, rivals_of("verify"), as_rule)
+
+def verify_step():
+    """Rounds without guesses come last, for there the first attempt of many is an IndexError."""
+    sampler = with_rule(lambda function: where_guesses(as_verify(function)))
+    rivals = [(sampler(variant.verify), variant) for _, variant in rivals_of("verify")]
+    where = ", where there are no guesses, and q has one row"
+    last = Check(with_rule(as_verify), [replace(README, N=1)], where=where)
+    return step_of("verify", sampler, rivals, last)
 
 
 def in_each_size(check):
     for size in SIZES:
-        yield replace(check, settings=[size], where=f"N = {size.N} and K = {size.K}")
+        yield replace(check, settings=[size])
 
 
 def ends_at(eos, settings, place="", rivals=()):
     loop = partial(with_loop, eos=eos)
-    where = f"{NAMES[eos]} is the eos{place}"
+    where = f", where {NAMES[eos]} is the eos{place}"
     return Check(loop, settings, rivals, partial(plain_to_eos, eos=eos), where)
 
 
@@ -374,9 +395,9 @@ ENDS = [
 TREE_RULES = [(with_siblings(variant.verify), variant) for _, variant in rivals_of("siblings")]
 RIGHT_PENALTY = partial(plain, rows=penalised_rows)
 STEPS = [
-    rule_step("accept", as_accept),
-    rule_step("residual", as_residual),
-    rule_step("verify", as_verify),
+    step_of("accept", with_rule(as_accept), rivals_of("verify")),
+    step_of("residual", with_rule(as_residual), rivals_of("verify")),
+    verify_step(),
     Step("speculative_sampling", LOOPS),
     Step("until_eos", ENDS),
     step_of("propose", with_propose, rivals_of("propose")),

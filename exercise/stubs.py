@@ -7,7 +7,7 @@ import numpy as np  # noqa: F401
 
 
 def accept(p, q, token, rng):
-    """Step 1: whether to keep a guess.
+    """Step 1: whether to accept a guess.
 
     p and q are rows [n_vocab], and the token was drawn from p -> bool
     """
@@ -15,7 +15,7 @@ def accept(p, q, token, rng):
 
 
 def residual(p, q):
-    """Step 2: the row that a rejected guess is replaced from.
+    """Step 2: the row that is resampled from when a guess was rejected.
 
     float64 [n_vocab] and [n_vocab] -> float64 [n_vocab]
     """
@@ -23,7 +23,7 @@ def residual(p, q):
 
 
 def verify(drafted, p, q, rng):
-    """Step 3: a round.
+    """Step 3: a round of k guesses, where k may be 0.
 
     int [k], float64 [k, n_vocab] and [k+1, n_vocab] -> int [n_accepted + 1]
     """

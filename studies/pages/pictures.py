@@ -413,9 +413,9 @@ def race(plain, fast):
     return svg(430, y + 16, [f"<style>{moving}</style>", *parts])
 
 
-def terminal(lines):
-    """Lines of pieces (text, kind) as on a terminal with WIDE columns."""
-    wide = [some for pieces in lines for some in wrapped(pieces, WIDE)]
+def terminal(lines, n_columns=WIDE):
+    """Lines of pieces (text, kind) as on a terminal."""
+    wide = [some for pieces in lines for some in wrapped(pieces, n_columns)]
     n = max(sum(len(text) for text, _ in some) for some in wide)
     parts = [mono(24 + 20 * i, some) for i, some in enumerate(wide)]
     return svg(int(8.45 * n) + 24, 20 * len(wide) + 24, parts)
@@ -455,12 +455,10 @@ def grader():
     kinds = {True: "accepted", False: "wrong", None: ""}
     lines = [[("$ python -m exercise", "bold")]]
     for i, (step, (answer, is_exact)) in enumerate(zip(STEPS, found), start=1):
-        first, *more = answer
-        name = (f"{i} {step.function:10}", "")
-        lines.append([name, *words(first, kinds[is_exact])])
-        lines += [words(f"    {line}") for line in more]
-    return terminal(lines)
-
-
-def words(line, kind=""):
-    return [(word, kind) for word in re.findall(" *[^ ]+", line)]
+        verdict, *more = answer
+        name = f"{i} {step.function:10}"
+        for part in textwrap.wrap(verdict, 40, break_on_hyphens=False):
+            lines.append([(name, ""), (part, kinds[is_exact])])
+            name = " " * len(name)
+        lines += [[(f"    {line}", "")] for line in more]
+    return terminal(lines, 52)

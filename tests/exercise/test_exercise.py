@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -16,7 +17,9 @@ import exercise.__main__ as program
 from checkpoint import UserError
 from exercise import process
 from exercise.grading import compared, graded
-from exercise.steps import STEPS, changed
+from exercise.samples import in_words, samples_needed
+from exercise.steps import NAMES, README, STEPS, changed, where_guesses
+from exercise.tree import following, tree
 from lab.gallery.names import one_hot
 from lab.gallery.setting import decode, target_rows
 from lab.gallery.variant import edited
@@ -87,6 +90,11 @@ def remembered(model, asked):
     return model_with_memo
 
 
+def propose_after_x(x, draft_model, k, rng):
+    """The draft does not see its own guesses."""
+    return propose(x, lambda ids, n_rows=1: draft_model(x), k, rng)
+
+
 LOOP = """
 def loop(x, draft_model, target_model, N, K, rng, eos=None):
     n = len(x)
@@ -108,6 +116,7 @@ def loop_with(*changes, verify=verify):
         assert old in source
         source = source.replace(old, new)
     names = {"np": np, "propose": propose, "verify": verify, "remembered": remembered}
+    names["propose_after_x"] = propose_after_x
     exec(source, names)
     return names["loop"]
 
@@ -140,49 +149,38 @@ def siblings_that_leave_no_tree(node, rng):
 
 
 @pytest.mark.parametrize(
-    ("step", "function", "verdict", "why"),
-    [
-        ("accept", accept, "exact", 'after "A", it guesses and keeps A 0.2, B 0.2, C 0.3, '
-         "nowhere more than q: A 0.3, B 0.2, C 0.5"),
-        ("residual", residual, "exact",
-         'after "A", 0.3 is rejected, and q lacks just as much: A 0.1, B 0, C 0.2'),
-        ("verify", verify, "exact, with 2.13 tokens per round",
-         'after "A", it guesses and keeps A 0.2, B 0.2, C 0.3, and adds A 0.1, B 0, C 0.2: '
-         "together q"),
-        ("speculative_sampling", loop_with(), "exact, with 1.81 tokens per pass of the target",
-         '"A C B C" has probability 0.125, as by q alone: 0.5 * 0.5 * 0.5'),
-        ("until_eos", loop_with(), "exact", "a text ends with its first new C: "
-         '"A C" has probability 0.5, "A A C" has 0.15'),
-        ("propose", draft_with(one_hot), "exact",
-         "a guess that is certain has p = 1, so it is kept with probability q / 1"),
-        ("penalised", penalised, "exact",
-         "each row counts all that stands before its own token, guesses included"),
-        ("siblings", top_down, "exact",
-         "it emits guess 1 with 0.70, guess 2 with 0.28, else 0.02: in all as q says"),
-    ],
-)  # fmt: skip
-def test_a_right_answer_shows_why_it_is_right(step, function, verdict, why):
-    assert graded(STEP[step], function, "") == ([verdict, why], True)
-
-
-@pytest.mark.parametrize(
     ("step", "function", "verdict"),
     [
+        ("accept", accept, "exact"),
         ("accept", accept_in_its_own_rows, "exact"),
+        ("residual", residual, "exact"),
         ("residual", residual_in_fractions_of_floats, "exact"),
+        ("verify", verify, "exact, with 2.71 tokens per round"),
         ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)],
          "exact, with 1.00 tokens per round"),
-        ("speculative_sampling", plain_loop, "exact, with 1.00 tokens per pass of the target"),
+        ("speculative_sampling", loop_with(), "exact, with 2.50 tokens per pass of the target; "
+         "1.75 guesses a round, 1.50 of them accepted"),
+        ("speculative_sampling", loop_with((K_MAX, "K"), ("return x", "return x[: n + N]")),
+         "exact, with 2.50 tokens per pass of the target; "
+         "2.00 guesses a round, 1.50 of them accepted"),
+        ("speculative_sampling", loop_with(("propose(x, d", "propose_after_x(x, d")),
+         "exact, with 1.86 tokens per pass of the target (2.50 are possible); "
+         "1.30 guesses a round, 0.86 of them accepted"),
         ("speculative_sampling", loop_with_a_call_per_row,
-         "exact, with 0.76 tokens per pass of the target"),
+         "exact, with 0.91 tokens per pass of the target (2.50 are possible)"),
+        ("speculative_sampling", plain_loop,
+         "exact, with 1.00 tokens per pass of the target (2.50 are possible)"),
+        ("until_eos", loop_with(), "exact"),
         ("until_eos", loop_that_is_cut, "exact"),
+        ("propose", draft_with(one_hot), "exact"),
         ("propose", draft_with(one_hot, last_argmax), "exact"),
+        ("penalised", penalised, "exact"),
+        ("siblings", top_down, "exact"),
         ("siblings", siblings_that_leave_no_tree, "exact"),
     ],
 )  # fmt: skip
-def test_another_right_answer(step, function, verdict):
-    lines, is_exact = graded(STEP[step], function, "")
-    assert is_exact and lines[0] == verdict
+def test_a_right_answer(step, function, verdict):
+    assert graded(STEP[step], function, "") == ([verdict], True)
 
 
 # ---- Wrong functions ----
@@ -231,19 +229,102 @@ BUGS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "check", "variant"), BUGS)
 def test_a_bug_of_the_gallery_is_named(step, check, variant):
-    lines = compared(check, handed_in(step.function, variant))
-    assert f'the distribution of "{variant.name}"' in lines[0] and lines[1].startswith('after "')
+    headline, *lines, _ = compared(check, handed_in(step.function, variant))
+    assert f'the distribution of "{variant.name}"' in headline
+    if step.function == "verify":
+        variant = replace(variant, verify=where_guesses(variant.verify))
+    check_tree(lines, check, variant)
 
 
-def test_the_table_and_the_first_wrong_number():
-    lines = found_in("residual", lambda p, q: q)
-    assert lines[0] == (
-        "wrong by 0.0600 in the first token, 0.0924 in the text: "
+def check_tree(lines, check, variant):
+    """Its columns add up to the sums, and these are those of the variant."""
+    assert len(lines) <= 20 and max(map(len, lines)) <= 76
+    title = r'after "(.*)" \(N = (.)(?:, K = (.))?\)(?:: "(.*)", and then)? +(A.*)'
+    prompt, N, K, new, columns = re.fullmatch(title, lines[0]).groups(default="")
+    columns = columns.split()
+    numbers = np.array([numbers_of(line, len(lines[0]), len(columns)) for line in lines[1:]])
+    *branches, sums, _, _ = numbers
+    assert abs(sum(branches) - sums).max() < 0.0005 * len(numbers)
+    text = tuple(NAMES.index(name) for name in f"{prompt} {new}".split())
+    setting = check.settings["D" in columns]  # the second one has four tokens
+    case = replace(setting, N=int(N), K=int(K or 0))
+    sampler = variant.text if K else check.sampler(variant.verify)
+    found = following(check.distribution(sampler, case), text)
+    assert abs(sums - [found[name] for name in columns]).max() < 0.0006
+
+
+def numbers_of(line, n_columns, n_cells):
+    """Those in the last cells of a line, and 0 in empty ones."""
+    cells = [line[n_columns - 7 * i :][:7] for i in range(n_cells, 0, -1)]
+    return [float(cell.strip() or 0) for cell in cells]
+
+
+TREE = """\
+after "A" (N = 2, K = 1)         A      B      C
+guess A .2, always accept A   .200
+guess B .5
+  accept B .4                        .200
+  reject B .6
+    resample A .3             .090
+    resample B .2                    .060
+    resample C .5                           .150
+guess C .3, always accept C                 .300
+sum of all paths              .290   .260   .450
+should be                     .300   .200   .500
+error                        -.010  +.060  -.050
+a histogram (N = 3) would need about 400 texts"""
+
+
+def test_the_headline_and_the_tree():
+    headline, *lines = found_in("residual", lambda p, q: q)
+    assert headline == (
+        "wrong by 0.0924 (N = 3, K = 2): "
         'the distribution of "resamples from the target" (ccs96307/fast-llm-inference)'
     )
-    assert lines[1] == 'after "A", A is emitted with probability 0.29, but should be 0.3'
-    numbers = [[float(x) for x in line.split()[-3:]] for line in lines[3:]]
-    assert numbers == [[0.2, 0.2, 0.3], [0.09, 0.06, 0.15], [0.29, 0.26, 0.45], [0.3, 0.2, 0.5]]
+    assert lines == TREE.splitlines()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "rng.random() < ratio",
+        "1 - rng.random() <= ratio",
+        "rng.random(2)[0] * p[token] < q[token]",
+        "rng.choice(2, p=[1 - ratio, ratio]) == 1",
+        "rng.integers(10) < 10 * ratio",
+    ],
+)
+def test_the_tree_of_a_right_function_calls_it_accept_whatever_is_drawn(body):
+    def accept(p, q, token, rng):
+        return eval(body, locals() | {"ratio": min(1, round(q[token] / p[token], 1))})
+
+    check = STEP["accept"].checks[0]
+    lines = tree(check, check.sampler(accept), README, is_right=True)
+    known = {" ".join(line.split()) for line in lines}
+    assert {"accept B .4 .200", "reject B .6", "guess A .2, always accept A .200"} <= known
+    assert lines[-1].split() == "error 0 0 0".split()
+
+
+def chi_square(counts, expected):
+    return np.sum((counts - expected) ** 2 / expected, axis=1)
+
+
+def test_a_histogram_needs_as_many_texts_as_it_says():
+    """Texts are drawn: it finds the bug in some 80 of 100 cases."""
+    check = STEP["residual"].checks[0]
+    wanted = check.distribution(check.reference, README)
+    found = check.distribution(check.sampler(lambda p, q: q), README)
+    f, w = (np.array([each[ids] for ids in sorted(wanted)]) for each in (found, wanted))
+    n = round(samples_needed(found, wanted))
+    rng = np.random.default_rng(0)
+    usual = chi_square(rng.multinomial(n, w / w.sum(), 4000), n * w)
+    these = chi_square(rng.multinomial(n, f / f.sum(), 4000), n * w)
+    assert 0.7 < np.mean(these > np.quantile(usual, 0.95)) < 0.85
+
+
+def test_one_text_that_is_impossible_tells():
+    words = in_words({(0,): 0.4995, (1,): 0.4995, (2,): 0.001}, {(0,): 0.5, (1,): 0.5}, N=1)
+    assert words == "a histogram (N = 1) would need about 2,000 texts"
 
 
 def test_a_mistake_is_named_where_it_can_cope():
@@ -257,9 +338,10 @@ def test_a_mistake_is_named_where_it_can_cope():
 
 def test_a_text_that_should_have_ended():
     no_cut = loop_with(("if eos in x[n:]", "if False"))
-    headline, first = found_in("until_eos", no_cut)
-    assert first == 'after "A C", the text should have ended, but A follows with probability 0.18'
-    assert headline.endswith(", where C is the eos")
+    headline, title, *lines = found_in("until_eos", no_cut)
+    assert headline.startswith("wrong by 0.4100 (N = 3, K = 2), where C is the eos")
+    assert title.split(": ")[1].split() == '"C", and then A B C end'.split()
+    assert lines[-3].split() == ["should", "be", ".500"]
 
 
 def right_in_one_pair(p, q):
@@ -327,7 +409,7 @@ def split(row, token):
 )
 def test_a_mistake_that_only_one_table_shows(step, function):
     lines = found_in(step, function)
-    assert lines[0].startswith("wrong by ") and len(lines) == 2  # the README's table is right
+    assert lines[0].startswith("wrong by ") and lines[-2].startswith("error ")
 
 
 @pytest.mark.parametrize(
@@ -335,11 +417,11 @@ def test_a_mistake_that_only_one_table_shows(step, function):
     [
         ("speculative_sampling", ("np.append(x, drafted),", "np.append(x, drafted)[-4 - k :],"),
          ""),
-        ("speculative_sampling", (K_MAX, "K if len(x) == n else " + K_MAX), "N = 1 and K = 2"),
+        ("speculative_sampling", (K_MAX, "K if len(x) == n else " + K_MAX), "(N = 1, K = 2)"),
         ("speculative_sampling", (K_MAX, "max(1, n + N - len(x) - 1)"), ""),
-        ("speculative_sampling", ("n = len(x)", "n, _ = len(x), 1 / (N - 1)"), "N = 1 and K = 2"),
-        ("speculative_sampling", ("len(x) < n + N", "len(x) < n + max(1, N)"), "N = 0 and K = 2"),
-        ("speculative_sampling", remembering(1), "N = 4 and K = 0"),
+        ("speculative_sampling", ("n = len(x)", "n, _ = len(x), 1 / (N - 1)"), "(N = 1, K = 2)"),
+        ("speculative_sampling", ("len(x) < n + N", "len(x) < n + max(1, N)"), "(N = 0, K = 2)"),
+        ("speculative_sampling", remembering(1), "(N = 4, K = 0)"),
         ("until_eos", ("if eos in x[n:]", "if eos and eos in x[n:]"),
          "A is the eos, and the prompt ends with it"),
         ("until_eos", ("len(x) == n or ", ""), "A is the eos, and the prompt ends with it"),
@@ -348,12 +430,12 @@ def test_a_mistake_that_only_one_table_shows(step, function):
         ("until_eos", ("if eos in x[n:]", "if eos in x[1:]"),
          "A is the eos, and the prompt ends with it"),
         ("until_eos", ("x[n:]", "x[n : n + 2]"), "A is the eos, and the prompt ends with it"),
-        ("until_eos", ("len(x) < n + N", "len(x) < n + max(1, N)"), "N = 0 and K = 2"),
+        ("until_eos", ("len(x) < n + N", "len(x) < n + max(1, N)"), "(N = 0, K = 2)"),
     ],
 )  # fmt: skip
 def test_a_mistake_that_another_prompt_or_size_shows(step, change, where):
     line = found_in(step, loop_with(change))[0]
-    assert line.endswith(f", where {where}" if where else "")
+    assert where in line
 
 
 def test_a_mistake_below_an_accepted_guess():
@@ -368,17 +450,18 @@ def test_a_mistake_below_an_accepted_guess():
         return [sample(r, rng)]
 
     lines = found_in("siblings", rule)
-    assert lines[0].startswith("wrong by 0.") and lines[1].startswith('after "A ')
+    assert lines[0].startswith("wrong by 0.") and ", and then" in lines[1]
 
 
 def test_a_mistake_of_a_billionth_is_shown_with_its_digits():
     def accept(p, q, token, rng):
         return rng.random() < q[token] / (p[token] + 1e-7)
 
-    assert found_in("residual", residual_rounded)[0].startswith("wrong by 0.0004 in the first")
-    headline, first, *_ = found_in("accept", accept)
+    assert found_in("residual", residual_rounded)[0].startswith("wrong by 0.0005 ")
+    headline, *_, errors, samples = found_in("accept", accept)
     assert re.match(r"wrong by \de-08", headline)
-    assert first.endswith("with probability 0.30000001, but should be 0.3")
+    assert errors.split() == ["error", "+1e-08", "-4e-08", "+3e-08"]
+    assert re.search("about [1-9](,000)+ texts", samples)
 
 
 # ---- What cannot be graded ----
@@ -443,6 +526,14 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
          "the residual must be an array; found ['0.5', array(["),
         ("return [7]", "verify", "the round must be tokens from 0 to 2; found [7]"),
         ("return []", "verify", "a round of 2 guesses emits 1 to 3 tokens; found"),
+        ("return drafted + [2]", "verify",
+         "the round must be tokens from 0 to 2 (+ adds numbers to an array); found array([2"),
+        ("return drafted[:0] + [2]", "verify",
+         "a round of 2 guesses emits 1 to 3 tokens (+ adds numbers to an array); found []"),
+        ("return [rng.choice(len(q[0]), p=q[0 if len(drafted) else 1])]", "verify",
+         "IndexError: index 1 is out of bounds for axis 0 with size 1, where there are no guesses"),
+        ("return [rng.choice(len(q[0]), p=q[0])] if len(drafted) else []", "verify",
+         "it emits one token, drawn from q[0]; found [], where there are no guesses"),
         ("return x", "speculative_sampling", "the text must have 1 + N = 4 tokens"),
         ("return np.ones(4, int)", "speculative_sampling",
          "the prompt first; found [1, 1, 1, 1]"),
@@ -490,6 +581,7 @@ SAID = """\
 
 def test_a_function_that_hangs_or_ends_python_costs_its_own_step(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(process, "LIMIT", 1)
+    monkeypatch.setenv("COLUMNS", "120")
     path = tmp_path / "é.py"
     path.write_text(BAD)
     with pytest.raises(SystemExit):
@@ -536,6 +628,26 @@ def test_a_file_imports_its_own_neighbours(tmp_path):
     (tmp_path / "mine.py").write_text("from sampling import sample as accept")
     printed = printed_by(program, tmp_path / "mine.py", "accept")
     assert "it calls sample, which is not written yet" in printed
+
+
+def test_long_lines_are_wrapped_with_their_indentation(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    program.show(2, "residual", ["wrong by 0.0924, see a/fast-inference", "a " * 30], False)
+    assert capsys.readouterr().out.splitlines() == [
+        "2 residual              wrong by 0.0924,",
+        "                        see",
+        "                        a/fast-inference",
+        "    " + "a " * 17 + "a",
+        "    " + "a " * 11 + "a",
+    ]
+
+
+def test_the_tree_of_a_right_function(tmp_path):
+    (tmp_path / "mine.py").write_text("from speculative import residual")
+    printed = printed_by(program, tmp_path / "mine.py", "residual", "--tree")
+    first, title, *_, errors = printed.splitlines()
+    assert first.endswith("exact") and title.startswith('    after "A"')
+    assert errors.split() == ["error", "0", "0", "0"]
 
 
 def test_the_stubs_are_copied_once_and_then_yours(tmp_path, monkeypatch):

@@ -1,0 +1,31 @@
+"""How many samples a histogram would need, to show what the sum over all paths shows."""
+
+from math import sqrt
+
+FEW = 100  # for fewer outputs the formula is too rough
+ROUNDING = 1e-12
+
+
+def in_words(found, wanted, N):
+    n = samples_needed(found, wanted)
+    n_texts = f"about {round(n, 1 - len(str(int(n)))):,.0f}" if n >= FEW else f"fewer than {FEW}"
+    return f"a histogram (N = {N}) would need {n_texts} texts"
+
+
+def samples_needed(found, wanted):
+    """About how many outputs of `found` a chi-square test needs to see that it isn't `wanted`.
+
+    It may call a right sampler wrong in 5 of 100 cases, and should find this one in 80.
+    After n outputs the statistic, sum (count - n wanted)^2 / (n wanted), has about the mean
+    d + s and the variance 2 d + 4 s, where d is the number of possible outputs, less one, and
+    s is n sum (found - wanted)^2 / wanted. Of a right sampler, s is 0. Taking both for normal
+    and solving for s gives up to an eighth too little.
+    """
+    possible = {output: mass for output, mass in wanted.items() if mass > ROUNDING}
+    impossible = sum(mass for output, mass in found.items() if output not in possible)
+    per_output = sum((found.get(x, 0) - mass) ** 2 / mass for x, mass in possible.items())
+    d = len(possible) - 1
+    a = 1.645 * sqrt(2 * d)  # above the mean, with 5 in 100
+    b = 0.842  # standard deviations below it, with 20 in 100
+    s = a + 2 * b**2 + b * sqrt(4 * b**2 + 2 * d + 4 * a)
+    return 1 / max(per_output / s, impossible / 1.61)  # a single one that's impossible tells
