@@ -14,7 +14,7 @@ lines there:
 A thread, as in "vLLM #18902", needs the repository's address in lab/tables.py.
 
 Every variant decodes texts of three tokens after A, with K = 2. The rows are Fractions,
-so the distances are exact, but for one rule with an exp.
+so the distances are exact, but for two rules with an exp.
 """
 
 from lab.gallery import (

@@ -20,7 +20,7 @@ def plain_to_eos(rng, setting, eos=EOS):
     return autoregressive_sampling(setting.prompt, setting.target_model, setting.N, rng, eos=eos)
 
 
-def length(new, emitted, stop=STOP):
+def length(new, stop=STOP):
     """How many of the new tokens a text keeps that ends behind a stop sequence, or None."""
     for n in range(len(stop), len(new) + 1):
         if (*new[n - len(stop) : n],) == stop:
@@ -58,6 +58,4 @@ VARIANTS = [
     V("stop-at-end", "stop sequence sought at a round's end",
       ("range(len(stop), len(new) + 1)", "[len(new)]"), of=length,
       seen="sglang #23802"),
-    V("stop-within", "stop sequence sought within a round",
-      ("range(len(stop),", "range(len(new) - len(emitted) + len(stop),"), of=length),
 ]  # fmt: skip

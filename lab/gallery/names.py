@@ -67,6 +67,14 @@ def min_p(row, share=HALF):
     return only(row, row >= share * row.max())
 
 
+def xtc(row, u):
+    """Where u is a half or more, of all tokens with at least 1/4 only the least probable stays."""
+    probable = row >= Fraction(1, 4)
+    if probable.sum() < 2 or u < HALF:
+        return row
+    return only(row, ~probable | (row == row[probable].min()))
+
+
 def picked(row, u):
     """The token in whose part of [0, 1) the random number u lies."""
     return int(np.sum(row.cumsum()[:-1] <= u))
