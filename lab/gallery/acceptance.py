@@ -71,7 +71,7 @@ VARIANTS = [
       ("rng.random() <", "i == 0 or rng.random() <"),
       seen="until lattice #258"),
     Variant("u-at-most", "u <= ratio", edit=AT_MOST, looks="where u may be 0",
-            seen="sglang #35771, EricLBuehler/mistral.rs, both mended since",
+            seen="sglang #35771, mended since; until mistral.rs #2366",
             verify=on_a_grid(edited(verify, AT_MOST)), rows=with_zeros,
             own=partial(decode, verify=on_a_grid(verify), rows=with_zeros)),
     V("argmax", "argmax in place of draws",

@@ -18,12 +18,6 @@ def cascade(α):
     return edited(verify, ("rng.random() <", f"{is_near} or rng.random() <"), α=α)
 
 
-def old_text(λ):
-    """Lenient as well, and a rejected token is drawn from q: Spec-RL, where λ = exp(bias)."""
-    edit = ("p[i, token]", "λ * p[i, token]", "residual(p[i], q[i])", "q[i]")
-    return edited(verify, edit, λ=λ)
-
-
 def ears(τ):
     """EARS (arXiv 2512.13194): u may exceed the ratio by τ times what the target doubts."""
     return edited(verify, (RATIO, f"{RATIO} + τ * (1 - q[i].max())"), τ=τ)
@@ -34,14 +28,15 @@ def of_candidates():
     return edited(verify, (ACCEPTED, "q[i, token] > 0", "residual(p[i], q[i])", "q[i]"))
 
 
-def fsd(most):
-    """FSD (arXiv 2502.20704): accept where p and q are close, here by total variation."""
-    edit = (ACCEPTED, "total_variation(p[i], q[i]) <= most", "residual(p[i], q[i])", "q[i]")
-    return edited(verify, edit, total_variation=total_variation, most=most)
+def own_draw(θ):
+    """Accept what the target draws too, and what it finds probable."""
+    is_own = "(own := sample(q[i], rng)) == token or q[i, token] >= θ"
+    return edited(verify, (ACCEPTED, is_own, RESAMPLED, "own"), θ=θ)
 
 
-def total_variation(p, q):
-    return np.maximum(q - p, 0).sum()
+def agreed():
+    """Accept what a second draft draws too. The target draws the first token without it."""
+    return edited(verify, (ACCEPTED, "sample(p[i], rng) == token", "residual(p[i], q[i])", "q[i]"))
 
 
 def lantern(δ):

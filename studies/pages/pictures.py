@@ -218,8 +218,8 @@ RULES = {  # how the name of a rule begins: its colour, and its place in the leg
     "Entropy": ("bonus", "Entropy Verify", 150, 443),
     "EARS": ("box accepted", "EARS", 290, 443),
     "LANTERN": ("box resampled", "LANTERN", 36, 467),
-    "FSD": ("box bonus", "FSD", 150, 467),
-    "old": ("box", "old text", 290, 467),
+    "own": ("box bonus", "own draw", 150, 467),
+    "two": ("box", "two drafts", 290, 467),
     "top": ("soft", "all of top-p", 36, 491),
 }
 

@@ -23,9 +23,7 @@ def test_no_two_wrong_rules_have_one_distance_but_those_that_the_page_names():
     wrong = [variant for variant in GALLERY.values() if not variant.exact]
     wrong.sort(key=lambda variant: (variant.distance, variant.id))
     tied = [
-        (one.id, other.id)
-        for one, other in pairwise(wrong)
-        if other.distance - one.distance < 1e-9
+        (one.id, other.id) for one, other in pairwise(wrong) if other.distance - one.distance < 1e-9
     ]
     assert tied == [("argmax-replaces", "target-argmax"), ("first-argmax", "first-unchecked")]
 
