@@ -20,7 +20,7 @@ def plain_to_eos(rng, setting, eos=EOS):
     return autoregressive_sampling(setting.prompt, setting.target_model, setting.N, rng, eos=eos)
 
 
-def length(new, stop=STOP):
+def length(new, emitted, stop=STOP):
     """How many of the new tokens a text keeps that ends behind a stop sequence, or None."""
     for n in range(len(stop), len(new) + 1):
         if (*new[n - len(stop) : n],) == stop:

@@ -72,14 +72,16 @@ def emitted(x, k_max, rng, setting, verify=verify, propose=propose, rows=target_
 def decode(rng, setting, verify=verify, propose=propose, rows=target_rows, end_of=None):
     """`speculative_sampling`, whose rows of the target and whose end can be wrong as well.
 
-    end_of(new) is the number of new tokens that the text keeps, or None while it goes on.
+    end_of(new, emitted) is the number of new tokens that the text keeps, or None while
+    it goes on. emitted are the last ones of them, those of the round.
     """
     x = np.array(setting.prompt)
     n = len(x)
     while len(x) < n + setting.N:
         k_max = min(setting.K, n + setting.N - len(x) - 1)
-        x = np.append(x, emitted(x, k_max, rng, setting, verify, propose, rows))
-        kept = None if end_of is None else end_of(x[n:])
+        found = emitted(x, k_max, rng, setting, verify, propose, rows)
+        x = np.append(x, found)
+        kept = None if end_of is None else end_of(x[n:], found)
         if kept is not None:
             return x[: n + kept]
     return x

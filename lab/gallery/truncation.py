@@ -54,7 +54,7 @@ VARIANTS = [
     truncation("no-min-p-in-rounds", "temperature or truncation ignored in rounds with guesses",
                ("return np.array(", "if len(drafted): return q\n    return np.array("), min_p,
                looks="here min-p",
-               seen="a logit bias in vLLM #38202"),
+               seen="a logit bias in vLLM #38202; unserved, until lattice #974"),
     V("first-argmax", "first token of a text is the argmax",
       ("while len(x)",
        "x = np.append(x, setting.target_model(x)[-1].argmax())\n    while len(x)"), of=decode,
