@@ -136,7 +136,7 @@ VARIANTS = [
     V("one-noise", "one noise for two draws",
       (RESAMPLED, "picked(residual(p[i], q[i]), u[i])"), propose=keeps_its_numbers,
       looks="where u[i] also drew the draft token",
-      seen="as an option, up to release 0.28.0, vLLM #54282"),
+      seen="vLLM #54282, an option up to release 0.28.0"),
     V("one-seed", "one seed for draft and verifier, the draft's again in each round",
       one_seed, of=decode, looks="the numbers that drew tokens come back as tests",
       seen="in review in llama.cpp #27694; for the draft alone, Infini-AI-Lab/Sequoia"),
