@@ -27,15 +27,15 @@ from tqdm import tqdm
 
 from checkpoint import UserError
 from lab import tables
-from studies.audit import kernels, projects, sglang
+from studies.audit import kernels, late, projects, sglang
 from studies.audit.cuda import flashinfer
 from terminal.ending import report
 from terminal.options import Parser
 
 ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")
-CLONES = projects.CLONES
-WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS
+CLONES = projects.CLONES | late.CLONES
+WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS | late.WHEELS
 ARCHIVE = "da29094"  # this project's commit that has the programs of all other results
 FOLDER = Path.home() / ".cache" / "speculative-audit"
 PARTS = {  # of repositories that are too large as a whole
