@@ -37,9 +37,8 @@ from lab.gallery.setting import EOS, SETTING, P, Q, Setting, draft_model, target
 
 GROUPS = {
     "The acceptance": acceptance.VARIANTS,
-    "Resampling": resampling.VARIANTS,
+    "Resampling and the bonus": resampling.VARIANTS + bonus.VARIANTS,
     "Block verification": blocks.VARIANTS,
-    "The bonus": bonus.VARIANTS,
     "The draft's p": draft.VARIANTS,
     "Rows and their context": context.VARIANTS,
     "Penalties": penalties.VARIANTS,

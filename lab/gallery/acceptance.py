@@ -1,4 +1,4 @@
-"""Wrong ways to accept draft tokens."""
+"""Wrong ways to accept guesses."""
 
 import math
 from fractions import Fraction
@@ -67,7 +67,7 @@ VARIANTS = [
       (ACCEPTED, "True"),
       looks="or a rejected guess is emitted again, where p is NaN",
       seen="transformers #28508, vllm-ascend #13730; NaN, vLLM #41834", formula=("1", REPLACED)),
-    V("first-unchecked", "first draft token not verified",
+    V("first-unchecked", "first guess not verified",
       ("rng.random() <", "i == 0 or rng.random() <"),
       seen="until lattice #258"),
     Variant("u-at-most", "u <= ratio", edit=AT_MOST, looks="where u may be 0",

@@ -1,4 +1,4 @@
-"""Wrong ways to add a token where all draft tokens are accepted."""
+"""Wrong ways to add a token where all guesses are accepted."""
 
 from lab.gallery.variant import RESAMPLED, V
 

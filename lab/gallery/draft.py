@@ -65,8 +65,4 @@ VARIANTS = [
     V("other-sequence", "the rows of another sequence",
       ("rows.append(p)", "rows.append(draft_model((x[:-1] + 1) % len(p))[-1])"), of=propose,
       looks="as where a batch has been put in another order", seen="feared in vLLM #41044"),
-    V("middle", "a middle model that resamples from its own row",
-      ("sample(p, rng)", "sample(verified(p, colder(p)), rng)",
-       "rows.append(p)", "rows.append(colder(p))"), of=propose,
-      looks="of three models, the middle one verifies the smallest", seen="Infini-AI-Lab/TriForce"),
 ]  # fmt: skip

@@ -82,7 +82,4 @@ GUESSES = [
     X("jacobi", "guess behind a rejected one drawn again from its row of the target",
       ("return token, p", "return sample(q, rng), q"), of=left,
       seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
-    X("coupled", "guess behind a rejected one verified against that row",
-      ("return token, p", "return coupled(token, p, q, rng), q"), of=left,
-      looks="and reported with it"),
 ]  # fmt: skip

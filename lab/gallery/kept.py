@@ -69,14 +69,11 @@ PLACES |= {
 }
 
 VARIANTS = [
-    V("withdraws-unsure", "withdraws an unsure draft token",
+    V("withdraws-unsure", "withdraws an unsure guess",
       ("token = sample(p, rng)", "token = sample(p, rng)\n        if p[token] < UNSURE: break"),
       of=propose, looks="with UNSURE = 0.4"),
     V("kept-new-row", "guess kept for the next round, with the row of its new context",
       ("rows.append(p)", "rows.append(draft_model(x)[-1])"), of=kept_first),
-    V("kept-sure", "sure guesses kept between Jacobi rounds",
-      ("return token, p", "return (token, p) if q[token] >= UNSURE else (sample(q, rng), q)"),
-      of=left, looks="the others are drawn again"),
     V("batch-anew", "batch cut to its shortest, and drawn anew",
       ("return found[:1]", "return [sample(q[0], rng)]"), of=as_the_shortest,
       looks="where the guess at the cut had been accepted"),

@@ -39,26 +39,6 @@ def agreed():
     return edited(verify, (ACCEPTED, "sample(p[i], rng) == token", "residual(p[i], q[i])", "q[i]"))
 
 
-def lantern(δ):
-    """LANTERN (arXiv 2410.03355): a token stands for its neighbour as well, up to δ of q.
-
-    Its code looks for neighbours among the embeddings. Here A and B are some, and C and D.
-    """
-
-    def shared(row, token):
-        row = row.copy()
-        if row[token ^ 1] <= δ:
-            row[token] += row[token ^ 1]
-            row[token ^ 1] = 0 * row[token]
-        return row
-
-    edit = (
-        *(RATIO, "acceptance(p[i, token], shared(q[i], token)[token])"),
-        *("residual(p[i], q[i])", "residual(p[i], shared(q[i], token))"),
-    )
-    return edited(verify, edit, shared=shared)
-
-
 def synthetic(*rates):
     """vLLM's rule for benchmarks: rates[i] is how often token i is kept, with all before it."""
     return edited(verify, (RATIO, "rates[i] / (rates[i - 1] if i else 1)"), rates=rates)
@@ -96,15 +76,6 @@ def relaxed(n, delta):
 def entropy(row):
     row = row[row > 0].astype(float)
     return -(row * np.log(row)).sum()
-
-
-def entropy_verify(α):
-    """vllm-ascend #9772: leniency, whose λ falls as the entropy of q rises."""
-
-    def λ(q):
-        return min(np.exp(-α * entropy(q)), 0.95)
-
-    return edited(verify, ("p[i, token]", "λ(q[i]) * p[i, token]"), λ=λ)
 
 
 def fly(least, window=1, n=3):

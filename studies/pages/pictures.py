@@ -215,16 +215,14 @@ RULES = {  # how the name of a rule begins: its colour, and its place in the leg
     "relaxed": ("T2", "relaxed", 150, 419),
     "accepted": ("bar", "fixed rates", 290, 419),
     "FLy": ("tick", "FLy", 36, 443),
-    "Entropy": ("bonus", "Entropy Verify", 150, 443),
-    "EARS": ("box accepted", "EARS", 290, 443),
-    "LANTERN": ("box resampled", "LANTERN", 36, 467),
-    "own": ("box bonus", "own draw", 150, 467),
-    "two": ("box", "two drafts", 290, 467),
-    "top": ("soft", "all of top-p", 36, 491),
+    "EARS": ("bonus", "EARS", 150, 443),
+    "top": ("soft", "all of top-p", 290, 443),
+    "own": ("box accepted", "own draw or θ", 36, 467),
+    "two": ("box resampled", "two drafts agree", 150, 467),
 }
 
 
-@picture(440, 510)
+@picture(440, 486)
 def prices(found):
     """Dots: what a rule adds per round, and how far it is from the target. See exactness.md."""
     yield text(10, 18, "distance", "soft")
