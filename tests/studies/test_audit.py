@@ -228,9 +228,12 @@ def test_what_a_project_imports_is_asked_for_by_name(monkeypatch, tmp_path):
         audit(monkeypatch, tmp_path, "--only", "mlx-lm")
 
 
-def test_a_result_whose_program_is_archived_says_where(monkeypatch, tmp_path):
-    with pytest.raises(UserError, match=f"in commit {ARCHIVE}"):
-        audit(monkeypatch, tmp_path, "--only", "SafeAILab/EAGLE")
+@pytest.mark.parametrize(
+    ("name", "commit"), [("SafeAILab/EAGLE", ARCHIVE), ("flashspec", "f9727f7")]
+)
+def test_a_result_whose_program_is_archived_says_where(name, commit, monkeypatch, tmp_path):
+    with pytest.raises(UserError, match=f"the program of {name} is in commit {commit}"):
+        audit(monkeypatch, tmp_path, "--only", name)
 
 
 def test_a_setting_that_no_project_has_is_refused(monkeypatch, tmp_path):
