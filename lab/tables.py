@@ -14,15 +14,13 @@ from functools import partial
 from lab.block import verify_block
 from lab.gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
 from lab.gallery.lossy import (
+    agreed,
     cascade,
     ears,
-    entropy_verify,
     fly,
-    fsd,
-    lantern,
     lenient,
     of_candidates,
-    old_text,
+    own_draw,
     relaxed,
     synthetic,
     typical,
@@ -33,18 +31,19 @@ from lab.gallery.variant import Variant, edited_source, replacements
 from speculative import verify
 
 HEADER = ["bug", "code", "seen in", "distance"]
-N_WORST = 5
+N_WORST = 4
 NOTES = {  # what a reader of a group needs beside its table
     "The acceptance": 'In "u <= ratio", u is one of ten numbers, 0 among them: a real number is '
     "never exactly 0.",
-    "Resampling": "`without(row, token)` leaves a token out and normalises the rest.",
+    "Resampling and the bonus": "`without(row, token)` leaves a token out and normalises the rest.",
     "Block verification": "`verify_block`, with w and h, is in [lab/block.py](../lab/block.py).",
     "Rows and their context": "The recurrent state is the sum of all tokens that were read. It "
     "chooses the row.",
     "Penalties": "Each time that a token was seen halves its probability. The code is "
     "`penalised_rows` of [penalties.py](../lab/gallery/penalties.py).",
     "Temperature and truncation": "`change(row)` sets a temperature or truncates, in "
-    "`truncated_rows` of [truncation.py](../lab/gallery/truncation.py).",
+    "`truncated_rows` of [truncation.py](../lab/gallery/truncation.py). XTC flips a coin, and "
+    "with tails only the least probable of all tokens with q ≥ 1/4 stays.",
     "Grammars and forced tokens": "The grammar forbids A after a B: see `masked_rows` of "
     "[grammar.py](../lab/gallery/grammar.py).",
     "Guesses withdrawn, kept or cut": "The code is in [kept.py](../lab/gallery/kept.py).",
@@ -61,11 +60,14 @@ REPOSITORIES = {
     "keras-hub": "keras-team/keras-hub",
     "lattice": "ohdearquant/lattice",
     "llama.cpp": "ggml-org/llama.cpp",
+    "lucebox": "Luce-Org/lucebox",
+    "mistral.rs": "EricLBuehler/mistral.rs",
     "local-inference-lab": "local-inference-lab/vllm",
     "ml-recurrent-drafter": "apple/ml-recurrent-drafter",
     "mlx-lm": "ml-explore/mlx-lm",
     "mlx-node": "mlx-node/mlx-node",
     "mlxcel": "lablup/mlxcel",
+    "omlx": "jundot/omlx",
     "openvino.genai": "openvinotoolkit/openvino.genai",
     "picolm": "RightNow-AI/picolm",
     "rMLX": "Pushkinist/rMLX",
@@ -225,17 +227,11 @@ def prices():
     rules = {"`verify`": verify, "`verify_block`": verify_block}
     for l in (8, 5, 3):
         rules[f"leniency, λ = 0.{l}"] = lenient(l * tenth)
-    rules["old text, λ = 0.6"] = old_text(6 * tenth)
-    for t in (1, 3, 5):
+    for t in (1, 3):
         rules[f"EARS, τ = 0.{t}"] = ears(t * tenth)
     for a in (3, 5):
         rules[f"cascade, α = 0.{a}"] = cascade(a * tenth)
-    for alpha in (0.4, 1):
-        rules[f"Entropy Verify, α = {alpha:g}"] = entropy_verify(alpha)
     rules["FLy, θ = 0.3, W = 1"] = fly(0.3)
-    rules["FSD, T = 0.4"] = fsd(4 * tenth)
-    for d in (1, 10):
-        rules[f"LANTERN, δ = {d / 10:g}"] = lantern(d * tenth)
     for first, both in ((7, 5), (8, 6), (9, 5)):
         rules[f"accepted at rates of 0.{first} and 0.{both}"] = synthetic(
             first * tenth, both * tenth
@@ -244,6 +240,9 @@ def prices():
         rules[f"typical, ε = {epsilon:g}, δ = {delta:g}"] = typical(epsilon, delta)
     for delta in (1, 3):
         rules[f"relaxed, N = 2, δ = 0.{delta}"] = relaxed(2, delta * tenth)
+    for t in (1, 3, 5):
+        rules[f"own draw, or q at least 0.{t}"] = own_draw(t * tenth)
+    rules["two drafts agree"] = agreed()
     variants = [Variant(name, name, verify=rule) for name, rule in rules.items()]
     for percent in (55, 80):
         rows = all_rows(partial(top_p, p=Fraction(percent, 100)))

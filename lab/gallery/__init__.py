@@ -14,7 +14,7 @@ lines there:
 A thread, as in "vLLM #18902", needs the repository's address in lab/tables.py.
 
 Every variant decodes texts of three tokens after A, with K = 2. The rows are Fractions,
-so the distances are exact, but for one rule with an exp.
+so the distances are exact, but for two rules with an exp.
 """
 
 from lab.gallery import (
@@ -37,9 +37,8 @@ from lab.gallery.setting import EOS, SETTING, P, Q, Setting, draft_model, target
 
 GROUPS = {
     "The acceptance": acceptance.VARIANTS,
-    "Resampling": resampling.VARIANTS,
+    "Resampling and the bonus": resampling.VARIANTS + bonus.VARIANTS,
     "Block verification": blocks.VARIANTS,
-    "The bonus": bonus.VARIANTS,
     "The draft's p": draft.VARIANTS,
     "Rows and their context": context.VARIANTS,
     "Penalties": penalties.VARIANTS,

@@ -1,4 +1,4 @@
-"""Wrong ways to accept draft tokens."""
+"""Wrong ways to accept guesses."""
 
 import math
 from fractions import Fraction
@@ -56,7 +56,7 @@ VARIANTS = [
       seen="1bit-MONSTER #637"),
     V("accept-argmax", "accepts only the argmax",
       (ACCEPTED, "token == q[i].argmax()", "residual(p[i], q[i])", "q[i]"),
-      seen="claimed in mlxcel #902, taken back in mlxcel #992"),
+      seen="claimed in mlxcel #902; for its classic path taken back in mlxcel #992"),
     V("upside-down", "ratio upside down",
       (RATIO, "acceptance(q[i, token], p[i, token])"),
       looks="if two papers are mixed up", formula=("min(1, p / q)", REPLACED)),
@@ -65,18 +65,22 @@ VARIANTS = [
       seen="Leviathan et al. 2023, appendix A.5", formula=("min(1, q / (λ * p))", REPLACED)),
     V("accept-all", "accepts everything",
       (ACCEPTED, "True"),
-      seen="transformers #28508, vllm-ascend #13730", formula=("1", REPLACED)),
-    V("first-unchecked", "first draft token not verified",
+      looks="or a rejected guess is emitted again, where p is NaN",
+      seen="transformers #28508, vllm-ascend #13730; NaN, vLLM #41834", formula=("1", REPLACED)),
+    V("first-unchecked", "first guess not verified",
       ("rng.random() <", "i == 0 or rng.random() <"),
       seen="until lattice #258"),
     Variant("u-at-most", "u <= ratio", edit=AT_MOST, looks="where u may be 0",
-            seen="sglang #35771, mended since",
+            seen="sglang #35771, mended since; until mistral.rs #2366",
             verify=on_a_grid(edited(verify, AT_MOST)), rows=with_zeros,
             own=partial(decode, verify=on_a_grid(verify), rows=with_zeros)),
     V("argmax", "argmax in place of draws",
       (ACCEPTED, "token == q[i].argmax()", RESAMPLED, "q[i].argmax()",
        "sample(q[-1], rng)", "q[-1].argmax()"),
-      seen="rMLX #519, sglang #31214; except for the bonus, ATOM #2318"),
+      seen="until rMLX #519, sglang #31214; except for the bonus, ATOM #2318"),
+    V("u-zero", "u = 0 called greedy",
+      ("rng.random()", "0", "sample(q[-1], rng)", "picked(q[-1], 0)"),
+      looks="where no generator is given", seen="zerfoo/zerfoo"),
     V("continues", "continues after a rejection",
       (f"return np.append(drafted[:i], {RESAMPLED})", f"drafted[i] = {RESAMPLED}")),
 ]  # fmt: skip

@@ -15,6 +15,4 @@ VARIANTS = [
     V("block-residual", "block verification with the residual of q",
       ("w[i] * q[i]", "q[i]"), of=verify_block,
       seen="vllm-ascend #7807, which has other h"),
-    V("block-from-q", "block verification that resamples from q",
-      ("residual(p[i], w[i] * q[i])", "q[i]"), of=verify_block),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Wrong ways to add a token where all draft tokens are accepted."""
+"""Wrong ways to add a token where all guesses are accepted."""
 
 from lab.gallery.variant import RESAMPLED, V
 
@@ -6,11 +6,6 @@ VARIANTS = [
     V("bonus-row-before", "bonus from the row before",
       ("q[-1]", "q[len(drafted) - 1]"),
       seen="AlphaGPU/leetgpu-challenges"),
-    V("bonus-residual", "bonus from a residual",
-      ("q[-1]", "residual(p[-1], q[-1]) if len(p) else q[-1]"),
-      looks="whose rows belong to two positions"),
-    V("bonus-first-row", "bonus from the first row",
-      ("q[-1]", "q[0]")),
     V("argmax-bonus", "argmax as bonus",
       ("sample(q[-1], rng)", "q[-1].argmax()"),
       seen="shreyansh26/Speculative-Decoding"),

@@ -9,10 +9,10 @@ from lab.gallery.variant import RATIO, V
 from speculative import verify
 
 
-def own_continuation(setting, x, drafted):
-    for _ in drafted:
-        x = np.append(x, setting.target_model(x)[-1].argmax())
-    return setting.target_model(x, len(drafted) + 1)
+def from_the_beginning(setting, x, drafted):
+    """Row k of the text judges guess k."""
+    q = setting.target_model(np.append(x, drafted), len(x) + len(drafted))
+    return np.array([*q[: len(drafted)], q[-1]])
 
 
 def reads_accepted_tokens_twice(setting, x, drafted):
@@ -52,8 +52,9 @@ VARIANTS = [
       (RATIO, "acceptance(p[0, token], q[0, token])")),
     V("row-after", "row off by one",
       ("q[i, token]", "q[i + 1, token]", "residual(p[i], q[i])", "residual(p[i], q[i + 1])")),
-    V("own-continuation", "rows of the target's own continuation", own_continuation, of=target_rows,
-      looks="after its argmax, in place of the draft tokens"),
+    V("from-beginning", "rows counted from the beginning of the text", from_the_beginning,
+      of=target_rows, looks="so the first row verifies the first guess, and so on",
+      seen="openvinotoolkit/openvino_notebooks, 612d3e0"),
     V("context-twice", "accepted tokens twice in the context",
       reads_accepted_tokens_twice, of=target_rows,
       looks="the row that verifies a token has read those before it twice",

@@ -47,14 +47,6 @@ def from_marginals(x, draft_model, k_max, rng):
     return np.array(drafted, dtype=int), np.array(p)
 
 
-def from_marginals_with_another_p(x, draft_model, k_max, rng):
-    """It reports the p of a draft that has read the tokens before."""
-    drafted, p = from_marginals(x, draft_model, k_max, rng)
-    if k_max > 0:
-        p = draft_model(np.append(x, drafted)[:-1], k_max)
-    return drafted, p
-
-
 VARIANTS = [
     V("greedy-draft", "greedy draft with its ordinary p",
       ("sample(p, rng)", "p.argmax()"), of=propose,
@@ -64,20 +56,13 @@ VARIANTS = [
     V("top-k-draft", "top-k draft with the p of all tokens",
       ("sample(p, rng)", "sample(top_k(p), rng)"), of=propose,
       seen="until transformers #48007"),
-    V("cold-p", "warm draft with a cold p",
-      ("rows.append(p)", "rows.append(colder(p))"), of=propose),
+    V("stale-p", "p of later guesses never written",
+      ("rows.append(p)", "rows.append(rows[0] if rows else p)"), of=propose,
+      looks="so the first one's stays there", seen="under CUDA graphs, until vLLM #37639"),
     V("mapped", "the token mapped to the target's ids, its row not",
       ("rows.append(p)", "rows.append(np.roll(p, 1))"), of=propose,
       looks="so p is that of another token", seen="rtp-llm #1311"),
     V("other-sequence", "the rows of another sequence",
       ("rows.append(p)", "rows.append(draft_model((x[:-1] + 1) % len(p))[-1])"), of=propose,
       looks="as where a batch has been put in another order", seen="feared in vLLM #41044"),
-    V("forgets", "draft that forgets its own tokens",
-      ("sample(p, rng)", "sample(draft_model(x[:n])[-1], rng)"), of=propose),
-    V("middle", "a middle model that resamples from its own row",
-      ("sample(p, rng)", "sample(verified(p, colder(p)), rng)",
-       "rows.append(p)", "rows.append(colder(p))"), of=propose,
-      looks="of three models, the middle one verifies the smallest", seen="Infini-AI-Lab/TriForce"),
-    V("marginals", "drawn from marginals, with the p of an autoregressive draft",
-      from_marginals_with_another_p, of=propose, looks="which is right for the first alone"),
 ]  # fmt: skip

@@ -58,6 +58,4 @@ VARIANTS = [
     V("stop-at-end", "stop sequence sought at a round's end",
       ("range(len(stop), len(new) + 1)", "[len(new)]"), of=length,
       seen="sglang #23802"),
-    V("stop-within", "stop sequence sought within a round",
-      ("range(len(stop),", "range(len(new) - len(emitted) + len(stop),"), of=length),
 ]  # fmt: skip

@@ -6,11 +6,11 @@ import numpy as np
 
 from lab.block import verify_block
 from lab.gallery.draft import from_marginals
-from lab.gallery.ends import length
 from lab.gallery.grammar import masked_rows
 from lab.gallery.kept import as_the_shortest, left, stops_behind
 from lab.gallery.noise import keeps_its_numbers, keeps_u
 from lab.gallery.setting import decode
+from lab.gallery.truncation import XTC_BONUS, xtc_text
 from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
 from sampling import sample
 from speculative import acceptance, propose, residual
@@ -37,10 +37,12 @@ CHECKS = [
     X("same-noise", "accept if the same noise picks it from q",
       (ACCEPTED, "(own := picked(q[i], u[i])) == token", RESAMPLED, "own"),
       propose=keeps_its_numbers, seen="Daliri et al. 2024"),
+    X("xtc", "XTC with a coin for each position",
+      (RATIO, "acceptance(p[i, token], (row := xtc(q[i], rng.random()))[token])",
+       "residual(p[i], q[i])", "residual(p[i], row)", *XTC_BONUS), own=xtc_text,
+      looks="the draft may share it"),
     X("mask-on-target", "a mask on the target alone", of=masked_rows,
       looks="the draft proposes what is forbidden"),
-    X("stop-in-text", "stop sequence sought in all of the text", of=length,
-      looks="not in a round alone"),
     X("no-bonus", "no bonus at all",
       ("return np.append(drafted, sample(",
        "return drafted if len(drafted) else np.append(drafted, sample("),
@@ -80,7 +82,4 @@ GUESSES = [
     X("jacobi", "guess behind a rejected one drawn again from its row of the target",
       ("return token, p", "return sample(q, rng), q"), of=left,
       seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
-    X("coupled", "guess behind a rejected one verified against that row",
-      ("return token, p", "return coupled(token, p, q, rng), q"), of=left,
-      looks="and reported with it"),
 ]  # fmt: skip

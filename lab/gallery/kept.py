@@ -11,13 +11,9 @@ from speculative import propose, verify
 
 # ---- A coin for each guess, tossed when it is drawn, and used by `verify` ----
 
-COINS = ("rows = []", "rows = []\n    u.clear()")
-stops_behind = edited(propose, (*COINS, "rows.append(p)",
+stops_behind = edited(propose, ("rows = []", "rows = []\n    u.clear()", "rows.append(p)",
                                 "rows.append(p)\n        u.append(rng.random())\n"
                                 "        if u[-1] > HALF: break"))  # fmt: skip
-withdraws = edited(propose, (*COINS, "token = sample(p, rng)",
-                             "token = sample(p, rng)\n        coin = rng.random()\n"
-                             "        if coin > HALF: break\n        u.append(coin)"))  # fmt: skip
 
 # ---- Guesses behind a rejected one begin the next round ----
 
@@ -73,17 +69,11 @@ PLACES |= {
 }
 
 VARIANTS = [
-    V("withdraws-unsure", "withdraws an unsure draft token",
+    V("withdraws-unsure", "withdraws an unsure guess",
       ("token = sample(p, rng)", "token = sample(p, rng)\n        if p[token] < UNSURE: break"),
       of=propose, looks="with UNSURE = 0.4"),
-    V("withdraws-by-u", "withdraws a draft token by its u",
-      ("rng.random()", "u[i]"), propose=withdraws, step="",
-      looks="where a guess whose u[i] is above 1/2 was not proposed"),
     V("kept-new-row", "guess kept for the next round, with the row of its new context",
       ("rows.append(p)", "rows.append(draft_model(x)[-1])"), of=kept_first),
-    V("kept-sure", "sure guesses kept between Jacobi rounds",
-      ("return token, p", "return (token, p) if q[token] >= UNSURE else (sample(q, rng), q)"),
-      of=left, looks="the others are drawn again"),
     V("batch-anew", "batch cut to its shortest, and drawn anew",
       ("return found[:1]", "return [sample(q[0], rng)]"), of=as_the_shortest,
       looks="where the guess at the cut had been accepted"),

@@ -18,12 +18,6 @@ def cascade(α):
     return edited(verify, ("rng.random() <", f"{is_near} or rng.random() <"), α=α)
 
 
-def old_text(λ):
-    """Lenient as well, and a rejected token is drawn from q: Spec-RL, where λ = exp(bias)."""
-    edit = ("p[i, token]", "λ * p[i, token]", "residual(p[i], q[i])", "q[i]")
-    return edited(verify, edit, λ=λ)
-
-
 def ears(τ):
     """EARS (arXiv 2512.13194): u may exceed the ratio by τ times what the target doubts."""
     return edited(verify, (RATIO, f"{RATIO} + τ * (1 - q[i].max())"), τ=τ)
@@ -34,34 +28,15 @@ def of_candidates():
     return edited(verify, (ACCEPTED, "q[i, token] > 0", "residual(p[i], q[i])", "q[i]"))
 
 
-def fsd(most):
-    """FSD (arXiv 2502.20704): accept where p and q are close, here by total variation."""
-    edit = (ACCEPTED, "total_variation(p[i], q[i]) <= most", "residual(p[i], q[i])", "q[i]")
-    return edited(verify, edit, total_variation=total_variation, most=most)
+def own_draw(θ):
+    """Accept what the target draws too, and what it finds probable."""
+    is_own = "(own := sample(q[i], rng)) == token or q[i, token] >= θ"
+    return edited(verify, (ACCEPTED, is_own, RESAMPLED, "own"), θ=θ)
 
 
-def total_variation(p, q):
-    return np.maximum(q - p, 0).sum()
-
-
-def lantern(δ):
-    """LANTERN (arXiv 2410.03355): a token stands for its neighbour as well, up to δ of q.
-
-    Its code looks for neighbours among the embeddings. Here A and B are some, and C and D.
-    """
-
-    def shared(row, token):
-        row = row.copy()
-        if row[token ^ 1] <= δ:
-            row[token] += row[token ^ 1]
-            row[token ^ 1] = 0 * row[token]
-        return row
-
-    edit = (
-        *(RATIO, "acceptance(p[i, token], shared(q[i], token)[token])"),
-        *("residual(p[i], q[i])", "residual(p[i], shared(q[i], token))"),
-    )
-    return edited(verify, edit, shared=shared)
+def agreed():
+    """Accept what a second draft draws too. The target draws the first token without it."""
+    return edited(verify, (ACCEPTED, "sample(p[i], rng) == token", "residual(p[i], q[i])", "q[i]"))
 
 
 def synthetic(*rates):
@@ -101,15 +76,6 @@ def relaxed(n, delta):
 def entropy(row):
     row = row[row > 0].astype(float)
     return -(row * np.log(row)).sum()
-
-
-def entropy_verify(α):
-    """vllm-ascend #9772: leniency, whose λ falls as the entropy of q rises."""
-
-    def λ(q):
-        return min(np.exp(-α * entropy(q)), 0.95)
-
-    return edited(verify, ("p[i, token]", "λ(q[i]) * p[i, token]"), λ=λ)
 
 
 def fly(least, window=1, n=3):

@@ -9,13 +9,13 @@ import numpy as np
 
 from lab.gallery.setting import EOS  # noqa: F401
 from sampling import sample
-from speculative import acceptance, max_fn, residual
+from speculative import max_fn, residual
 
 A, B = 0, 1
 λ = Fraction(8, 10)  # of lenient acceptance
-UNSURE = Fraction(4, 10)  # a draft token with less is an unsure one
+UNSURE = Fraction(4, 10)  # a guess with less is an unsure one
 HALF = Fraction(1, 2)
-u = []  # a random number for each draft token of this round, see noise.py
+u = []  # a random number for each guess of this round, see noise.py
 
 
 def one_hot(row, token=None):
@@ -67,20 +67,17 @@ def min_p(row, share=HALF):
     return only(row, row >= share * row.max())
 
 
+def xtc(row, u):
+    """Where u is a half or more, of all tokens with at least 1/4 only the least probable stays."""
+    probable = row >= Fraction(1, 4)
+    if probable.sum() < 2 or u < HALF:
+        return row
+    return only(row, ~probable | (row == row[probable].min()))
+
+
 def picked(row, u):
     """The token in whose part of [0, 1) the random number u lies."""
     return int(np.sum(row.cumsum()[:-1] <= u))
-
-
-def coupled(token, p, q, rng):
-    """A draw from q that is the same token as a draw from p as often as can be."""
-    return token if rng.random() < acceptance(p[token], q[token]) else sample(residual(p, q), rng)
-
-
-def verified(p, m):
-    """What a model with the row m makes of guesses from p, if it resamples from m itself."""
-    kept = np.minimum(p, m)
-    return kept + (1 - kept.sum()) * m
 
 
 def shuffled(children, rng):

@@ -1,11 +1,16 @@
 """A random number u in [0, 1) decides a draw, and is used again."""
 
+from fractions import Fraction
+from functools import partial
 from types import SimpleNamespace
+
+import numpy as np
 
 from lab.block import verify_block
 from lab.gallery.names import picked, u
-from lab.gallery.setting import decode
-from lab.gallery.variant import ACCEPTED, RESAMPLED, V, edited
+from lab.gallery.setting import decode, plain, target_rows
+from lab.gallery.variant import PLACES, RESAMPLED, V, edited
+from sampling import sample
 from speculative import propose, verify
 
 
@@ -50,16 +55,6 @@ def one_seed(rng, setting, **parts):
     return decode(rng, setting, rule, draft)
 
 
-def same_in_each_round(rng, setting, **parts):
-    """The verifier begins with one seed again in each round."""
-    numbers = []
-
-    def rule(drafted, p, q, _):
-        return verify(drafted, p, q, Stream(numbers, rng))
-
-    return decode(rng, setting, rule)
-
-
 def keeps_u(rule, from_the_right=False):
     """A `decode` in which the u of a position is drawn once, and used again in later rounds."""
 
@@ -82,32 +77,53 @@ def keeps_u(rule, from_the_right=False):
     return text
 
 
+# ---- Draws with one of ten numbers, 0 among them, from rows in which A has no probability ----
+
+
+def draws_by(picked):
+    def draw(row, rng):
+        return picked(row, Fraction(sample(TENTHS, rng), 10))
+
+    return edited(verify, ("sample(q[-1], rng)", "draw(q[-1], rng)"), draw=draw)
+
+
+TENTHS = np.full(10, Fraction(1, 10))
+
+
+def without_a(setting, x, drafted):
+    q = target_rows(setting, x, drafted)
+    q[:, 1] += q[:, 0]
+    q[:, 0] = 0 * q[:, 0]
+    return q
+
+
+PLACES[picked] = lambda rule: {
+    "verify": draws_by(rule),
+    "rows": without_a,
+    "own": partial(plain, rows=without_a),
+}
+
 VARIANTS = [
     V("one-u-for-all", "one random number for all",
       ("for i, token in enumerate(drafted):",
        "u = rng.random()\n    for i, token in enumerate(drafted):", "rng.random() <", "u <"),
       seen="feifeibear/LLMSpeculativeSampling"),
-    V("one-u-for-draws", "one random number for all draws of the target",
-      ("for i, token in enumerate(drafted):",
-       "u = rng.random()\n    for i, token in enumerate(drafted):",
-       ACCEPTED, "(own := picked(q[i], u)) == token", RESAMPLED, "own",
-       "sample(q[-1], rng)", "picked(q[-1], u)"), step="",
-      seen="until FastDeploy #5568"),
     V("u-tests", "the u that drew a token also verifies it",
       ("rng.random()", "u[i]"), propose=keeps_its_numbers,
-      looks="where u[i] also drew the draft token", seen="vLLM #47386"),
+      looks="where u[i] also drew the guess", seen="vLLM #47386"),
     V("u-replaces", "the u that rejected also resamples",
       ("rng.random()", "(u := rng.random())", RESAMPLED, "picked(residual(p[i], q[i]), u)"),
       seen="vllm-ascend #16370"),
+    V("draws-at-most", "draws with <=",
+      ("<= u", "< u"), of=picked,
+      looks="where u may be 0", seen="sizzlecar/ferrum-infer-rs"),
     V("one-noise", "one noise for two draws",
       (RESAMPLED, "picked(residual(p[i], q[i]), u[i])"), propose=keeps_its_numbers,
-      looks="where u[i] also drew the draft token", seen="as an option, until vLLM #54282"),
+      looks="where u[i] also drew the guess",
+      seen="vLLM #54282, an option up to release 0.28.0"),
     V("one-seed", "one seed for draft and verifier, the draft's again in each round",
       one_seed, of=decode, looks="the numbers that drew tokens come back as tests",
       seen="in review in llama.cpp #27694; for the draft alone, Infini-AI-Lab/Sequoia"),
-    V("same-each-round", "the verifier's seed again in each round", same_in_each_round, of=decode,
-      looks="so all rounds test with the same numbers",
-      seen="once the default of rejection_sampler, modular/modular", step=""),
     V("u-kept-block", "u of a position kept, with block verification",
       keeps_u(verify_block, from_the_right=True), of=decode,
       looks="that a token was kept says something about the u behind it",

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from lab.gallery.context import last_token, rejected_tokens, with_notes
+from lab.gallery.context import rejected_tokens, with_notes
 from lab.gallery.names import HALF
 from lab.gallery.setting import plain, target_rows
 from lab.gallery.variant import PLACES, V
@@ -31,12 +31,6 @@ def counts_rejected_tokens(setting, x, drafted, noted=()):
     return q
 
 
-def counts_last_tokens(setting, x, drafted, noted=()):
-    q = target_rows(setting, x, drafted)
-    seen = [*setting.prompt, *noted]
-    return np.array([penalised(row, seen) for row in q])
-
-
 penalised_text = partial(plain, rows=penalised_rows)
 
 
@@ -54,22 +48,18 @@ VARIANTS = [
     penalty("penalty-first-token", "penalty before the first token only",
             ("enumerate(q)", "enumerate(q[:1] if len(x) == len(setting.prompt) else [])"),
             seen="found in mlx-node #11"),
-    penalty("penalty-before", "penalty of the round before",
-            ("[*x, *drafted[:i]]", "x"),
-            seen="what sglang #33643 leaves"),
-    penalty("penalty-all", "penalty of all draft tokens",
+    penalty("penalty-all", "penalty of all guesses",
             ("drafted[:i]", "drafted"),
             seen="warned of in transformers #48281"),
     penalty("penalty-rejected", "penalty that keeps rejected tokens",
             counts_rejected_tokens, decode=partial(with_notes, rejected_tokens),
             looks="they stay counted", seen="vmlx-swift #357"),
-    penalty("penalty-last-token", "penalty for the last token in place of the draft tokens",
+    penalty("penalty-last-token", "penalty for the last token in place of the guesses",
             ("*drafted[:i]", "*[x[-1]] * i"),
             seen="in the MTP branch, mlx-lm #1175"),
-    penalty("penalty-round-end", "penalty that counts a round's last token alone",
-            counts_last_tokens, decode=partial(with_notes, last_token),
-            looks="for all rows of the next round", step="",
-            seen="sglang #22049, reported in sglang #33643"),
+    penalty("penalty-seed", "penalty that has not seen the last token of the text",
+            ("[*x, *drafted[:i]]", "[*x[:-1], *drafted[:i]]"),
+            seen="in review in lucebox #374"),
     penalty("penalty-this-round", "penalty that sees the tokens of this round alone",
             ("[*x, *drafted[:i]]", "[x[-1], *drafted]"),
             looks="later ones included", seen="no_repeat_ngram in facebookresearch/LayerSkip"),

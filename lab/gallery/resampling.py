@@ -1,9 +1,12 @@
 """Wrong ways to resample a rejected token."""
 
+import numpy as np
+
 from lab.gallery.names import without
 from lab.gallery.setting import decode
 from lab.gallery.variant import ACCEPTED, RESAMPLED, V, edited
-from speculative import propose, residual, verify
+from sampling import sample
+from speculative import max_fn, propose, residual, verify
 
 ACCEPT = "min(1, q / p)"  # as docs/play.html has it
 
@@ -38,6 +41,19 @@ def changes_a_row_in_place(rng, setting, **parts):
     return decode(rng, setting, rule, rows=rows)
 
 
+def guesses_again(drafted, p, q, rng):
+    """Nothing is added after a rejection.
+
+    Rounds that add nothing go on until the first guess of one is accepted: a draw from min(p, q).
+    """
+    accepted = verify(drafted, p, q, rng)
+    if len(accepted) > len(drafted):
+        return accepted
+    if len(accepted) > 1:
+        return accepted[:-1]
+    return [sample(max_fn(np.minimum(p[0], q[0])), rng)]
+
+
 VARIANTS = [
     V("from-target", "resamples from the target",
       ("residual(p[i], q[i])", "q[i]"),
@@ -58,17 +74,21 @@ VARIANTS = [
     V("shared-residual", "resamples from shared tokens alone",
       ("residual(p[i], q[i])", "shared_residual(p[i], q[i])"), propose=lacks_the_last_token,
       looks="where the draft lacks one of the target's", seen="taiyoo/speculative-decoding"),
-    V("first-residual", "residual of the first row",
-      ("residual(p[i], q[i])", "residual(p[0], q[0])")),
     V("argmax-replaces", "argmax of the residual",
       (RESAMPLED, "residual(p[i], q[i]).argmax()"),
       seen="vllm-ascend #4443"),
+    V("target-argmax", "argmax of the target after a rejection",
+      (RESAMPLED, "q[i].argmax()"),
+      looks="on this pair the same as the argmax of the residual",
+      seen="until July 2026, youngharold/tightwad"),
     V("one-hot-redrawn", "one-hot draft, drawn again after a miss",
       (ACCEPTED, "sample(q[i], rng) == token", "residual(p[i], q[i])", "q[i]"),
       propose=greedy_draft, seen="romsto/Speculative-Decoding", formula=("q", "q")),
     V("in-place", "changes a row in place", changes_a_row_in_place, of=decode,
       looks="the residual is computed in a row that the model keeps",
       seen="a kind of vLLM #16952"),
+    V("guesses-again", "nothing after a rejection", guesses_again,
+      looks="and the next round guesses there again"),
     V("keeps-rejected", "keeps the rejected token",
       ("drafted[:i]", "drafted[:i + 1]")),
 ]  # fmt: skip

@@ -54,7 +54,7 @@ target_model = SETTING.target_model
 
 
 def target_rows(setting, x, drafted):
-    """The rows q of a round: one for each draft token, and one more."""
+    """The rows q of a round: one for each guess, and one more."""
     return setting.target_model(np.append(x, drafted), len(drafted) + 1)
 
 
@@ -100,7 +100,7 @@ def plain(rng, setting, **options):
 
 
 def round_distribution(verify=verify, propose=propose, rows=target_rows, setting=SETTING):
-    """{new tokens: probability} of a round with K draft tokens after the prompt."""
+    """{new tokens: probability} of a round with K guesses after the prompt."""
     return distribution_after(setting.prompt, setting.K, setting, verify, propose, rows)
 
 

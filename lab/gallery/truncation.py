@@ -5,8 +5,9 @@ from functools import partial
 import numpy as np
 
 from lab.gallery.names import colder, min_p, top_k, top_p
-from lab.gallery.setting import plain, target_rows
-from lab.gallery.variant import PLACES, V, Variant, edited
+from lab.gallery.setting import decode, plain, target_rows
+from lab.gallery.variant import PLACES, RATIO, RESAMPLED, V, Variant, edited
+from speculative import verify
 
 
 def truncated_rows(change, setting, x, drafted):
@@ -33,6 +34,12 @@ def truncation(id, name, edit, change, **parts):
 
 PLACES[both] = lambda rule: all_rows(both) | {"rows": partial(truncated_rows, rule)}
 
+# ---- XTC, a truncation that flips a coin for each position ----
+
+XTC_BONUS = ("sample(q[-1], rng)", "sample(xtc(q[-1], rng.random()), rng)")
+xtc_text = partial(plain, verify=edited(verify, XTC_BONUS))
+xtc_rule = partial(V, own=xtc_text, step="")
+
 VARIANTS = [
     truncation("temperature-bonus", "temperature or truncation for the bonus alone",
                ("[change(row) for row in q]", "[*q[:-1], change(q[-1])]"), colder,
@@ -47,7 +54,25 @@ VARIANTS = [
     truncation("no-min-p-in-rounds", "temperature or truncation ignored in rounds with guesses",
                ("return np.array(", "if len(drafted): return q\n    return np.array("), min_p,
                looks="here min-p",
-               seen="a logit bias in vLLM #38202, lattice #974"),
+               seen="a logit bias in vLLM #38202; unserved, until lattice #974"),
+    V("first-argmax", "first token of a text is the argmax",
+      ("while len(x)",
+       "x = np.append(x, setting.target_model(x)[-1].argmax())\n    while len(x)"), of=decode,
+      looks="the prompt's pass has one at hand", seen="mended in lucebox #374"),
+    xtc_rule("xtc-emitted", "XTC on what is emitted, not on the test",
+             (RESAMPLED, "sample(xtc(residual(p[i], q[i]), rng.random()), rng)", *XTC_BONUS),
+             seen="until omlx #3084"),
+    xtc_rule("xtc-round", "XTC with one coin for a round",
+             ("for i, token in enumerate(drafted):",
+              "u = rng.random()\n    q = np.array([xtc(row, u) for row in q])\n"
+              "    for i, token in enumerate(drafted):")),
+    xtc_rule("xtc-again", "XTC whose coin is flipped again after a rejection",
+             (RATIO, "acceptance(p[i, token], xtc(q[i], rng.random())[token])",
+              "residual(p[i], q[i])", "residual(p[i], xtc(q[i], rng.random()))", *XTC_BONUS)),
+    V("softmax-again", "softmax of what is a distribution already",
+      ("q[i, token]", "softmax(q[i])[token]",
+       "residual(p[i], q[i])", "residual(p[i], softmax(q[i]))"),
+      seen="until vllm-ascend #6685"),
     V("other-order", "truncated in another order",
       ("top_k(top_p(row))", "top_p(top_k(row))"), of=both,
       looks="where autoregressive sampling has top-p first",

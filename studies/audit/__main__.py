@@ -36,7 +36,7 @@ ROUNDING = 1e-6  # smaller distances come from the rounding of float32
 RESULTS = Path(__file__).with_name("audit.json")
 CLONES = projects.CLONES
 WHEELS = kernels.WHEELS | flashinfer.WHEELS | sglang.WHEELS
-ARCHIVE = "da29094"  # this project's commit that has the programs of all other results
+ARCHIVE = "da29094"  # this project's commit with the programs of results that name no other
 FOLDER = Path.home() / ".cache" / "speculative-audit"
 PARTS = {  # of repositories that are too large as a whole
     "NVIDIA/TensorRT-LLM": ["tensorrt_llm/_torch/pyexecutor/sampling_utils.py"],
@@ -184,8 +184,11 @@ def options():
 def name_of(text):
     if text in names():
         return text
-    archived = f"the programs of other results are in commit {ARCHIVE}, see README.md"
-    raise argparse.ArgumentTypeError(f"{text} is none of {', '.join(names())}; {archived}")
+    commits = {row["package"]: row.get("commit", ARCHIVE) for row in recorded()}
+    if text in commits:
+        problem = f"the program of {text} is in commit {commits[text]}, see README.md"
+        raise argparse.ArgumentTypeError(problem)
+    raise argparse.ArgumentTypeError(f"{text} is none of {', '.join(names())}")
 
 
 def run_each(args):
@@ -197,9 +200,12 @@ def run_each(args):
         raise UserError(f"{', '.join(failed)} did not run; the reasons are above")
 
 
+def recorded():
+    return json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
 def write(rows):
-    old = json.loads(RESULTS.read_text(encoding="utf-8"))
-    text = json.dumps(merged(old, rows), indent=1)
+    text = json.dumps(merged(recorded(), rows), indent=1)
     RESULTS.write_text(text + "\n", encoding="utf-8")
 
 

@@ -279,17 +279,14 @@ def overlap(results):
 
 KINDS = {  # the colour of a rule, by how its name begins
     "`verify": "keep", "leniency": "T0", "cascade": "short", "typical": "T1", "relaxed": "T2",
-    "accepted": "bar", "FLy": "tick", "Entropy": "bonus", "EARS": "box accepted",
-    "LANTERN": "box resampled", "FSD": "box bonus", "old": "box", "top": "soft",
-    "own": "box bonus", "two": "box",
+    "accepted": "bar", "FLy": "tick", "EARS": "box accepted", "top": "soft", "own": "box bonus",
+    "two": "box",
 }  # fmt: skip
 NAMES = {  # of a dot of each colour, and how far from the dot it stands
     "`verify`": ("exact", -50, 0), "leniency, λ = 0.3": ("leniency", -16, 24),
     "cascade, α = 0.5": ("cascade", -66, 2), "typical, ε = 0.3, δ = 0.55": ("typical", 12, 5),
     "relaxed, N = 2, δ = 0.1": ("relaxed", 12, 5), "FLy, θ = 0.3, W = 1": ("FLy", 12, 8),
-    "accepted at rates of 0.8 and 0.6": ("fixed rates", -86, -4), "FSD, T = 0.4": ("FSD", 12, 5),
-    "Entropy Verify, α = 1": ("Entropy Verify", -112, 5), "EARS, τ = 0.3": ("EARS", 12, 8),
-    "LANTERN, δ = 1": ("LANTERN", -48, -12), "old text, λ = 0.6": ("old text", -64, 5),
+    "accepted at rates of 0.8 and 0.6": ("fixed rates", -86, -4), "EARS, τ = 0.3": ("EARS", 12, 8),
     "top-p 0.8, all of it accepted": ("all of top-p", -38, -12),
     "own draw, or q at least 0.5": ("own draw", 12, 5), "two drafts agree": ("two drafts", -80, 5),
 }  # fmt: skip

@@ -13,7 +13,7 @@ import json
 import re
 from pathlib import Path
 
-from lab import disputes, tables, two_requests
+from lab import disputes, tables, two_requests, watermarks
 from lab.gallery import GALLERY
 from studies.audit.__main__ import table as audit_table
 from studies.pages import pictures
@@ -62,6 +62,7 @@ BLOCKS = {
     "disputes": disputes.of_disputes,
     "papers": disputes.of_papers,
     "requests": two_requests.of_requests,
+    "watermarks": watermarks.of_watermarks,
     "prices": tables.of_prices,
     "audit": of_audit,
     "rules": menu,

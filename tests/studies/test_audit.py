@@ -1,5 +1,6 @@
 """What studies/audit/ does without extra packages."""
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from support import read
 from enumeration import sum_over_paths
 from speculative import one_round, verify
 from studies.audit import kernels, wheels
-from studies.audit.__main__ import CLONES, WHEELS, clone, merged
+from studies.audit.__main__ import ARCHIVE, CLONES, WHEELS, clone, merged, name_of
 from studies.audit.harness import K, P, Q, model, numbers_of
 from studies.audit.projects import PACKAGES
 
@@ -112,3 +113,11 @@ def test_a_clone_has_the_commit_that_it_is_named_after(tmp_path, monkeypatch):
     folder = clone(tmp_path, "owner/name", first)
     assert (folder / "file").read_text() == "first"
     assert clone(tmp_path, "owner/name", first) == folder
+
+
+@pytest.mark.parametrize(
+    ("name", "commit"), [("SafeAILab/EAGLE", ARCHIVE), ("flashspec", "f9727f7")]
+)
+def test_a_result_whose_program_is_archived_says_where(name, commit):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"git worktree add ../audit {commit}"):
+        name_of(name)
