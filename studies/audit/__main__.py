@@ -186,8 +186,8 @@ def name_of(text):
         return text
     commits = {row["package"]: row.get("commit", ARCHIVE) for row in recorded()}
     if text in commits:
-        problem = f"the program of {text} is in commit {commits[text]}, see README.md"
-        raise argparse.ArgumentTypeError(problem)
+        place = f"the program of {text} is in an older commit of this project"
+        raise argparse.ArgumentTypeError(f"{place}: git worktree add ../audit {commits[text]}")
     raise argparse.ArgumentTypeError(f"{text} is none of {', '.join(names())}")
 
 
