@@ -32,14 +32,14 @@ def speculative_sampling(x, draft_model, target_model, N, K, rng, verify):
     end = len(x) + N
     while len(x) < end:
         k = min(K, end - len(x) - 1)  # leaves room for the token that each round adds
-        # Step 1: the draft guesses k tokens, one after the other. ids is the text with them.
+        # The draft guesses k tokens, one after the other. ids is the text with them.
         ids, p = x, []
         for _ in range(k):
             p.append(draft_model(ids)[-1])
             ids = np.append(ids, sample(p[-1], rng))
-        # Step 2: one pass of the target. q[i] verifies guess i, and q[k] predicts what follows.
+        # The target reads all of it in one pass. q[i] is for guess i, and q[k] for what follows.
         q = target_model(ids, k + 1)  # [k+1, n_vocab]
-        # Step 3: accept guesses from the left, and add one token.
+        # Accept guesses from the left, and add one token.
         x = np.append(x, verify(ids[len(x) :], p, q, rng))
     return x
 
@@ -84,12 +84,12 @@ RULES = accept_all, accept_argmax, resample_from_q, verify
 def every_path(function):  # -> (what function(rng) returns, probability), for each path
     """A path is the list of what rng draws: tokens, and for a comparison 0 for no, 1 for yes.
 
-    Take a round with one guess, and the README's p and q. [1, 0, 2] is: guess B, reject it,
-    resample C. The first run takes the first possible outcome of each draw: guess A; accept
-    it, since u < 1 is always true; and A again as the bonus. That's [0, 1, 0]. On its way it
-    notes what else was possible: [1] and [2] at the guess, [0, 1, 1] and [0, 1, 2] at the
-    bonus. Each of these begins another run, until none is left. This round has 11 paths, or
-    5 without the bonus, as in docs/tree.svg.
+    Take a round with one guess, and the README's p and q. The first run takes the first
+    possible outcome of each draw: A as the guess, yes, since u < 1 is always true, and A as
+    the bonus. That's [0, 1, 0]. On its way it notes what else was possible: [1] and [2] at
+    the guess, [0, 1, 1] and [0, 1, 2] at the bonus. Each of these begins another run, until
+    none is left. [1, 0, 2], for one, guesses B, rejects it, and resamples C. There are 11
+    paths, or 5 without the bonus, as in docs/tree.svg.
     """
     paths = [[]]
     while paths:

@@ -103,12 +103,11 @@ def not_written(error, step):
 
 def problem(error, path):
     words = in_one_line(error)
-    door = "; enumeration/pytorch.py is for code that draws from PyTorch"
-    door = door if "torch" in sys.modules else ""
     if isinstance(error, Wrong):
         return words
     if isinstance(error, NotByRng):
-        return f"{words}{door}"
+        door = "; enumeration/pytorch.py is for code that draws from PyTorch"
+        return words + door if "torch" in sys.modules else words
     if isinstance(error, TooManyPaths):
         words = words.split(";")[0]
         return "a loop may go on for ever" if "along one path" in words else words
@@ -120,7 +119,7 @@ def problem(error, path):
     if isinstance(error, TypeError) and frames[-1].filename.startswith(CHECKER):
         return f"{place}{words.split(';')[0]}; {INSTEAD}"  # rng cannot do that
     kind = type(error).__name__
-    return f"{place}{kind}: {words}{door}" if words else f"{place}{kind}"
+    return f"{place}{kind}: {words}" if words else f"{place}{kind}"
 
 
 CHECKER = os.path.dirname(enumeration.__file__)

@@ -6,7 +6,7 @@ from enumeration import sum_over_paths
 from exercise.steps import CYCLE, as_verify
 from lab.gallery.setting import mean_length, round_distribution
 
-POSSIBLE = 2.5  # tokens per pass, for CYCLE
+POSSIBLE, NEEDED = 2.5, 1.75  # tokens per pass, and guesses a round, for CYCLE
 ROUNDING = 1e-9
 
 
@@ -29,6 +29,10 @@ def in_loops(function):
     if guesses and abs(rows - guesses - passes) < ROUNDING:  # one pass for each round,
         said += f"; {guesses / passes:.2f} guesses a round"
         said += f", {tokens - 1:.2f} of them accepted"  # which adds one token that is no guess
+        if tokens < POSSIBLE - ROUNDING:
+            said += "; does the draft see its own guesses?"
+        elif guesses / passes > NEEDED + ROUNDING:
+            said += f"; {NEEDED} are enough, for a round adds one more token"
     return said
 
 

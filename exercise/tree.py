@@ -236,7 +236,8 @@ def named(paths, n, known):
         if "?" not in words and " of " not in words:  # a token was drawn
             always = "".join(f", always {fate}" for fate in new[words])
         elif all(new.values()):
-            words = ", ".join(new[words])
+            words, *certain = new[words]
+            always = "".join(f", always {fate}" for fate in certain)
         by_name.setdefault((words, always, tokens), []).extend(some)
     for (words, always, _), some in by_name.items():
         share = mass_of(some) / mass_of(paths)

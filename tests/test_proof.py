@@ -35,18 +35,19 @@ a round. The rounds emit two tokens, one, and two:
     R R R|P P       the next one emitted one
     R R R R R|      the last one emitted the two that were left
 
-Read a line as a program that draws from left to right, each token given those before it. In the
-first line, let a completed round take the place of the three P's behind the bar. It emitted two
-tokens, which are R's. Its third is the extra one, the target's own, so it's a P again. The P's
-after it are drawn anew. By step 6 the text still has the same distribution, and the bar moves
-past what was emitted. So it goes from line to line. Near the end, where fewer than K + 1 tokens
-are left, the code guesses fewer. docs/proof.svg shows it.
+Read a line as a program that draws from left to right, each token given those before it. A
+completed round has three tokens. In the first line, let it take the place of the three P's
+behind the bar. Only the two that it emitted are really drawn, and they become R's. The third is
+imagined, a token of the target alone, so it stays a P, and the P's after it are drawn anew. By
+step 6 the text still has the same distribution, and the bar moves past what was emitted. So it
+goes from line to line. At the third line two tokens are left: the code makes one guess, and a
+completed round has two. docs/proof.svg shows it, with a line under what the next round replaces.
 
 Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
 text of `speculative_sampling`. If there is an eos, both samplers cut the text after it.
 
-Which ways to guess are covered? Step 2 needs the very p that the guess was drawn from. Step 6
-needs to know whether a position gets a guess before that guess is drawn. So you may stop
+Which ways to guess are covered? Step 2 needs the very p that the guess was drawn from. For step
+6, decide whether to guess before you see the guess, never by looking at it. You may stop
 guessing after a token that you aren't sure of, but that token still has to be verified.
 
 Next: the check in tiny.py, from "with three tokens, we can run every path" on.

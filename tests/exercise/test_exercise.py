@@ -162,10 +162,11 @@ def siblings_that_leave_no_tree(node, rng):
          "1.75 guesses a round, 1.50 of them accepted"),
         ("speculative_sampling", loop_with((K_MAX, "K"), ("return x", "return x[: n + N]")),
          "exact, with 2.50 tokens per pass of the target; "
-         "2.00 guesses a round, 1.50 of them accepted"),
+         "2.00 guesses a round, 1.50 of them accepted; 1.75 are enough, for a round adds one more "
+         "token"),
         ("speculative_sampling", loop_with(("propose(x, d", "propose_after_x(x, d")),
          "exact, with 1.86 tokens per pass of the target (2.50 are possible); "
-         "1.30 guesses a round, 0.86 of them accepted"),
+         "1.30 guesses a round, 0.86 of them accepted; does the draft see its own guesses?"),
         ("speculative_sampling", loop_with_a_call_per_row,
          "exact, with 0.91 tokens per pass of the target (2.50 are possible)"),
         ("speculative_sampling", plain_loop,
