@@ -204,7 +204,7 @@ def a_round():
     recorder = Recorder(np.random.default_rng(52))
     prompt = pair.encoder.encode(PROMPT)
     run = pair.decode(prompt, 154, K, recorder.rng, on_round=recorder)
-    i = 42  # all its probabilities can be told with two digits
+    i = 42  # whose probabilities are neither tiny nor 1
     n = len(prompt) + sum(run.n_emitted[:i])
     r = recorder.rounds[i]
     before = pair.encoder.decode(run.ids[n - 9 : n]).lstrip()
@@ -226,7 +226,7 @@ def a_round():
             yield text(84, y, "not looked at", "soft")
             continue
         for x, value in zip(columns, (*d.probabilities, d.keep, d.u)):
-            yield text(x, y, f"{value:.2f}")
+            yield text(x, y, f"{value:.3f}")
         yield rect("bar", 338, y - 10, 32, 10)
         yield rect("keep" if d.kept else "T2", 338, y - 10, 32 * d.keep, 10)
         yield line(338 + 32 * d.u, y - 14, 338 + 32 * d.u, y + 4, "tick")
