@@ -20,7 +20,7 @@ def sample(p, rng):
 
 
 # model(ids, n_rows=1) reads the tokens ids, and returns n_rows rows. A row is the distribution of
-# a token: the last one predicts what follows ids, each earlier one the token a position before.
+# a token: row -1 predicts what follows ids, row -2 predicts ids[-1], and so on.
 def autoregressive_sampling(x, target_model, N, rng):
     for _ in range(N):
         q = target_model(x)[-1]  # [n_vocab]
@@ -80,7 +80,7 @@ RULES = accept_all, accept_argmax, resample_from_q, verify
 
 
 # ---- The check: with three tokens, we can run every path ----
-# `demand` only names a mistake in a rule of yours. Skip it.
+# `demand` and `watched` only name mistakes in a rule of yours. Skip them.
 def every_path(function):  # -> (what function(rng) returns, probability), for each path
     """A path is the list of what rng draws: tokens, and for a comparison 0 for no, 1 for yes.
 

@@ -38,17 +38,18 @@ a round. The rounds emit two tokens, one, and two:
 Read a line as a program that draws from left to right, each token given those before it. A
 completed round has three tokens. In the first line, let it take the place of the three P's
 behind the bar. Only the two that it emitted are really drawn, and they become R's. The third is
-imagined, a token of the target alone, so it stays a P, and the P's after it are drawn anew. By
-step 6 the text still has the same distribution, and the bar moves past what was emitted. So it
-goes from line to line. At the third line two tokens are left: the code makes one guess, and a
-completed round has two. docs/proof.svg shows it, with a line under what the next round replaces.
+imagined, a token of the target alone, so it stays a P, and the P's after it follow the new
+tokens. By step 6 the text still has the same distribution, and the bar moves past what was
+emitted. Wherever it lands, only tokens of the target alone stand behind it, so step 6 applies
+again. At the third line two tokens are left: the code makes one guess, and a completed round
+has two. docs/proof.svg shows it, with a line under what the next round replaces.
 
 Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
 text of `speculative_sampling`. If there is an eos, both samplers cut the text after it.
 
 Which ways to guess are covered? Step 2 needs the very p that the guess was drawn from. For step
-6, decide whether to guess before you see the guess, never by looking at it. You may stop
-guessing after a token that you aren't sure of, but that token still has to be verified.
+6, a guess that was drawn has to be verified. How sure you are of it may only decide whether
+you make the next one.
 
 Next: the check in tiny.py, from "with three tokens, we can run every path" on.
 
