@@ -18,10 +18,13 @@ from hypothesis import settings
 from support import BLOCK, CONTENT, DISTANCES, Handler
 
 import gpt2
+import runs
 from checkpoint import download, names
 from fast import product
 
 EXACT_FILES = "test_proof", "test_block", "test_gallery", "test_trees"  # and each test_lossless...
+
+runs.SECONDS = 0  # programs run each loop once, unless a test has time for more
 
 settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)

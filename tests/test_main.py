@@ -90,8 +90,7 @@ def test_each_turn_decodes_the_same_text_and_the_first_is_shown(program, options
         assert len({(*run.ids,) for run in several}) == 1
 
 
-def test_loops_that_take_long_run_once(monkeypatch):
-    monkeypatch.setattr(runs, "SECONDS", 0)
+def test_loops_that_take_long_run_once():
     with patch.object(Pair, "timed", side_effect=Pair.timed, autospec=True) as timed:
         assert "the median" not in printed_by(main, "--n_tokens_to_generate", 9)
     assert timed.call_count == 4
@@ -115,14 +114,13 @@ def test_what_v_below_1_means_is_said():
         assert ("v below 1" in figures(plain, guessed, "K = 1")) == is_said
 
 
-def test_every_option_of_the_lab_reaches_the_pair(tmp_path, monkeypatch):
+def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
     """The texts do not show this: at temperature 0 they are the same with all of them."""
     options = """
         --draft ngram --prompt A --n_tokens_to_generate 9 --K 3 --seed 7
         --temperature 0.7 --top_k 5 --top_p 0.9 --repetition_penalty 1.2
         --eos --schedule target-confidence --verify block
     """
-    monkeypatch.setattr(runs, "SECONDS", 0)  # one turn
     with (
         patch.object(lab_main, "load_pair", wraps=lab_main.load_pair) as load,
         patch.object(LabPair, "decode", side_effect=LabPair.decode, autospec=True) as decode,
