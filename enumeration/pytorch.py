@@ -125,8 +125,8 @@ class Numbers(TorchDispatchMode):
         self.draw = draw
         self.axes = axes
         self.drawn = {}  # what was drawn from each state of a generator
-        block, place = place_of(torch.get_rng_state())
-        self.places = {block: {place}}  # where draws begin and end, in each block of numbers
+        self.begin = place_of(torch.get_rng_state())
+        self.places = {}  # where draws begin and end, in each block of a generator's numbers
 
     def refuse(self, what):
         self.draw.refuse(NotImplementedError(f"found {what}, which is not computed here"))
@@ -192,8 +192,9 @@ class Numbers(TorchDispatchMode):
         self.places.setdefault(next_block, set()).add(next_place)
 
     def check(self):
-        block, place = place_of(torch.get_rng_state())
-        if place not in self.places.get(block, [place]):
+        """The generator is where the run has begun, a draw has ended, or a seed has put it."""
+        block, place = now = place_of(torch.get_rng_state())
+        if now != self.begin and place not in self.places.get(block, [place]):
             self.refuse(MIDDLE)
 
     def same_or_new(self, state, what, make):

@@ -292,7 +292,7 @@ REFUSED = {
     "another generator": (lambda: GENERATOR.random() < 0.002 or item(), "draws from a PCG64"),
     "a thread of a pool": (in_a_pool, "after one that nobody has seen"),
     "a counter": (lambda: next(COUNTER) % 500 == 0 or torch.multinomial(P, 1), "else decides"),
-    "a seed of the system": (lambda: torch.seed() % 500 == 0 or item(), "something else decides"),
+    "a seed of the system": (lambda: torch.seed() % 100 == 0 or item(), "something else decides"),
     "half of the integers": (lambda: random.getrandbits(64) % 2, "the slightest change"),
     "multiplies": (endless, "paths of a loop multiply"),
 }  # fmt: skip

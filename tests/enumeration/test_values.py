@@ -271,6 +271,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_distribution_by_thresholds_is_refused_by_name(name):
     RUNS.clear()
+    random.seed(1)
     function, message = REFUSED[name]
     with pytest.raises((RuntimeError, TypeError, ValueError), match=message) as error:
         output_distribution(function, n_checks=2000, max_runs=20_000)
