@@ -210,7 +210,7 @@ def of_famous():
         "[#33534](https://github.com/huggingface/transformers/pull/33534)",
         "from-row-after": "openvino.genai "
         "[#4190](https://github.com/openvinotoolkit/openvino.genai/issues/4190)",
-        "one-noise": "vLLM, as an option, until "
+        "one-noise": "vLLM, as an option up to release 0.28.0, "
         "[#54282](https://github.com/vllm-project/vllm/pull/54282)",
         "without-it": "EAGLE, until [#20](https://github.com/SafeAILab/EAGLE/issues/20)",
     }
