@@ -298,6 +298,7 @@ IN_FILES = [  # the same of other files
 HEAD = {"lm_head.weight": np.zeros(8, "f")}
 IN_WEIGHTS = [  # the same of model.safetensors
     (renamed(lambda name: f"module.{name}"), "no tensor of a GPT-2 .*; remove a prefix, merge an"),
+    (stored(TENSORS | {"h.0.attn.bias_k": np.ones(8, "f")}), "h.0.attn.bias_k is no tensor"),
     (stored(TENSORS | HEAD), "lm_head.weight is not wte"),
     (stored(TENSORS | {"ln_f.bias": np.ones(8, "f")}), "ln_f.bias is there twice"),
     (stored(TENSORS | {"transformer.h.0.mlp.c_fc.bias": np.ones(32, bool)}), "found bool numbers"),
