@@ -5,8 +5,8 @@ import numpy as np
 from enumeration import sum_over_paths
 from exercise.steps import CYCLE, as_verify
 from lab.gallery.setting import mean_length, round_distribution
+from speculative import speculative_sampling
 
-POSSIBLE, NEEDED = 2.5, 1.75  # tokens per pass, and guesses a round, for CYCLE
 ROUNDING = 1e-9
 
 
@@ -22,17 +22,20 @@ def in_rounds(function):
 
 def in_loops(function):
     passes, guesses, rows = calls_of(function)
-    tokens = CYCLE.N / passes
+    passes_needed, guesses_needed, _ = calls_of(speculative_sampling)
+    tokens, possible = CYCLE.N / passes, CYCLE.N / passes_needed
+    made, needed = guesses / passes, guesses_needed / passes_needed
+    is_slow = tokens < possible - ROUNDING
     said = f"{tokens:.2f} tokens per pass of the target"
-    if tokens < POSSIBLE - ROUNDING:
-        said += f" ({POSSIBLE:.2f} are possible)"
+    if is_slow:
+        said += f" ({possible:.2f} are possible)"
     if guesses and abs(rows - guesses - passes) < ROUNDING:  # one pass for each round,
-        said += f"; {guesses / passes:.2f} guesses a round"
+        said += f"; {made:.2f} guesses a round"
         said += f", {tokens - 1:.2f} of them accepted"  # which adds one token that is no guess
-        if tokens < POSSIBLE - ROUNDING:
+        if is_slow:
             said += "; does the draft see its own guesses?"
-        elif guesses / passes > NEEDED + ROUNDING:
-            said += f"; {NEEDED} are enough, for a round adds one more token"
+        elif made > needed + ROUNDING:
+            said += f"; {needed:.2f} are enough, for a round adds one more token"
     return said
 
 

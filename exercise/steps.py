@@ -149,7 +149,7 @@ def residual_row(p, q, i, token):
 def changed(accept=ratio, resampled=residual_row):
     """`verify` with changes.
 
-    accept(p, q, i, token) is the probability to accept draft token i, and
+    accept(p, q, i, token) is the probability to accept guess i, and
     resampled(p, q, i, token) the row that another one is drawn from.
     """
 
