@@ -33,7 +33,7 @@ def show(number, name, lines, is_exact):
 
 def wrapped(line, indent):
     """A line in lines that fit the terminal."""
-    n_columns = shutil.get_terminal_size().columns - len(indent)
+    n_columns = max(shutil.get_terminal_size().columns - len(indent), 10)
     lines = textwrap.wrap(line, n_columns, break_long_words=False, break_on_hyphens=False)
     return textwrap.indent("\n".join(lines), indent)
 
