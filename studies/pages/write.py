@@ -1,10 +1,6 @@
-"""Write every block of the pages that is computed, and every picture.
+"""Write every block of the pages that is computed. Run it after a change of the gallery:
 
-Run it after a change of the gallery:
-
-    python -m studies.pages.write         # all but the two pictures of a timed run
-    python -m studies.pages.write --race  # these as well: race.svg and terminal.svg, and the
-                                          # dials of play.html
+    python -m studies.pages.write
 
 A block stands between <!-- name --> and <!-- end -->.
 """
@@ -16,7 +12,6 @@ from pathlib import Path
 from lab import disputes, tables, two_requests, watermarks
 from lab.gallery import GALLERY
 from studies.audit.__main__ import table as audit_table
-from studies.pages import pictures
 from terminal.ending import report
 from terminal.options import Parser
 
@@ -67,16 +62,6 @@ BLOCKS = {
     "audit": of_audit,
     "rules": menu,
 }
-PICTURES = {
-    "laid_over": pictures.laid_over,
-    "proof": pictures.rounds_of_the_proof,
-    "tree": pictures.tree,
-    "round": pictures.a_round,
-    "overlap": lambda: pictures.overlap(json.loads(read("docs/acceptance.json"))["results"]),
-    "prices": lambda: pictures.prices(tables.prices()),
-    "speedup": pictures.speedup,
-    "exercise": pictures.grader,
-}
 
 
 def page(text):
@@ -90,35 +75,14 @@ def page(text):
     return re.sub(block, written, text, flags=re.DOTALL)
 
 
-def with_dials(text, plain, fast):
-    """docs/play.html, with its dials as one run of the demo has them."""
-    guesses, check, rest = fast.cost(plain)
-    measured = {"alpha": fast.alpha, "c": guesses / pictures.K, "v": check, "r": rest}
-    for id, value in measured.items():
-        text = re.sub(rf'(id="{id}" [^>]*value=")[^"]*', rf"\g<1>{value:.2f}", text)
-    return text
-
-
 def files():
     """{path: what should be in it}"""
-    found = {path: page(read(path)) for path in PAGES}
-    for name, draw in PICTURES.items():
-        found[f"docs/{name}.svg"] = draw()
-    return found
+    return {path: page(read(path)) for path in PAGES}
 
 
 def main():
-    parser = Parser(description=__doc__)
-    note = "draw what a timed run on this machine looked like, too"
-    parser.add_argument("--race", action="store_true", help=note)
-    args = parser.parse_args()
-    found = files()
-    if args.race:
-        found["docs/race.svg"] = pictures.race(*pictures.measured(pictures.RACE))
-        plain, fast = pictures.measured()
-        found["docs/terminal.svg"] = pictures.demo(plain, fast)
-        found["docs/play.html"] = with_dials(found["docs/play.html"], plain[0], fast[0])
-    for path, content in found.items():
+    Parser(description=__doc__).parse_args()
+    for path, content in files().items():
         (ROOT / path).write_text(content, encoding="utf-8", newline="\n")
 
 

@@ -1,10 +1,14 @@
 """The pages hold what the code computes, and the code that they show is right."""
 
+import html
+import json
 import re
 
 import pytest
 from support import ROOT, read
 
+from exercise.grading import graded
+from exercise.steps import STEPS
 from studies.pages import write
 
 PAGES = [
@@ -16,7 +20,7 @@ HTML = sorted((ROOT / "docs").glob("*.html"))
 
 
 @pytest.mark.slow
-def test_the_pages_and_the_pictures_are_what_the_code_computes():
+def test_the_pages_are_what_the_code_computes():
     assert [
         path for path, content in write.files().items() if read(path) != content
     ] == []  # run python -m studies.pages.write
@@ -35,12 +39,46 @@ def test_the_links_lead_somewhere(page):
         assert {"play.html", "trace.html"} - {page.name} <= {*links}
 
 
+# ---- Pictures are files. What they show must be what the code and the pages say ----
+
+
+def words_of(picture):
+    text = re.sub(r"<style>.*?</style>|<[^>]*>", " ", read(picture), flags=re.DOTALL)
+    return " ".join(html.unescape(text).split())
+
+
 def test_the_readme_has_the_figures_of_the_terminal():
     sentence = re.search(r"Here a round yields (.*?)\. That", read("README.md"))[1]
     figures = re.findall(r"\d\.\d+", sentence)
-    shown = re.sub(r"<[^>]*>", "", read("docs/terminal.svg"))
     assert len(figures) >= 5
-    assert [figure for figure in figures if figure not in shown] == []
+    assert [figure for figure in figures if figure not in words_of("docs/terminal.svg")] == []
+
+
+def test_the_grader_says_what_its_picture_shows():
+    (headline, *lines), _ = graded(STEPS[1], lambda p, q: q, "")
+    for line in headline.split(" (")[0], *lines:
+        assert " ".join(line.split()) in words_of("docs/exercise.svg")
+
+
+def test_each_price_is_a_dot():
+    rows = re.findall(r"^\| (.+?) \| ([\d.]+)[^|]* \| ([\d.]+) \|$", prices(), re.MULTILINE)
+    dots = re.findall(r'cx="(.+?)" cy="(.+?)" r="6"><title>(.+?)<', read("docs/prices.svg"))
+    assert len(rows) == len(dots) > 20
+    for (name, distance, tokens), (x, y, title) in zip(rows, dots):
+        assert name == title
+        assert float(x) == pytest.approx(40 + 190 * (float(tokens) - 1), abs=0.1)
+        assert float(y) == pytest.approx(406 - 440 * float(distance), abs=0.1)
+
+
+def prices():
+    return read("docs/exactness.md").split("<!-- prices -->")[1].split("<!-- end -->")[0]
+
+
+def test_each_overlap_is_a_bar():
+    results = json.loads(read("docs/acceptance.json"))["results"].values()
+    shares = [300 * draft["overlap"] for drafts in results for draft in drafts.values()]
+    bars = re.findall(r'x="100" y="\d+" width="(\d+)" height="13"', read("docs/overlap.svg"))
+    assert sorted(map(int, bars)) == pytest.approx(sorted(shares), abs=0.51)
 
 
 def test_no_error_of_the_audit_shows_a_path_of_the_computer_that_ran_it():
