@@ -1,4 +1,4 @@
-"""Tables in Markdown: the gallery, and what lossy rules cost.
+"""Tables in Markdown of the gallery.
 
     python -m studies.pages.write  # writes them into the pages
 
@@ -8,27 +8,9 @@ Everything is computed for the pair of lab/gallery/setting.py, except where anot
 import difflib
 import re
 import textwrap
-from fractions import Fraction
-from functools import partial
 
-from lab.block import verify_block
 from lab.gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
-from lab.gallery.lossy import (
-    agreed,
-    cascade,
-    ears,
-    fly,
-    lenient,
-    of_candidates,
-    own_draw,
-    relaxed,
-    synthetic,
-    typical,
-)
-from lab.gallery.names import top_p
-from lab.gallery.truncation import all_rows
 from lab.gallery.variant import Variant, edited_source, replacements
-from speculative import verify
 
 HEADER = ["bug", "code", "seen in", "distance"]
 N_WORST = 4
@@ -216,41 +198,3 @@ def of_famous():
     }
     variants = by_distance(GALLERY[id] for id in seen)
     return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)
-
-
-# ---- Lossy rules ----
-
-
-def prices():
-    """[(rule, distance, tokens per round), ...]"""
-    tenth = Fraction(1, 10)
-    rules = {"`verify`": verify, "`verify_block`": verify_block}
-    for l in (8, 5, 3):
-        rules[f"leniency, λ = 0.{l}"] = lenient(l * tenth)
-    for t in (1, 3):
-        rules[f"EARS, τ = 0.{t}"] = ears(t * tenth)
-    for a in (3, 5):
-        rules[f"cascade, α = 0.{a}"] = cascade(a * tenth)
-    rules["FLy, θ = 0.3, W = 1"] = fly(0.3)
-    for first, both in ((7, 5), (8, 6), (9, 5)):
-        rules[f"accepted at rates of 0.{first} and 0.{both}"] = synthetic(
-            first * tenth, both * tenth
-        )
-    for epsilon, delta in ((0.09, 0.3), (0.3, 0.55)):
-        rules[f"typical, ε = {epsilon:g}, δ = {delta:g}"] = typical(epsilon, delta)
-    for delta in (1, 3):
-        rules[f"relaxed, N = 2, δ = 0.{delta}"] = relaxed(2, delta * tenth)
-    for t in (1, 3, 5):
-        rules[f"own draw, or q at least 0.{t}"] = own_draw(t * tenth)
-    rules["two drafts agree"] = agreed()
-    variants = [Variant(name, name, verify=rule) for name, rule in rules.items()]
-    for percent in (55, 80):
-        rows = all_rows(partial(top_p, p=Fraction(percent, 100)))
-        name = f"top-p {percent / 100:g}, all of it accepted"
-        variants.append(Variant(name, name, verify=of_candidates(), **rows))
-    return [(each.name, each.distance, each.tokens_per_round()) for each in variants]
-
-
-def of_prices():
-    rows = [[name, shown(distance), four(rate)] for name, distance, rate in prices()]
-    return table(["rule", "distance", "tokens per round"], rows)

@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-from lab import disputes, tables, two_requests, watermarks
+from lab import tables
 from lab.gallery import GALLERY
 from studies.audit.__main__ import table as audit_table
 from terminal.ending import report
@@ -54,11 +54,6 @@ BLOCKS = {
     "gallery": tables.of_gallery,
     "trees": tables.of_trees,
     "exact": tables.of_exact_rules,
-    "disputes": disputes.of_disputes,
-    "papers": disputes.of_papers,
-    "requests": two_requests.of_requests,
-    "watermarks": watermarks.of_watermarks,
-    "prices": tables.of_prices,
     "audit": of_audit,
     "rules": menu,
 }
