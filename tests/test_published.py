@@ -27,7 +27,6 @@ FOLDERS = (
 PAGES = [
     ROOT / "README.md",
     *sorted(ROOT.glob("[a-z]*/*.md")),
-    *sorted(ROOT.glob("studies/*/*.md")),
 ]
 MODULES = [path for folder in FOLDERS for path in sorted(ROOT.glob(f"{folder}.py"))]
 SCRIPTS = [

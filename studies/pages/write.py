@@ -11,7 +11,6 @@ from pathlib import Path
 
 from lab import tables
 from lab.gallery import GALLERY
-from studies.audit.__main__ import table as audit_table
 from terminal.ending import report
 from terminal.options import Parser
 
@@ -21,7 +20,6 @@ PAGES = (
     "docs/exactness.md",
     "docs/drafts.md",
     "docs/play.html",
-    "studies/audit/README.md",
 )
 MENU = (  # of docs/play.html
     "verify", "same-draw", "q-or-another", "from-target", "without-it", "greedy-draft",
@@ -45,16 +43,11 @@ def menu():
     return "\n".join([*lines, "};"])
 
 
-def of_audit():
-    return audit_table(json.loads(read("studies/audit/audit.json")))
-
-
 BLOCKS = {
     "famous": tables.of_famous,
     "gallery": tables.of_gallery,
     "trees": tables.of_trees,
     "exact": tables.of_exact_rules,
-    "audit": of_audit,
     "rules": menu,
 }
 

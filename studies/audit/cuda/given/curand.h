@@ -1,1 +1,0 @@
-#pragma once  // curand_kernel.h has all that the kernels use
