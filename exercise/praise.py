@@ -4,7 +4,7 @@ import numpy as np
 
 from enumeration import sum_over_paths
 from exercise.steps import CYCLE, as_verify
-from lab.gallery.setting import mean_length, round_distribution
+from gallery.setting import mean_length, round_distribution
 from speculative import speculative_sampling
 
 ROUNDING = 1e-9

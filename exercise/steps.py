@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 
 from enumeration import sum_over_paths
-from lab.gallery import EOS, GALLERY, Setting
-from lab.gallery.ends import plain_to_eos
-from lab.gallery.penalties import penalised_rows
-from lab.gallery.setting import decode, plain, target_rows
+from gallery import EOS, GALLERY, Setting
+from gallery.ends import plain_to_eos
+from gallery.penalties import penalised_rows
+from gallery.setting import decode, plain, target_rows
 from lab.trees import Node, balanced, grow, paths, score
 from sampling import sample
 from speculative import acceptance, residual, verify

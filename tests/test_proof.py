@@ -65,7 +65,7 @@ from hypothesis import strategies as st
 from support import assert_same, models, pairs, product_of_conditionals
 
 from enumeration import sum_over_paths
-from lab.gallery import draft_model, target_model
+from gallery import draft_model, target_model
 from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
 

@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 from support import ROOT, read, run
 
+import gallery
 import lab.__main__ as lab_main
 import main
-from lab import gallery
 
 FOLDERS = (
     "*",
     "lab/*",
     "lab/*/*",
+    "gallery/*",
     "exercise/*",
     "fast/*",
     "checkpoint/*",
     "enumeration/*",
-    "studies/*/*",
+    "times/*",
 )
 PAGES = [
     ROOT / "README.md",

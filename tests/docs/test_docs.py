@@ -9,7 +9,7 @@ from support import ROOT, read
 
 from exercise.grading import graded
 from exercise.steps import STEPS
-from studies.pages import write
+from gallery import write
 
 PAGES = [
     path
@@ -23,7 +23,7 @@ HTML = sorted((ROOT / "docs").glob("*.html"))
 def test_the_pages_are_what_the_code_computes():
     assert [
         path for path, content in write.files().items() if read(path) != content
-    ] == []  # run python -m studies.pages.write
+    ] == []  # run python -m gallery.write
     shown = [
         name for page in write.PAGES for name in re.findall(r"<!-- (?!end)([\w ]+) -->", read(page))
     ]

@@ -17,8 +17,8 @@ import pytest
 from support import EXACT, ROOT, read
 
 import runs
+from gallery import GALLERY, Setting
 from lab import theory
-from lab.gallery import GALLERY, Setting
 
 PAGE = read("docs/play.html")
 NAMES = "chromium", "chromium-browser", "google-chrome", "chrome", "msedge"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import read
 
-from lab.gallery import GALLERY
+from gallery import GALLERY
 from speculative import verify
 
 CASES = json.loads(read("docs/vectors.json"))["cases"]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from support import GRID, chain
 
+import gallery
 from enumeration import total_variation, values
 from enumeration.batches import UNIT, distributions
 from enumeration.values import NotByThresholds, TooManyRuns
-from lab import gallery
 
 P, Q = gallery.P.astype(np.float32), gallery.Q.astype(np.float32)
 V = len(P)

@@ -16,9 +16,9 @@ import pytest
 from support import EXACT, ROOT, read
 
 import enumeration
+import gallery
 from enumeration import total_variation, values
 from enumeration.values import Program, TooManyRuns, output_distribution
-from lab import gallery
 
 P = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])  # the pair of docs/your_models.md
 Q = np.array([[0.3, 0.2, 0.5], [0.5, 0.4, 0.1], [0.3, 0.5, 0.2]])

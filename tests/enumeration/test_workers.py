@@ -11,7 +11,7 @@ import pytest
 from support import ROOT
 
 from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
-from lab.gallery import SETTING, P, Q, Setting
+from gallery import SETTING, P, Q, Setting
 from speculative import speculative_sampling
 
 FLOATS = Setting(P.astype(float), Q.astype(float))

@@ -20,9 +20,9 @@ from exercise.grading import compared, graded
 from exercise.samples import in_words, samples_needed
 from exercise.steps import NAMES, README, STEPS, changed, where_guesses
 from exercise.tree import following, tree
-from lab.gallery.names import one_hot
-from lab.gallery.setting import decode, target_rows
-from lab.gallery.variant import edited
+from gallery.names import one_hot
+from gallery.setting import decode, target_rows
+from gallery.variant import edited
 from lab.trees import top_down
 from sampling import sample
 from speculative import acceptance, autoregressive_sampling, propose, residual, verify

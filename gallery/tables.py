@@ -1,16 +1,16 @@
 """Tables in Markdown of the gallery.
 
-    python -m studies.pages.write  # writes them into the pages
+    python -m gallery.write  # writes them into the pages
 
-Everything is computed for the pair of lab/gallery/setting.py, except where another is named.
+Everything is computed for the pair of gallery/setting.py, except where another is named.
 """
 
 import difflib
 import re
 import textwrap
 
-from lab.gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
-from lab.gallery.variant import Variant, edited_source, replacements
+from gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
+from gallery.variant import Variant, edited_source, replacements
 
 HEADER = ["bug", "code", "seen in", "distance"]
 N_WORST = 4
@@ -22,13 +22,13 @@ NOTES = {  # what a reader of a group needs beside its table
     "Rows and their context": "The recurrent state is the sum of all tokens that were read. It "
     "chooses the row.",
     "Penalties": "Each time that a token was seen halves its probability. The code is "
-    "`penalised_rows` of [penalties.py](../lab/gallery/penalties.py).",
+    "`penalised_rows` of [penalties.py](../gallery/penalties.py).",
     "Temperature and truncation": "`change(row)` sets a temperature or truncates, in "
-    "`truncated_rows` of [truncation.py](../lab/gallery/truncation.py). XTC flips a coin, and "
+    "`truncated_rows` of [truncation.py](../gallery/truncation.py). XTC flips a coin, and "
     "with tails only the least probable of all tokens with q ≥ 1/4 stays.",
     "Grammars and forced tokens": "The grammar forbids A after a B: see `masked_rows` of "
-    "[grammar.py](../lab/gallery/grammar.py).",
-    "Guesses withdrawn, kept or cut": "The code is in [kept.py](../lab/gallery/kept.py).",
+    "[grammar.py](../gallery/grammar.py).",
+    "Guesses withdrawn, kept or cut": "The code is in [kept.py](../gallery/kept.py).",
     "Noise and seeds": "`picked(row, u)` draws a token with a given number u.",
     "The end of the text": 'eos is C, and the stop sequence "B C".',
 }

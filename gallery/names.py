@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from lab.gallery.setting import EOS  # noqa: F401
+from gallery.setting import EOS  # noqa: F401
 from sampling import sample
 from speculative import max_fn, residual
 

@@ -4,14 +4,14 @@ from functools import partial
 
 import numpy as np
 
+from gallery.draft import from_marginals
+from gallery.grammar import masked_rows
+from gallery.kept import as_the_shortest, left, stops_behind
+from gallery.noise import keeps_its_numbers, keeps_u
+from gallery.setting import decode
+from gallery.truncation import XTC_BONUS, xtc_text
+from gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
 from lab.block import verify_block
-from lab.gallery.draft import from_marginals
-from lab.gallery.grammar import masked_rows
-from lab.gallery.kept import as_the_shortest, left, stops_behind
-from lab.gallery.noise import keeps_its_numbers, keeps_u
-from lab.gallery.setting import decode
-from lab.gallery.truncation import XTC_BONUS, xtc_text
-from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
 from sampling import sample
 from speculative import acceptance, propose, residual
 

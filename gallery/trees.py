@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 
-from lab.gallery.names import only, without, λ
-from lab.gallery.variant import PLACES, V, unchecked
+from gallery.names import only, without, λ
+from gallery.variant import PLACES, V, unchecked
 from lab.trees import Node, bottom_up, score, top_down, tree_sampling
 from sampling import sample
 from speculative import residual

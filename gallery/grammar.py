@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from lab.gallery.context import last_token, with_notes
-from lab.gallery.names import EOS, B, one_hot, without
-from lab.gallery.setting import plain, target_rows
-from lab.gallery.variant import PLACES, V
+from gallery.context import last_token, with_notes
+from gallery.names import EOS, B, one_hot, without
+from gallery.setting import plain, target_rows
+from gallery.variant import PLACES, V
 from speculative import propose
 
 

@@ -1,6 +1,6 @@
 """Write a GPT-2 with random weights, to measure a large one without a download.
 
-python -m studies.times.random_checkpoint 1558M  # writes models/random-1558M
+python -m times.random_checkpoint 1558M  # writes models/random-1558M
 """
 
 import json
@@ -77,4 +77,4 @@ def main():
 
 
 if __name__ == "__main__":
-    report(main, "python -m studies.times.random_checkpoint")
+    report(main, "python -m times.random_checkpoint")

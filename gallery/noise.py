@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from gallery.names import picked, u
+from gallery.setting import decode, plain, target_rows
+from gallery.variant import PLACES, RESAMPLED, V, edited
 from lab.block import verify_block
-from lab.gallery.names import picked, u
-from lab.gallery.setting import decode, plain, target_rows
-from lab.gallery.variant import PLACES, RESAMPLED, V, edited
 from sampling import sample
 from speculative import propose, verify
 

@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from lab.gallery.setting import decode, target_rows
-from lab.gallery.variant import RATIO, V
+from gallery.setting import decode, target_rows
+from gallery.variant import RATIO, V
 from speculative import verify
 
 

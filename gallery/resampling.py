@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lab.gallery.names import without
-from lab.gallery.setting import decode
-from lab.gallery.variant import ACCEPTED, RESAMPLED, V, edited
+from gallery.names import without
+from gallery.setting import decode
+from gallery.variant import ACCEPTED, RESAMPLED, V, edited
 from sampling import sample
 from speculative import max_fn, propose, residual, verify
 

@@ -4,10 +4,10 @@ from functools import partial
 
 import numpy as np
 
-from lab.gallery.context import rejected_tokens, with_notes
-from lab.gallery.names import HALF
-from lab.gallery.setting import plain, target_rows
-from lab.gallery.variant import PLACES, V
+from gallery.context import rejected_tokens, with_notes
+from gallery.names import HALF
+from gallery.setting import plain, target_rows
+from gallery.variant import PLACES, V
 from speculative import max_fn
 
 

@@ -1,6 +1,6 @@
 """Wrong ways to add a token where all guesses are accepted."""
 
-from lab.gallery.variant import RESAMPLED, V
+from gallery.variant import RESAMPLED, V
 
 VARIANTS = [
     V("bonus-row-before", "bonus from the row before",

@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 
-from lab.gallery.names import HALF
-from lab.gallery.setting import decode
-from lab.gallery.variant import PLACES, V, edited
+from gallery.names import HALF
+from gallery.setting import decode
+from gallery.variant import PLACES, V, edited
 from speculative import propose, verify
 
 # ---- A coin for each guess, tossed when it is drawn, and used by `verify` ----

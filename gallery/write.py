@@ -1,6 +1,6 @@
 """Write every block of the pages that is computed. Run it after a change of the gallery:
 
-    python -m studies.pages.write
+    python -m gallery.write
 
 A block stands between <!-- name --> and <!-- end -->.
 """
@@ -9,12 +9,11 @@ import json
 import re
 from pathlib import Path
 
-from lab import tables
-from lab.gallery import GALLERY
+from gallery import GALLERY, tables
 from terminal.ending import report
 from terminal.options import Parser
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     "README.md",
     "docs/exactness.md",
@@ -75,4 +74,4 @@ def main():
 
 
 if __name__ == "__main__":
-    report(main, "python -m studies.pages.write")
+    report(main, "python -m gallery.write")

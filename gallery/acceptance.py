@@ -5,10 +5,10 @@ from fractions import Fraction
 from functools import partial
 from types import SimpleNamespace
 
-from lab.gallery.names import top_k
-from lab.gallery.setting import decode
-from lab.gallery.truncation import truncated_rows
-from lab.gallery.variant import ACCEPTED, RATIO, RESAMPLED, V, Variant, edited
+from gallery.names import top_k
+from gallery.setting import decode
+from gallery.truncation import truncated_rows
+from gallery.variant import ACCEPTED, RATIO, RESAMPLED, V, Variant, edited
 from speculative import verify
 
 REPLACED = "max(q - p, 0)"  # as docs/play.html has it

@@ -24,7 +24,7 @@ class Engine:
     """
 
     def __init__(self, engine, *args, own_threads=False):
-        code = "from studies.times.turns import main; main()"
+        code = "from times.turns import main; main()"
         if own_threads:
             code = f"import numpy; {code}"  # before this project can leave BLAS one thread
         command = [sys.executable, "-c", code, engine, *args]

@@ -1,8 +1,8 @@
 """This project beside transformers: a forward pass, and whole texts with and without the draft.
 
-    pip install -r studies/times/requirements-peers.txt
-    python -m studies.times.peers models/target  # passes: rows after 32 cached tokens, a prompt
-    python -m studies.times.peers                # texts, with the bundled pair
+    pip install -r times/requirements-peers.txt
+    python -m times.peers models/target  # passes: rows after 32 cached tokens, a prompt
+    python -m times.peers                # texts, with the bundled pair
 
 Both have the same weights in float32, one thread per core, and a process of their own, and
 take turns. Medians are printed. Of a prompt, both compute the last row of logits only.
@@ -16,11 +16,11 @@ from checkpoint import UserError
 from checkpoint.huggingface import openai_name
 from checkpoint.read import open_model
 from fast.threads import n_cores
-from lab.tables import table
-from studies.times.forward import PAIR, ids_for, loop, main, passes, speeds
-from studies.times.turns import Engine, compare, timed
+from gallery.tables import table
 from terminal.ending import report
 from terminal.options import PROMPT
+from times.forward import PAIR, ids_for, loop, main, passes, speeds
+from times.turns import Engine, compare, timed
 from utils import get_encoder
 
 
@@ -94,7 +94,7 @@ def their_loop(target, draft):
 
 def check_packages():
     if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
-        advice = "pip install -r studies/times/requirements-peers.txt"
+        advice = "pip install -r times/requirements-peers.txt"
         raise UserError(f"this needs torch and transformers: {advice}")
 
 
@@ -119,10 +119,10 @@ def compare_passes(folder):
 
 def compare_texts():
     check_packages()
-    us = Engine("studies.times.peers:our_loop", *PAIR)
-    them = Engine("studies.times.peers:their_loop", *PAIR)
+    us = Engine("times.peers:our_loop", *PAIR)
+    them = Engine("times.peers:their_loop", *PAIR)
     return speeds({"ours": us, "transformers": them}, 100)
 
 
 if __name__ == "__main__":
-    report(lambda: main(__doc__, compare_passes, compare_texts), "python -m studies.times.peers")
+    report(lambda: main(__doc__, compare_passes, compare_texts), "python -m times.peers")

@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 
-from lab.gallery.names import colder, min_p, top_k, top_p
-from lab.gallery.setting import decode, plain, target_rows
-from lab.gallery.variant import PLACES, RATIO, RESAMPLED, V, Variant, edited
+from gallery.names import colder, min_p, top_k, top_p
+from gallery.setting import decode, plain, target_rows
+from gallery.variant import PLACES, RATIO, RESAMPLED, V, Variant, edited
 from speculative import verify
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 
 from enumeration import sum_over_paths, total_variation
-from lab.block import verify_block
-from lab.gallery import names
-from lab.gallery.setting import (
+from gallery import names
+from gallery.setting import (
     SETTING,
     decode,
     mean_length,
@@ -17,6 +16,7 @@ from lab.gallery.setting import (
     target_rows,
     text_distribution,
 )
+from lab.block import verify_block
 from speculative import propose, verify
 
 # What many edits replace in `verify`.

@@ -1,7 +1,7 @@
 """Block verification gone wrong."""
 
+from gallery.variant import V
 from lab.block import verify_block
-from lab.gallery.variant import V
 
 VARIANTS = [
     V("block-w", "block verification with w",

@@ -1,4 +1,4 @@
-"""Each wrong rule of lab/gallery/ is visible, four look alike, and the exact ones are exact."""
+"""Each wrong rule of gallery/ is visible, four look alike, and the exact ones are exact."""
 
 from itertools import pairwise, product
 
@@ -6,8 +6,8 @@ import pytest
 from support import read
 
 from enumeration import sum_over_paths
-from lab.gallery import EXACT, GALLERY, WRONG, draft_model, target_model
-from lab.gallery.variant import edited
+from gallery import EXACT, GALLERY, WRONG, draft_model, target_model
+from gallery.variant import edited
 from speculative import verify
 
 

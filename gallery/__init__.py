@@ -1,6 +1,6 @@
 """Ways to get speculative sampling wrong, each with its exact distance from the target.
 
-    python -m studies.pages.write  # writes the tables into docs/exactness.md and docs/drafts.md
+    python -m gallery.write  # writes the tables into docs/exactness.md and docs/drafts.md
 
 Most look right, and some rules that look wrong are exact. Nearly all are small edits of
 `verify`, `propose` and other functions of this project: what is right, and what somebody
@@ -11,13 +11,13 @@ lines there:
       ("residual(p[i], q[i])", "q[i]"),
       seen="ccs96307/fast-llm-inference")
 
-A thread, as in "vLLM #18902", needs the repository's address in lab/tables.py.
+A thread, as in "vLLM #18902", needs the repository's address in gallery/tables.py.
 
 Every variant decodes texts of three tokens after A, with K = 2. The rows are Fractions,
 so the distances are exact, but for two rules with an exp.
 """
 
-from lab.gallery import (
+from gallery import (
     acceptance,
     blocks,
     bonus,
@@ -33,7 +33,7 @@ from lab.gallery import (
     trees,
     truncation,
 )
-from lab.gallery.setting import EOS, SETTING, P, Q, Setting, draft_model, target_model  # noqa: F401
+from gallery.setting import EOS, SETTING, P, Q, Setting, draft_model, target_model  # noqa: F401
 
 GROUPS = {
     "The acceptance": acceptance.VARIANTS,

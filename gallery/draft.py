@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lab.gallery.variant import V
+from gallery.variant import V
 from sampling import sample
 from speculative import propose
 

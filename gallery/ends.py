@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from lab.gallery.setting import EOS, decode, plain
-from lab.gallery.variant import PLACES, V, Variant, unchecked
+from gallery.setting import EOS, decode, plain
+from gallery.variant import PLACES, V, Variant, unchecked
 from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
 STOP = (1, 2)

@@ -1,9 +1,9 @@
 """The time of a forward pass, and of the demo beside the best loop that plain NumPy offers.
 
-    python -m studies.times.forward models/target  # passes
-    python -m studies.times.random_checkpoint 124M
-    python -m studies.times.forward models/random-124M
-    python -m studies.times.forward                # the demo
+    python -m times.forward models/target  # passes
+    python -m times.random_checkpoint 124M
+    python -m times.forward models/random-124M
+    python -m times.forward                # the demo
 
 "products" are the matrix products of a pass and nothing else, and "x @ w" are the same
 with plain matrices. Each ratio is computed within a turn, see turns.py, and the tables
@@ -20,11 +20,11 @@ import numpy as np
 import fast
 import gpt2
 from checkpoint.read import open_model, read
+from gallery.tables import table
 from lab.pair import LabPair
-from lab.tables import table
-from studies.times.turns import Engine, compare, timed
 from terminal.ending import report
 from terminal.options import PROMPT, Parser
+from times.turns import Engine, compare, timed
 from utils import get_encoder
 
 CONTEXT = 32  # tokens in the cache before passes over a few rows
@@ -81,7 +81,7 @@ def layers(blocks):
 def passes(folder, name):
     """{name: job} for `compare`."""
     n_prompt = min(512, open_model(folder).hparams["n_ctx"])
-    engine = Engine(f"studies.times.{name}", folder)
+    engine = Engine(f"times.{name}", folder)
     jobs = {"1 row": (engine, 4, CONTEXT, 1)}
     for n in 2, 3, 4, 5, 9:
         jobs[f"{n} rows"] = engine, 4, CONTEXT, n
@@ -93,7 +93,7 @@ def compare_passes(folder):
     """A table: the time of each pass, divided by that over one row."""
     jobs = passes(folder, "forward:our_pass")
     for kind, layout in ("products", "tiles"), ("x @ w", "as they are"):
-        engine = Engine("studies.times.forward:products", folder, layout)
+        engine = Engine("times.forward:products", folder, layout)
         jobs[f"{kind}, 1 row"] = engine, 4, 1
         jobs[f"{kind}, 5 rows"] = engine, 4, 5
     seconds, _ = compare(jobs)
@@ -131,7 +131,7 @@ def laid_out(folder, layout="tiles"):
 
 def compare_loops():
     """The demo's loops, by fast/ and by plain NumPy."""
-    name = "studies.times.forward:loop"
+    name = "times.forward:loop"
     engines = {"fast/": Engine(name, *PAIR)}
     for layout, own_threads in product(("as they are", "transposed"), (False, True)):
         threads = "BLAS's threads" if own_threads else "one thread"
@@ -169,4 +169,4 @@ def main(description=__doc__, of_model=compare_passes, of_pair=compare_loops):
 
 
 if __name__ == "__main__":
-    report(main, "python -m studies.times.forward")
+    report(main, "python -m times.forward")
