@@ -6,7 +6,7 @@ import numpy as np
 
 import fast
 from checkpoint import UserError
-from checkpoint.find import check_exists, locate
+from checkpoint.find import check_exists, find_model
 from checkpoint.names import MODELS, MODELS_DIR, Model
 from checkpoint.read import open_model
 
@@ -17,7 +17,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     Parameters
     ----------
     model_size : str
-        A name for `checkpoint.find.locate`, or a folder.
+        A name for `checkpoint.find.find_model`, or a folder.
     models_dir : str
         Where downloads go.
 
@@ -27,7 +27,7 @@ def load_encoder_hparams_and_params(model_size, models_dir=MODELS_DIR):
     hparams, params : dict
         See `checkpoint.read.Files`.
     """
-    files = open_model(locate(model_size, models_dir))
+    files = find_model(model_size, models_dir)
     encoder = files.encoder()
     params = files.params()
     # Rows without a token, as fill up a table to a multiple of 64, are cut off, so that

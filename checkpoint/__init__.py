@@ -1,8 +1,7 @@
-"""From a name to a model: `locate(name) -> folder`, then `open_model(folder) -> files`.
+"""From a name to a model: find.py looks up or fetches its files, and read.py opens a folder.
 
-After `locate`, which checks the size, a model has no name, only a folder. The files know
-their hparams, tensors() and encoder(). openai.py and huggingface.py each read one format,
-tokenizer.py the tokenizers of the latter. download.py fetches what is missing. Neither
+Both return `read.Files`, which know their hparams, tensors() and encoder(). openai.py and
+huggingface.py each read one format, tokenizer.py the tokenizers of the latter. Neither
 TensorFlow nor PyTorch is needed.
 """
 

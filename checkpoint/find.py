@@ -1,4 +1,4 @@
-"""Where the files of a model are: `locate` downloads those that are missing."""
+"""From a name to the files of a model: `find_model` downloads those that are missing."""
 
 import os
 from pathlib import Path
@@ -9,8 +9,8 @@ from checkpoint.names import CHOICES, HUGGINGFACE, MODELS, MODELS_DIR, OLD_NAMES
 from checkpoint.read import open_model
 
 
-def locate(name, models_dir=MODELS_DIR):
-    """The folder of a model, after the download of its files if they are missing.
+def find_model(name, models_dir=MODELS_DIR):
+    """The `read.Files` of a model, after a download if some are missing.
 
     Parameters
     ----------
@@ -29,18 +29,18 @@ def locate(name, models_dir=MODELS_DIR):
     """
     check_exists(name)
     if name not in MODELS:
-        return Path(name)
+        return open_model(name)
     model = MODELS[name]
     folder = Path(models_dir if model.url else MODELS_DIR, name)
     check_is_the_only_one(name, folder)
     if not model.url:
-        return checked_sums(folder)
+        check_sums(folder)
+        return open_model(folder)
     files, url = source(model.url)
     folder = in_cache(model.url, files) or folder
     if missing(folder, files):
         download(folder, files, url, model.sizes)
-    open_model(folder, model.sizes)
-    return folder
+    return open_model(folder, model.sizes)
 
 
 def check_exists(name):
@@ -57,15 +57,14 @@ def check_is_the_only_one(name, folder):
         raise UserError(f"{name} is a model's name, and a folder here: {advice}")
 
 
-def checked_sums(folder):
-    """A bundled model, if its files match SHA256SUMS. It takes 20 ms for 25 MB."""
+def check_sums(folder):
+    """UserError unless the files of a bundled model match SHA256SUMS. It takes 20 ms for 25 MB."""
     sums = (folder.parent / "SHA256SUMS").read_text(encoding="utf-8", errors="replace")
     lines = sums.splitlines()
     for name in openai.FILES:
         path = folder / name
         if f"{digest(path)}  {folder.name}/{name}" not in lines:
             raise UserError(f"{path} is damaged, or SHA256SUMS; restore them from the project")
-    return folder
 
 
 def source(url):

@@ -19,7 +19,7 @@ from io import BytesIO
 from typing import NamedTuple
 
 from checkpoint.crc32c import crc32c, mask
-from checkpoint.settings import mapped, read_json, whole_number
+from checkpoint.files import mapped, read_json, whole_number
 from encoder import BYTES
 
 INDEX = "model.ckpt.index"

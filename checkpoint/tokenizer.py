@@ -9,9 +9,8 @@ have to agree.
 import json
 from operator import index
 
-from checkpoint.library import library_tokenizer
+from checkpoint.files import only, optional, read_json
 from checkpoint.openai import EOT, pairs, read_merges
-from checkpoint.settings import only, optional, read_json
 from encoder import BYTES
 
 GPT2 = [None, "GPT2Tokenizer", "GPT2TokenizerFast"]  # it leaves out a normalizer, among others
@@ -197,3 +196,20 @@ def described_tokens(folder, settings):
         elif isinstance(token, str) and token:
             tokens.append({"content": token})
     return tokens
+
+
+def library_tokenizer(content, more):
+    """The content of a file, and more tokens -> what encodes a text, and the ids, {token: id}.
+
+    ImportError if the library is missing, ValueError if it cannot read this.
+    """
+    import tokenizers
+
+    try:
+        library = tokenizers.Tokenizer.from_str(content)
+    except BaseException as error:  # it is written in Rust, whose panics are no Exceptions
+        raise ValueError(f"the library tokenizers fails: {str(error)[:200]}") from None
+    library.add_special_tokens(more)
+    library.no_truncation()
+    library.no_padding()
+    return lambda text: library.encode(text).ids, library.get_vocab()

@@ -596,9 +596,9 @@ def test_a_folder_that_is_called_like_a_model(tmp_path, monkeypatch):
         shutil.copytree(HF / "plain", name)
         message = rf"{name} is a model's name, and a folder here: give \./{name}"
         with pytest.raises(UserError, match=message):
-            find.locate(name)
+            find.find_model(name)
     monkeypatch.chdir(find.MODELS_DIR)
-    assert find.locate("target").samefile("target")
+    assert find.find_model("target").stored.folder.samefile("target")
 
 
 @pytest.mark.parametrize(
