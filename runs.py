@@ -4,7 +4,9 @@
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,10 +20,17 @@ def overlap(p, q):
     return np.minimum(p, q).sum(axis=-1)
 
 
-def acceptance_probabilities(r):
-    """How likely each guess that `verify` looked at in a round was to be accepted. float [m]"""
+class Chances(NamedTuple):
+    """Two probabilities for each guess that a rule looks at in a round."""
+
+    p_reached: np.ndarray  # float [m], that all guesses before this one are accepted
+    p_accepted: np.ndarray  # float [m], that they are, and this one, too
+
+
+def chances(r):
+    """The `Chances` of `speculative.verify`. It looks at no guess behind a rejected one."""
     m = min(len(r.drafted), len(r.emitted))
-    return overlap(r.p[:m], r.q[:m])
+    return Chances(np.ones(m), overlap(r.p[:m], r.q[:m]))
 
 
 class Pair:
@@ -96,10 +105,11 @@ class Run:
     """What a loop decoded, and how long it took."""
 
     ids: np.ndarray = None
+    chances_of: Callable = chances  # what the rule says of a round, or None if nobody knows
     n_drafted: list = field(default_factory=list)  # in each round
     n_accepted: list = field(default_factory=list)
     n_emitted: list = field(default_factory=list)
-    p_accepted: list = field(default_factory=list)  # see `acceptance_probabilities`
+    chances: list = field(default_factory=list)
     round_seconds: list = field(default_factory=list)
     draft_seconds: list = field(default_factory=list)  # of each call of the draft
     target_seconds: list = field(default_factory=list)
@@ -109,11 +119,9 @@ class Run:
         self.n_drafted.append(len(r.drafted))
         self.n_accepted.append(r.n_accepted)
         self.n_emitted.append(len(r.emitted))
-        self.p_accepted += [*self.acceptance_of(r)]
+        if self.chances_of is not None:
+            self.chances.append(self.chances_of(r))
         self.round_seconds.append(seconds)
-
-    def acceptance_of(self, r):
-        return acceptance_probabilities(r)
 
     @property
     def seconds(self):
@@ -137,9 +145,14 @@ class Run:
         return ratio(sum(self.n_accepted), sum(self.n_drafted))
 
     @property
+    def n_looked_at(self):
+        return sum(len(found.p_accepted) for found in self.chances)
+
+    @property
     def alpha(self):
         """The mean probability that a guess is accepted if all before it are."""
-        return ratio(sum(self.p_accepted), len(self.p_accepted))
+        reached = sum(sum(found.p_reached) for found in self.chances)
+        return ratio(sum(sum(found.p_accepted) for found in self.chances), reached)
 
     def predicted(self, expected):
         """How many tokens per round are to be expected, if a round of k guesses has expected[k]."""

@@ -21,12 +21,12 @@ from checkpoint import UserError
 from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
-from lab.pair import LabRun, load_pair
+from lab.pair import load_pair
 from lab.schedules import SCHEDULES
 from lab.trace.page import check_can_be_written, page, write_page
 from lab.trace.rounds import Recorder
 from lab.trees import balanced, bottom_up, top_down, tree_sampling
-from runs import N_TURNS, in_turns
+from runs import N_TURNS, Run, in_turns
 from sampling import as_model
 from speculative import verify
 from terminal.ending import report
@@ -117,7 +117,7 @@ def recorded(decode, recorder, on_round=None):
 def all_figures(args, slow, fast):
     """Those of main.py, and the alphas of the positions in a round where one alpha does not fit."""
     rows = figures(slow, fast, f"K = {args.K}, {args.schedule}", why_texts_differ(args))
-    if not fast.p_accepted:
+    if not fast.n_looked_at:
         return rows
     tokens = theory.tokens_by_position(fast.chances, max(fast.n_drafted))
     predicted = f"{fast.predicted(tokens):.2f} tokens per round"
@@ -141,7 +141,7 @@ def decode_trees(args, pair, x, eos, on_round):
     def loop(draft, target, N, note):
         return tree_sampling(x, draft, target, N, shape, args.seed, rule, eos=eos, on_round=note)
 
-    return pair.timed(loop, x, args.n_tokens_to_generate, on_round, LabRun())
+    return pair.timed(loop, x, args.n_tokens_to_generate, on_round, Run(chances_of=None))
 
 
 def figures_of_trees(args, slow, fast):

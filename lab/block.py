@@ -17,8 +17,7 @@ Over all drafts, `verify` accepts 1.19 tokens here, and block verification 1.25.
 
 import numpy as np
 
-from lab.theory import Chances
-from runs import overlap
+from runs import Chances, overlap
 from sampling import sample
 from speculative import acceptance, residual
 
@@ -65,7 +64,7 @@ def block_probabilities(drafted, p, q):
 
 
 def chances(r):
-    """The `Chances` of block verification, which looks at all guesses.
+    """The `runs.Chances` of block verification, which looks at all guesses.
 
     All guesses before one are kept with probability w, and this guess too with probability
     sum min(p, w q), which is what its own w is on average. See `block_probabilities`.

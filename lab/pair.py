@@ -20,9 +20,8 @@ from fast import GPT2
 from lab import block
 from lab.drafts import make_draft
 from lab.schedules import costs_of, draft_confidence, drafting, make_schedule
-from lab.theory import Chances, chances
 from lab.wrappers import penalised
-from runs import Pair, Run, ratio
+from runs import Pair, Run, chances
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import load_encoder_hparams_and_params, load_models
 
@@ -30,25 +29,6 @@ RULES = {  # what each says of its guesses, and whether each position in a round
     verify: {"chances": chances},
     block.verify_block: {"chances": block.chances, "by_position": True},
 }
-
-
-class LabRun(Run):
-    """A `runs.Run` of any rule. chances(r) is what the rule says of its guesses, if it is known."""
-
-    def __init__(self, chances=None):
-        super().__init__()
-        self.chances_of = chances
-        self.chances = []  # of each round
-
-    def acceptance_of(self, r):
-        found = Chances([], []) if self.chances_of is None else self.chances_of(r)
-        self.chances.append(found)
-        return found.p_accepted
-
-    @property
-    def alpha(self):
-        reached = sum(sum(found.p_reached) for found in self.chances)
-        return ratio(sum(self.p_accepted), reached)
 
 
 class LabPair(Pair):
@@ -76,7 +56,7 @@ class LabPair(Pair):
         schedule="fixed",
         costs=None,
     ):
-        """Decode N tokens after the prompt x, with guesses unless K is None -> `LabRun`.
+        """Decode N tokens after the prompt x, with guesses unless K is None -> `runs.Run`.
 
         schedule and costs are those of `schedules.make_schedule`; costs are measured unless
         they are given. The rest is as in `speculative.speculative_sampling`.
@@ -86,7 +66,7 @@ class LabPair(Pair):
             return autoregressive_sampling(x, target, N, rng, eos=eos, on_round=note)
 
         if K is None:
-            return self.timed(plain, x, N, on_round, LabRun(chances))
+            return self.timed(plain, x, N, on_round)
         rule = RULES.get(verify, {"chances": None})
         costs = costs or partial(costs_of, self.times)
         schedule, stop = make_schedule(schedule, K, costs, *self.sources, **rule)
@@ -96,7 +76,7 @@ class LabPair(Pair):
                 raise ValueError(f"this draft has a stop of its own; {advice}")
             stop = draft_confidence(self.stop_below, self.sources[0].confidence)
         propose, see = drafting(schedule, stop)
-        run = LabRun(rule["chances"])
+        run = Run(chances_of=rule["chances"])
 
         def speculative(draft, target, N, note):
             options = {"eos": eos, "on_round": note, "propose": propose, "verify": verify}

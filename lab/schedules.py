@@ -18,7 +18,7 @@ from statistics import median_low
 
 import numpy as np
 
-from lab.theory import chances
+from runs import chances
 from speculative import propose
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
@@ -137,7 +137,7 @@ class adaptive:
     """A schedule: the number of tokens with the best tokens per round / cost, as measured.
 
     Leviathan et al. 2023 suggest it in section 3.5. alpha averages what the rule says of its
-    guesses, see `theory.Chances`, over about the last `memory` of them; it settles sooner than
+    guesses, see `runs.Chances`, over about the last `memory` of them; it settles sooner than
     the share of accepted tokens. `costs(K) -> float [K+1]` are the costs of rounds with
     0 ... K draft tokens. by_position: an alpha for each position in a round, because
     block verification has no single one.

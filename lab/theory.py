@@ -12,24 +12,9 @@ nearly right for large models; and betas that are independent, which they are no
 `tokens_by_position` does without that.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from runs import acceptance_probabilities, expected_tokens
-
-
-class Chances(NamedTuple):
-    """Two probabilities for each guess that a rule looks at in a round."""
-
-    p_reached: np.ndarray  # float [m], that all guesses before this one are accepted
-    p_accepted: np.ndarray  # float [m], that they are, and this one, too
-
-
-def chances(r):
-    """The `Chances` of `speculative.verify`. It looks at no guess behind a rejected one."""
-    p_accepted = acceptance_probabilities(r)
-    return Chances(np.ones(len(p_accepted)), p_accepted)
+from runs import expected_tokens
 
 
 def improvement(alpha, K, c, v=1.0, r=0.0):
@@ -58,7 +43,7 @@ def tokens_by_position(chances, K):
 
     Parameters
     ----------
-    chances : list of `Chances`, one for each round
+    chances : list of `runs.Chances`, one for each round
     K : int
 
     Returns

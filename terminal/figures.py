@@ -41,7 +41,7 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
     if round(check, 2) < 1:
         rows["v below 1"] = BELOW_1
     rows["same text"] = same_text(plain.ids, fast.ids, if_texts_differ)
-    if quick < slow and fast.p_accepted:
+    if quick < slow and fast.n_looked_at:
         rows["slower"] = why_slower(guesses, check, rest)
     return rows
 
@@ -56,7 +56,7 @@ def alpha(run):
     if run.alpha is None:
         return NOTHING
     expected = expected_tokens(run.alpha, max(run.n_drafted))
-    of_which = f"of the {len(run.p_accepted)} looked at, which"
+    of_which = f"of the {run.n_looked_at} looked at, which"
     return f"{run.alpha:.2f} {of_which} predicts {run.predicted(expected):.2f} tokens per round"
 
 

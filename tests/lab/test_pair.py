@@ -25,7 +25,7 @@ def test_a_run_records_what_happened():
     assert run.n_drafted == [len(r.drafted) for r in rounds]
     assert run.n_accepted == [r.n_accepted for r in rounds]
     kept = [runs.overlap(p, q) for r in rounds for p, q in zip(r.p, r.q[: len(r.emitted)])]
-    assert run.p_accepted == kept
+    assert [p for found in run.chances for p in found.p_accepted] == kept
     assert run.alpha == pytest.approx(np.mean(kept))
     assert run.acceptance_rate == sum(run.n_accepted) / sum(run.n_drafted)
     assert run.tokens_per_round == 30 / len(rounds)

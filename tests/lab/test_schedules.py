@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from lab.schedules import adaptive, draft_confidence, make_schedule
-from lab.theory import Chances
-from runs import expected_tokens
+from runs import Chances, expected_tokens
 from speculative import Round
 
 

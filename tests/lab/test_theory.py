@@ -11,9 +11,8 @@ from support import EXACT, models
 from enumeration import sum_over_paths
 from lab import block, theory
 from lab.block import verify_block
-from lab.pair import RULES, LabRun
-from lab.theory import Chances
-from runs import expected_tokens
+from lab.pair import RULES
+from runs import Chances, Run, expected_tokens
 from speculative import Round, propose, verify
 
 
@@ -88,7 +87,7 @@ def all_rounds():
 
 
 def test_block_verification_has_no_single_alpha():
-    run = LabRun(block.chances)
+    run = Run(chances_of=block.chances)
     for r in all_rounds():
         run.add(r, seconds=1.0)
     tokens = theory.tokens_by_position(run.chances, 4)
