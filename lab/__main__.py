@@ -3,16 +3,13 @@
 examples:
   python -m lab --draft ngram
   python -m lab --K 8 --schedule adaptive
-  python -m lab --draft ngram --temperature 1 --tree 3,1,1
   python -m lab --temperature 1 --trace trace.html
 """
 
-import operator
 import re
 import shlex
 import sys
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -25,19 +22,15 @@ from lab.pair import load_pair
 from lab.schedules import SCHEDULES
 from lab.trace.page import check_can_be_written, page, write_page
 from lab.trace.rounds import Recorder
-from lab.trees import balanced, bottom_up, top_down, tree_sampling
-from runs import N_TURNS, Run, in_turns
-from sampling import as_model
+from runs import N_TURNS, in_turns
 from speculative import verify
 from terminal.ending import report
-from terminal.figures import figures, printed, same_text, why_texts_differ
-from terminal.options import COUNT, checked_type, options
+from terminal.figures import figures, printed, why_texts_differ
+from terminal.options import checked_type, options
 from terminal.text import show
 from utils import pair_of, prompt_ids
 
-COLD = 0.02  # the draft's temperature in trees at temperature 0: one-hot rows have no second guess
 RULES = {"token": verify, "block": verify_block}  # of --verify
-TREE_RULES = {"token": top_down, "block": bottom_up}
 
 
 def main(argv=None):
@@ -59,15 +52,11 @@ def main(argv=None):
     recorder = Recorder(np.random.default_rng(args.seed))
     if args.trace:
         speculative = partial(recorded, speculative, recorder)
-    if args.tree:
-        speculative = partial(decode_trees, args, pair, x, eos)
 
-    # Trees are not timed, and no two turns of an adaptive schedule are the same.
-    n_turns = 1 if args.tree or args.schedule == "adaptive" else N_TURNS
+    n_turns = 1 if args.schedule == "adaptive" else N_TURNS  # of which no two turns are the same
     loops = {"Autoregressive Decode": plain, "Speculative Decode": speculative}
     slow, fast = in_turns(loops, partial(show, args.prompt, encoder), n_turns)
-    figures_of = figures_of_trees if args.tree else all_figures
-    rows = figures_of(args, slow, fast)
+    rows = all_figures(args, slow, fast)
     print(f"\n{printed(rows)}", flush=True)
     if args.trace:
         beside_play = Path(args.trace).with_name("play.html").exists()
@@ -131,33 +120,7 @@ def all_figures(args, slow, fast):
     return rows
 
 
-def decode_trees(args, pair, x, eos, on_round):
-    """Decode with a tree of guesses in each round. Nobody knows an alpha of several guesses."""
-    shape = balanced(*args.tree)
-    rule = TREE_RULES[args.verify]
-    if args.temperature == 0:
-        pair.draft_model = as_model(pair.networks[0], COLD, args.top_k, args.top_p)
-
-    def loop(draft, target, N, note):
-        return tree_sampling(x, draft, target, N, shape, args.seed, rule, eos=eos, on_round=note)
-
-    return pair.timed(loop, x, args.n_tokens_to_generate, on_round, Run(chances_of=None))
-
-
-def figures_of_trees(args, slow, fast):
-    """There are no times, for no engine would ask path by path."""
-    rule = TREE_RULES[args.verify].__name__
-    setting = f"with up to {n_guesses(args.tree)} guesses, {rule}"
-    if not fast.n_new:
-        return {"tokens per round": "none: nothing was decoded"}
-    return {
-        "tokens per round": f"{fast.tokens_per_round:.2f}, {setting}",
-        "same text": same_text(slow.ids, fast.ids, why_texts_differ(args)),
-    }
-
-
-HELP = {  # of the options that main.py does not have, and K, which does not go with a tree
-    "K": "how many tokens to guess per round, at most (default: 4)",
+HELP = {  # of the options that main.py does not have
     "draft": "what guesses. model: the model of --draft_model_size. unigram, bigram, ngram: counts "
     "of 1, 2 and 3 tokens in a row. online: such counts in the text so far. lookup: copies from "
     "the text so far. early-exit:L: the target's first L layers (default: %(default)s)",
@@ -168,9 +131,6 @@ HELP = {  # of the options that main.py does not have, and K, which does not go 
     "after a token that the draft is not sure of. heuristic: 2 more after a round that accepted "
     "all tokens, otherwise 1 fewer. adaptive: the best by measured acceptance and times, which "
     "the seed does not fix (default: %(default)s)",
-    "tree": "guess a tree instead of K tokens: 2,1,1 is two guesses at the next token, each with "
-    "one guess below, and one below that. It tells the tokens per round; what would make it fast, "
-    "tree attention, is left out",
     "verify": "accept guesses one by one (Chen et al. 2023), or as a block (Sun et al. "
     "2024) (default: %(default)s)",
     "repetition_penalty": "above 1, tokens of the text become less likely (default: %(default)s)",
@@ -190,14 +150,11 @@ def arguments(argv=None):
         group.add_argument(f"--{name}", help=HELP[name], **kwargs)
 
     drafts = f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."
-    tree = "a tree like 2,1,1, of at most 99 guesses"
     penalty = checked_type(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100")
     html = checked_type(str, lambda path: path.endswith(".html"), "the name of a .html file")
-    add("K", type=COUNT)
     add("draft", default="model", metavar="DRAFT", type=checked_type(str, is_draft, drafts))
     add("draft_corpus", metavar="FILE")
     add("schedule", choices=SCHEDULES, default="fixed")
-    add("tree", metavar="N,N,...", type=checked_type(tree_of, is_small, tree))
     add("verify", choices=RULES, default="token")
     add("repetition_penalty", type=penalty, default=1.0, metavar="r")
     add("eos", action="store_true")
@@ -205,8 +162,6 @@ def arguments(argv=None):
     args = parser.parse_args(argv)
     check_that_they_fit(args)
     args.command = shlex.join(["python", "-m", "lab", *argv])
-    if args.K is None:
-        args.K = 4
     args.K = min(args.K, args.n_tokens_to_generate)  # a larger one would make no difference
     return args
 
@@ -220,8 +175,6 @@ def check_that_they_fit(args):
     if args.draft == "lookup" and args.schedule == "draft-confidence":
         what = "--draft lookup stops by itself where it finds no copy"
         raise UserError(f"{what}; choose another --schedule")
-    if args.tree and (args.trace or args.K is not None or args.schedule != "fixed"):
-        raise UserError("--tree does not go together with --trace, --schedule or --K")
     if args.trace and args.verify == "block":
         raise UserError("--trace shows rounds of --verify token; leave one of the two out")
     if args.trace and args.n_tokens_to_generate == 0:
@@ -231,22 +184,6 @@ def check_that_they_fit(args):
 
 def is_draft(name):
     return name in DRAFTS or re.fullmatch("early-exit:[0-9]{1,4}", name)
-
-
-def tree_of(text):
-    """2,1,1 -> [2, 1, 1]"""
-    if not re.fullmatch("[1-9][0-9]?(,[1-9][0-9]?)*", text):
-        raise ValueError
-    return [int(count) for count in text.split(",")]
-
-
-def is_small(counts):
-    return n_guesses(counts) < 100
-
-
-def n_guesses(counts):
-    """How many nodes a tree with so many children at each depth has."""
-    return sum(accumulate(counts, operator.mul))
 
 
 if __name__ == "__main__":

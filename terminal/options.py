@@ -14,7 +14,6 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, advice="see --help", **kwargs):
         kwargs["formatter_class"] = argparse.RawDescriptionHelpFormatter
-        kwargs["conflict_handler"] = "resolve"  # the lab has a --K of its own
         super().__init__(allow_abbrev=False, **kwargs)
         self.advice = advice
 

@@ -138,17 +138,6 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
     assert decoded[2]["eos"] == decoded[3]["eos"] == (2047,)
 
 
-def test_trees():
-    options = "--n_tokens_to_generate", 25, "--tree", "2,1,1"
-    output = printed_by(lab_main, *options)
-    assert len({*texts_of(output)}) == 1 and "same text         yes" in output
-    assert "with up to 6 guesses, top_down" in output
-    noisy = *options, "--temperature", 1, "--verify", "block", "--draft", "ngram"
-    output = printed_by(lab_main, *noisy)
-    assert "with up to 6 guesses, bottom_up" in output and "no: two samples" in output
-    assert len({*texts_of(printed_by(lab_main, *noisy, "--same_text"))}) == 1
-
-
 def test_numpy_takes_the_plain_network(monkeypatch):
     monkeypatch.setattr(fast, "GPT2", None)
     assert "speedup" in printed_by(main, "--numpy", "--n_tokens_to_generate", 2)
@@ -261,13 +250,6 @@ def test_bad_arguments(args, problem, capsys):
             ["--draft", "online", "--draft_model_size", "draft"],
             "--draft_model_size needs --draft model, but",
         ),
-        (["--tree", "2,x"], "'2,x' is not a tree like 2,1,1"),
-        (["--tree", "99,99,99"], "'99,99,99' is not a tree like 2,1,1, of at most 99 guesses"),
-        (
-            ["--tree", "2,1", "--K", 8],
-            "--tree does not go together with --trace, --schedule or --K",
-        ),
-        (["--tree", "2,1", "--trace", "t.html"], "--tree does not go together with --trace"),
         (
             ["--verify", "block", "--trace", "t.html"],
             "--trace shows rounds of --verify token",
