@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from gallery.setting import decode, target_rows
-from gallery.variant import RATIO, V
+from gallery.variant import RATIO, ROWS, V
 from speculative import verify
 
 
@@ -53,13 +53,13 @@ VARIANTS = [
     V("row-after", "row off by one",
       ("q[i, token]", "q[i + 1, token]", "residual(p[i], q[i])", "residual(p[i], q[i + 1])")),
     V("from-beginning", "rows counted from the beginning of the text", from_the_beginning,
-      of=target_rows, looks="so the first row verifies the first guess, and so on",
+      of=ROWS, looks="so the first row verifies the first guess, and so on",
       seen="openvinotoolkit/openvino_notebooks, 612d3e0"),
     V("context-twice", "accepted tokens twice in the context",
-      reads_accepted_tokens_twice, of=target_rows,
+      reads_accepted_tokens_twice, of=ROWS,
       looks="the row that verifies a token has read those before it twice",
       seen="levvius/adaptive-speculative-decoding"),
-    V("recurrent", "recurrent state not rolled back", never_rolled_back, of=target_rows,
+    V("recurrent", "recurrent state not rolled back", never_rolled_back, of=ROWS,
       decode=partial(with_notes, rejected_tokens), looks="it has read the rejected tokens",
       seen="mlx-lm #846"),
 ]  # fmt: skip

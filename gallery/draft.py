@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from gallery.variant import V
+from gallery.variant import PROPOSE, V
 from sampling import sample
-from speculative import propose
 
 
 def best_of_two_beams(x, draft_model, k_max, rng):
@@ -49,20 +48,20 @@ def from_marginals(x, draft_model, k_max, rng):
 
 VARIANTS = [
     V("greedy-draft", "greedy draft with its ordinary p",
-      ("sample(p, rng)", "p.argmax()"), of=propose,
+      ("sample(p, rng)", "p.argmax()"), of=PROPOSE,
       seen="until transformers #33534"),
-    V("beam", "the best beam with its ordinary p", best_of_two_beams, of=propose,
+    V("beam", "the best beam with its ordinary p", best_of_two_beams, of=PROPOSE,
       looks="a beam search is no draw either", seen="ml-recurrent-drafter #6"),
     V("top-k-draft", "top-k draft with the p of all tokens",
-      ("sample(p, rng)", "sample(top_k(p), rng)"), of=propose,
+      ("sample(p, rng)", "sample(top_k(p), rng)"), of=PROPOSE,
       seen="until transformers #48007"),
     V("stale-p", "p of later guesses never written",
-      ("rows.append(p)", "rows.append(rows[0] if rows else p)"), of=propose,
+      ("rows.append(p)", "rows.append(rows[0] if rows else p)"), of=PROPOSE,
       looks="so the first one's stays there", seen="under CUDA graphs, until vLLM #37639"),
     V("mapped", "the token mapped to the target's ids, its row not",
-      ("rows.append(p)", "rows.append(np.roll(p, 1))"), of=propose,
+      ("rows.append(p)", "rows.append(np.roll(p, 1))"), of=PROPOSE,
       looks="so p is that of another token", seen="rtp-llm #1311"),
     V("other-sequence", "the rows of another sequence",
-      ("rows.append(p)", "rows.append(draft_model((x[:-1] + 1) % len(p))[-1])"), of=propose,
+      ("rows.append(p)", "rows.append(draft_model((x[:-1] + 1) % len(p))[-1])"), of=PROPOSE,
       looks="as where a batch has been put in another order", seen="feared in vLLM #41044"),
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from functools import partial
 
 from gallery.setting import EOS, decode, plain
-from gallery.variant import PLACES, V, Variant, unchecked
+from gallery.variant import PROPOSE, Place, V, Variant, unchecked
 from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
 STOP = (1, 2)
@@ -39,7 +39,7 @@ def about_eos(loop=sees_an_eos):
 
 
 until_stop = partial(plain, end_of=length)
-PLACES[length] = lambda rule: {"decode": partial(decode, end_of=rule), "own": until_stop}
+LENGTH = Place(length, lambda rule: {"decode": partial(decode, end_of=rule), "own": until_stop})
 
 
 VARIANTS = [
@@ -53,9 +53,9 @@ VARIANTS = [
       seen="ccs96307/fast-llm-inference", **about_eos(overlooks_an_eos)),
     V("eos-withdrawn", "withdraws a drafted eos",
       ("token = sample(p, rng)", "token = sample(p, rng)\n        if token == EOS: break"),
-      of=propose, seen="Mathews-Tom/no-magic, which drops a resampled eos as well",
+      of=PROPOSE, seen="Mathews-Tom/no-magic, which drops a resampled eos as well",
       **about_eos()),
     V("stop-at-end", "stop sequence sought at a round's end",
-      ("range(len(stop), len(new) + 1)", "[len(new)]"), of=length,
+      ("range(len(stop), len(new) + 1)", "[len(new)]"), of=LENGTH,
       seen="sglang #23802"),
 ]  # fmt: skip

@@ -5,15 +5,14 @@ from functools import partial
 import numpy as np
 
 from gallery.draft import from_marginals
-from gallery.grammar import masked_rows
-from gallery.kept import as_the_shortest, left, stops_behind
+from gallery.grammar import MASK
+from gallery.kept import LEFT, as_the_shortest, stops_behind
 from gallery.noise import keeps_its_numbers, keeps_u
-from gallery.setting import decode
 from gallery.truncation import XTC_BONUS, xtc_text
-from gallery.variant import ACCEPTED, RATIO, RESAMPLED, V
+from gallery.variant import ACCEPTED, DECODE, PROPOSE, RATIO, RESAMPLED, V
 from lab.block import verify_block
 from sampling import sample
-from speculative import acceptance, propose, residual
+from speculative import acceptance, residual
 
 
 def tests_all_before_it_looks(drafted, p, q, rng):
@@ -41,7 +40,7 @@ CHECKS = [
       (RATIO, "acceptance(p[i, token], (row := xtc(q[i], rng.random()))[token])",
        "residual(p[i], q[i])", "residual(p[i], row)", *XTC_BONUS), own=xtc_text,
       looks="the draft may share it"),
-    X("mask-on-target", "a mask on the target alone", of=masked_rows,
+    X("mask-on-target", "a mask on the target alone", of=MASK,
       looks="the draft proposes what is forbidden"),
     X("no-bonus", "no bonus at all",
       ("return np.append(drafted, sample(",
@@ -49,7 +48,7 @@ CHECKS = [
       seen="until vLLM #5765"),
     X("batch", "batch cut to its shortest", as_the_shortest,
       looks="the guess at the cut stays", seen="considered in transformers #32165"),
-    X("u-kept", "u of a position kept", keeps_u(tests_all_before_it_looks), of=decode,
+    X("u-kept", "u of a position kept", keeps_u(tests_all_before_it_looks), of=DECODE,
       looks="and all are tested, those behind a rejected one, too",
       seen="vLLM, which tests fewer"),
     X("verify", "`verify`", looks="one by one",
@@ -60,26 +59,26 @@ CHECKS = [
 
 GUESSES = [
     X("one-hot-p", "a drawn token, reported as one-hot",
-      ("rows.append(p)", "rows.append(one_hot(p, token))"), of=propose,
+      ("rows.append(p)", "rows.append(one_hot(p, token))"), of=PROPOSE,
       seen="until vLLM #40269"),
     X("withdraws-one-hot", "an unsure guess withdrawn, the others reported as one-hot",
       ("token = sample(p, rng)", "token = sample(p, rng)\n        if p[token] < UNSURE: break",
-       "rows.append(p)", "rows.append(one_hot(p, token))"), of=propose,
+       "rows.append(p)", "rows.append(one_hot(p, token))"), of=PROPOSE,
       looks="with UNSURE = 0.4",
       seen="llama.cpp #22506, vLLM #14702"),
-    X("own-marginals", "drawn from marginals, with their own p", from_marginals, of=propose,
+    X("own-marginals", "drawn from marginals, with their own p", from_marginals, of=PROPOSE,
       looks="each ignores what the others are", seen="z-lab/dflash"),
     X("stops-behind", "stops behind an unsure token",
-      ("rows.append(p)", "rows.append(p)\n        if p[token] < UNSURE: break"), of=propose,
+      ("rows.append(p)", "rows.append(p)\n        if p[token] < UNSURE: break"), of=PROPOSE,
       looks="with UNSURE = 0.4",
       seen="llama.cpp #22673, llama.cpp #25908"),
     X("stops-by-u", "stops behind a guess by its u",
       ("rng.random()", "u[i]"), propose=stops_behind,
       looks="where drafting stopped behind the first u[i] above 1/2",
       seen="dilab-zju/self-speculative-decoding"),
-    X("kept", "guess behind a rejected one kept", of=left,
+    X("kept", "guess behind a rejected one kept", of=LEFT,
       looks="the next round begins with it, and its own p"),
     X("jacobi", "guess behind a rejected one drawn again from its row of the target",
-      ("return token, p", "return sample(q, rng), q"), of=left,
+      ("return token, p", "return sample(q, rng), q"), of=LEFT,
       seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
 ]  # fmt: skip

@@ -5,8 +5,7 @@ from functools import partial
 from gallery.context import last_token, with_notes
 from gallery.names import EOS, B, one_hot, without
 from gallery.setting import plain, target_rows
-from gallery.variant import PLACES, V
-from speculative import propose
+from gallery.variant import PROPOSE, Place, V
 
 
 def masked_rows(setting, x, drafted):
@@ -42,31 +41,30 @@ def long_rows(setting, x, drafted, noted=()):
 def constraint(rows):
     """An edit of these rows is wrong where plain sampling obeys them."""
     own = partial(plain, rows=rows)
-    PLACES[rows] = lambda rule: {"rows": rule, "own": own}
-    return own
+    return Place(rows, lambda rule: {"rows": rule, "own": own})
 
 
-masked_text, *_ = map(constraint, (masked_rows, forced_rows, long_rows))
+MASK, FORCED, LONG = map(constraint, (masked_rows, forced_rows, long_rows))
 
 IN_ROUNDS = ("for i, row in enumerate(q):",
              "if len(drafted): return q\n    for i, row in enumerate(q):")  # fmt: skip
 
 VARIANTS = [
     V("late-grammar", "grammar that waits for the next round",
-      ("[*new, *drafted[:i]]", "new"), of=masked_rows,
+      ("[*new, *drafted[:i]]", "new"), of=MASK,
       looks="so no guess turns it on", seen="vLLM #36138"),
     V("grammar-bonus", "grammar that forgets the bonus",
-      ("enumerate(q)", "enumerate(q[: max(1, len(drafted))])"), of=masked_rows,
+      ("enumerate(q)", "enumerate(q[: max(1, len(drafted))])"), of=MASK,
       seen="behind a withdrawn guess, until vLLM #44297"),
     V("grammar-withdrawn", "forbidden guess withdrawn",
       ("token = sample(p, rng)",
-       "token = sample(p, rng)\n        if token == A and B in x: break"), of=propose,
-      looks="harmless while guesses are greedy", rows=masked_rows, own=masked_text, step="",
+       "token = sample(p, rng)\n        if token == A and B in x: break"), of=PROPOSE,
+      looks="harmless while guesses are greedy", **MASK.parts(masked_rows), step="",
       seen="vLLM #14702; resampled from the target in local-inference-lab #476"),
-    V("forced", "forced token ignored in rounds with guesses", IN_ROUNDS, of=forced_rows,
+    V("forced", "forced token ignored in rounds with guesses", IN_ROUNDS, of=FORCED,
       looks="here the second token must be B",
       seen="vLLM #39573, closed as stale; for its V2 runner, vLLM #44510"),
     V("rounds-for-tokens", "rounds counted in place of tokens",
-      ("n + i < 2", "len(noted) < 2"), of=long_rows, decode=partial(with_notes, last_token),
+      ("n + i < 2", "len(noted) < 2"), of=LONG, decode=partial(with_notes, last_token),
       looks="where C is forbidden for two tokens", seen="sglang #33643"),
 ]  # fmt: skip

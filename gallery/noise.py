@@ -8,7 +8,7 @@ import numpy as np
 
 from gallery.names import picked, u
 from gallery.setting import decode, plain, target_rows
-from gallery.variant import PLACES, RESAMPLED, V, edited
+from gallery.variant import DECODE, RESAMPLED, Place, V, edited
 from lab.block import verify_block
 from sampling import sample
 from speculative import propose, verify
@@ -97,11 +97,8 @@ def without_a(setting, x, drafted):
     return q
 
 
-PLACES[picked] = lambda rule: {
-    "verify": draws_by(rule),
-    "rows": without_a,
-    "own": partial(plain, rows=without_a),
-}
+own_text = partial(plain, rows=without_a)
+PICKED = Place(picked, lambda rule: {"verify": draws_by(rule), "rows": without_a, "own": own_text})
 
 VARIANTS = [
     V("one-u-for-all", "one random number for all",
@@ -115,17 +112,17 @@ VARIANTS = [
       ("rng.random()", "(u := rng.random())", RESAMPLED, "picked(residual(p[i], q[i]), u)"),
       seen="vllm-ascend #16370"),
     V("draws-at-most", "draws with <=",
-      ("<= u", "< u"), of=picked,
+      ("<= u", "< u"), of=PICKED,
       looks="where u may be 0", seen="sizzlecar/ferrum-infer-rs"),
     V("one-noise", "one noise for two draws",
       (RESAMPLED, "picked(residual(p[i], q[i]), u[i])"), propose=keeps_its_numbers,
       looks="where u[i] also drew the guess",
       seen="vLLM #54282, an option up to release 0.28.0"),
     V("one-seed", "one seed for draft and verifier, the draft's again in each round",
-      one_seed, of=decode, looks="the numbers that drew tokens come back as tests",
+      one_seed, of=DECODE, looks="the numbers that drew tokens come back as tests",
       seen="in review in llama.cpp #27694; for the draft alone, Infini-AI-Lab/Sequoia"),
     V("u-kept-block", "u of a position kept, with block verification",
-      keeps_u(verify_block, from_the_right=True), of=decode,
+      keeps_u(verify_block, from_the_right=True), of=DECODE,
       looks="that a token was kept says something about the u behind it",
       seen="avoided in vLLM #46781"),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 from gallery.context import rejected_tokens, with_notes
 from gallery.names import HALF
 from gallery.setting import plain, target_rows
-from gallery.variant import PLACES, V
+from gallery.variant import Place, V
 from speculative import max_fn
 
 
@@ -34,8 +34,10 @@ def counts_rejected_tokens(setting, x, drafted, noted=()):
 penalised_text = partial(plain, rows=penalised_rows)
 
 
-PLACES[penalised_rows] = lambda rule: {"rows": rule, "own": penalised_text, "step": "penalised"}
-penalty = partial(V, of=penalised_rows)
+PENALISED = Place(
+    penalised_rows, lambda rule: {"rows": rule, "own": penalised_text, "step": "penalised"}
+)
+penalty = partial(V, of=PENALISED)
 
 VARIANTS = [
     penalty("penalty-bonus", "penalty on the bonus only",

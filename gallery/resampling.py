@@ -4,7 +4,7 @@ import numpy as np
 
 from gallery.names import without
 from gallery.setting import decode
-from gallery.variant import ACCEPTED, RESAMPLED, V, edited
+from gallery.variant import ACCEPTED, DECODE, RESAMPLED, V, edited
 from sampling import sample
 from speculative import max_fn, propose, residual, verify
 
@@ -84,7 +84,7 @@ VARIANTS = [
     V("one-hot-redrawn", "one-hot draft, drawn again after a miss",
       (ACCEPTED, "sample(q[i], rng) == token", "residual(p[i], q[i])", "q[i]"),
       propose=greedy_draft, seen="romsto/Speculative-Decoding", formula=("q", "q")),
-    V("in-place", "changes a row in place", changes_a_row_in_place, of=decode,
+    V("in-place", "changes a row in place", changes_a_row_in_place, of=DECODE,
       looks="the residual is computed in a row that the model keeps",
       seen="a kind of vLLM #16952"),
     V("guesses-again", "nothing after a rejection", guesses_again,

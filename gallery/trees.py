@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from gallery.names import only, without, λ
-from gallery.variant import PLACES, V, unchecked
+from gallery.variant import Place, V, unchecked
 from lab.trees import Node, bottom_up, score, top_down, tree_sampling
 from sampling import sample
 from speculative import residual
@@ -87,8 +87,8 @@ def of_a_tree(rule):
     return {"verify": rule, "decode": decode, "own": plain, "step": "siblings"}
 
 
-PLACES |= {top_down: of_a_tree, bottom_up: of_a_tree}
-T = partial(V, of=top_down)
+TOP_DOWN, BOTTOM_UP = (Place(rule, of_a_tree) for rule in (top_down, bottom_up))
+T = partial(V, of=TOP_DOWN)
 
 VARIANTS = [
     T("first-p", "all siblings verified with the first p",
@@ -124,7 +124,7 @@ VARIANTS = [
        "w = acceptance(1 - child.p[child.token], surplus)",
        "r = residual(child.p, w * r)",
        "r = residual(child.p, w * r) if surplus > 0 else node.q",
-       "if rng.random() < w", "if node.token is None or rng.random() < w"), of=bottom_up,
+       "if rng.random() < w", "if node.token is None or rng.random() < w"), of=BOTTOM_UP,
       seen="brian030128/subspec_v2"),
     T("coin-threshold", "one coin for all siblings, and a threshold",
       decode=partial(one_coin, threshold=λ), step="", looks="accepts where u < the q so far / .8",

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 
 from gallery.names import colder, min_p, top_k, top_p
-from gallery.setting import decode, plain, target_rows
-from gallery.variant import PLACES, RATIO, RESAMPLED, V, Variant, edited
+from gallery.setting import plain, target_rows
+from gallery.variant import DECODE, RATIO, RESAMPLED, Place, V, Variant, edited
 from speculative import verify
 
 
@@ -32,7 +32,7 @@ def truncation(id, name, edit, change, **parts):
     return Variant(id, name, **parts)
 
 
-PLACES[both] = lambda rule: all_rows(both) | {"rows": partial(truncated_rows, rule)}
+BOTH = Place(both, lambda rule: all_rows(both) | {"rows": partial(truncated_rows, rule)})
 
 # ---- XTC, a truncation that flips a coin for each position ----
 
@@ -57,7 +57,7 @@ VARIANTS = [
                seen="a logit bias in vLLM #38202; unserved, until lattice #974"),
     V("first-argmax", "first token of a text is the argmax",
       ("while len(x)",
-       "x = np.append(x, setting.target_model(x)[-1].argmax())\n    while len(x)"), of=decode,
+       "x = np.append(x, setting.target_model(x)[-1].argmax())\n    while len(x)"), of=DECODE,
       looks="the prompt's pass has one at hand", seen="mended in lucebox #374"),
     xtc_rule("xtc-emitted", "XTC on what is emitted, not on the test",
              (RESAMPLED, "sample(xtc(residual(p[i], q[i]), rng.random()), rng)", *XTC_BONUS),
@@ -74,7 +74,7 @@ VARIANTS = [
        "residual(p[i], q[i])", "residual(p[i], softmax(q[i]))"),
       seen="until vllm-ascend #6685"),
     V("other-order", "truncated in another order",
-      ("top_k(top_p(row))", "top_p(top_k(row))"), of=both,
+      ("top_k(top_p(row))", "top_p(top_k(row))"), of=BOTH,
       looks="where autoregressive sampling has top-p first",
       seen="sglang #36173; with top-p and temperature, since tpu-inference #1385"),
     V("residual-truncated", "residual truncated again",

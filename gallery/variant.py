@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from typing import NamedTuple
 
 from enumeration import sum_over_paths, total_variation
 from gallery import names
@@ -24,15 +25,23 @@ RATIO = "acceptance(p[i, token], q[i, token])"
 ACCEPTED = f"rng.random() < {RATIO}"
 RESAMPLED = "sample(residual(p[i], q[i]), rng)"
 LOOP = "speculative_sampling"
-# What a rule is in place of, and the parts of a variant with that rule: one is the step of the
-# exercise in which somebody may write it. Other files of this folder add theirs.
-PLACES = {
-    verify: lambda rule: {"verify": rule, "step": "verify"},
-    verify_block: lambda rule: {"verify": rule, "step": "verify"},
-    propose: lambda rule: {"propose": rule, "step": "propose"},
-    target_rows: lambda rule: {"rows": rule, "step": LOOP},
-    decode: lambda rule: {"decode": rule, "step": LOOP},
-}
+
+
+class Place(NamedTuple):
+    """A function that rules are in place of, and the parts of a variant with such a rule.
+
+    One part is the step of the exercise in which somebody may write it.
+    """
+
+    function: Callable
+    parts: Callable  # parts(rule) -> {name: part}
+
+
+VERIFY = Place(verify, lambda rule: {"verify": rule, "step": "verify"})
+BLOCK = Place(verify_block, lambda rule: {"verify": rule, "step": "verify"})
+PROPOSE = Place(propose, lambda rule: {"propose": rule, "step": "propose"})
+ROWS = Place(target_rows, lambda rule: {"rows": rule, "step": LOOP})
+DECODE = Place(decode, lambda rule: {"decode": rule, "step": LOOP})
 
 
 def edited(function, edit, **more_names):
@@ -115,12 +124,13 @@ class Variant:
         return mean_length(self.round_distribution())
 
 
-def V(id, name, rule=(), of=verify, **parts):
-    """A `Variant`. Its rule is an edit of the function `of`, or a function in its place."""
+def V(id, name, rule=(), of=VERIFY, **parts):
+    """A `Variant`. Its rule is an edit of the function of a `Place`, or one in its place."""
+    right = of.function
     if callable(rule):
-        own = PLACES[of](rule)
+        own = of.parts(rule)
     else:
-        own = PLACES[of](edited(of, rule) if rule else of) | {"edit": rule}
-    if of is verify and "propose" in parts:  # a rule for another draft
+        own = of.parts(edited(right, rule) if rule else right) | {"edit": rule}
+    if of is VERIFY and "propose" in parts:  # a rule for another draft
         own["step"] = LOOP
-    return Variant(id, name, **{"of": of} | own | parts)
+    return Variant(id, name, **{"of": right} | own | parts)
