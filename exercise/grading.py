@@ -15,7 +15,7 @@ from enumeration import (
 )
 from exercise.praise import praise
 from exercise.samples import in_words
-from exercise.steps import Wrong
+from exercise.steps import SHORT, Wrong
 from exercise.tree import tree
 
 ROUNDING = 1e-12  # distances below are rounding
@@ -79,8 +79,11 @@ def name_of(check, sampler):
 
 
 def is_same(check, one, other):
-    """Whether two samplers agree on two tables, where both can cope: all would take long."""
-    for setting in check.settings[:2]:
+    """Whether two samplers agree on two tables, where both can cope: all would take long.
+
+    A shorter text comes first, where nearly all of them differ.
+    """
+    for setting in (SHORT, *check.settings[:2]):
         with contextlib.suppress(Exception):  # for a row that holds zeros
             both = [check.distribution(sampler, setting) for sampler in (one, other)]
             if total_variation(*both) > ROUNDING:

@@ -114,6 +114,7 @@ def setting_of(name, **sizes):
 
 
 README = setting_of("README")
+SHORT = replace(README, N=2, K=1)
 CYCLE = setting_of("cycle")
 ZEROS = setting_of("zeros")
 LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
