@@ -17,6 +17,7 @@ import exercise.__main__ as program
 from checkpoint import UserError
 from exercise import process
 from exercise.grading import compared, graded
+from exercise.praise import praise
 from exercise.samples import in_words, samples_needed
 from exercise.steps import NAMES, README, STEPS, changed, where_guesses
 from exercise.tree import following, tree
@@ -152,36 +153,54 @@ def siblings_that_leave_no_tree(node, rng):
     ("step", "function", "verdict"),
     [
         ("accept", accept, "exact"),
-        ("accept", accept_in_its_own_rows, "exact"),
         ("residual", residual, "exact"),
-        ("residual", residual_in_fractions_of_floats, "exact"),
         ("verify", verify, "exact, with 2.71 tokens per round"),
-        ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)],
-         "exact, with 1.00 tokens per round"),
         ("speculative_sampling", loop_with(), "exact, with 2.50 tokens per pass of the target; "
          "1.75 guesses a round, 1.50 of them accepted"),
-        ("speculative_sampling", loop_with((K_MAX, "K"), ("return x", "return x[: n + N]")),
-         "exact, with 2.50 tokens per pass of the target; "
-         "2.00 guesses a round, 1.50 of them accepted; 1.75 are enough, for a round adds one more "
-         "token"),
-        ("speculative_sampling", loop_with(("propose(x, d", "propose_after_x(x, d")),
-         "exact, with 1.86 tokens per pass of the target (2.50 are possible); "
-         "1.30 guesses a round, 0.86 of them accepted; does the draft see its own guesses?"),
-        ("speculative_sampling", loop_with_a_call_per_row,
-         "exact, with 0.91 tokens per pass of the target (2.50 are possible)"),
-        ("speculative_sampling", plain_loop,
-         "exact, with 1.00 tokens per pass of the target (2.50 are possible)"),
         ("until_eos", loop_with(), "exact"),
-        ("until_eos", loop_that_is_cut, "exact"),
         ("propose", draft_with(one_hot), "exact"),
-        ("propose", draft_with(one_hot, last_argmax), "exact"),
         ("penalised", penalised, "exact"),
         ("siblings", top_down, "exact"),
-        ("siblings", siblings_that_leave_no_tree, "exact"),
     ],
 )  # fmt: skip
 def test_a_right_answer(step, function, verdict):
     assert graded(STEP[step], function, "") == ([verdict], True)
+
+
+@pytest.mark.parametrize(
+    ("step", "function"),
+    [
+        ("accept", accept_in_its_own_rows),
+        ("residual", residual_in_fractions_of_floats),
+        ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)]),
+        ("until_eos", loop_that_is_cut),
+        ("propose", draft_with(one_hot, last_argmax)),
+        ("siblings", siblings_that_leave_no_tree),
+    ],
+)
+def test_another_right_answer_on_two_tables(step, function):
+    check = STEP[step].checks[0]
+    assert compared(replace(check, settings=check.settings[:2]), function) == []
+
+
+@pytest.mark.parametrize(
+    ("step", "function", "saved"),
+    [
+        ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)], "1.00 tokens per round"),
+        ("speculative_sampling", loop_with((K_MAX, "K"), ("return x", "return x[: n + N]")),
+         "2.50 tokens per pass of the target; 2.00 guesses a round, 1.50 of them accepted; "
+         "1.75 are enough, for a round adds one more token"),
+        ("speculative_sampling", loop_with(("propose(x, d", "propose_after_x(x, d")),
+         "1.86 tokens per pass of the target (2.50 are possible); "
+         "1.30 guesses a round, 0.86 of them accepted; does the draft see its own guesses?"),
+        ("speculative_sampling", loop_with_a_call_per_row,
+         "0.91 tokens per pass of the target (2.50 are possible)"),
+        ("speculative_sampling", plain_loop,
+         "1.00 tokens per pass of the target (2.50 are possible)"),
+    ],
+)  # fmt: skip
+def test_what_a_right_answer_saves(step, function, saved):
+    assert praise(STEP[step], function) == f"exact, with {saved}"
 
 
 # ---- Wrong functions ----
@@ -408,6 +427,7 @@ def split(row, token):
         ("siblings", certain_of_the_second),
     ],
 )
+@pytest.mark.slow
 def test_a_mistake_that_only_one_table_shows(step, function):
     lines = found_in(step, function)
     assert lines[0].startswith("wrong by ") and lines[-2].startswith("error ")
@@ -434,6 +454,7 @@ def test_a_mistake_that_only_one_table_shows(step, function):
         ("until_eos", ("len(x) < n + N", "len(x) < n + max(1, N)"), "(N = 0, K = 2)"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_mistake_that_another_prompt_or_size_shows(step, change, where):
     line = found_in(step, loop_with(change))[0]
     assert where in line
