@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support import ROOT
 
-from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation
+from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation, workers
 from gallery import SETTING, P, Q, Setting
 from speculative import speculative_sampling
 
@@ -41,6 +41,12 @@ def by_another(rng):
 def by_another_late(rng):
     path = [rng.choice(2) for _ in range(9)]
     return [*path, int(all(path) and OTHER.random() < 1e-9)]
+
+
+@pytest.fixture(autouse=True)
+def few_subtrees(monkeypatch):
+    """For each is watched, and to look at all objects of a process takes its time."""
+    monkeypatch.setattr(workers, "N_SUBTREES", 8)
 
 
 @pytest.fixture(scope="module")
