@@ -15,16 +15,19 @@ from fractions import Fraction
 
 import pytest
 from hypothesis import settings
-from support import BLOCK, CONTENT, DISTANCES, Handler
+from support import BLOCK, CONTENT, DISTANCES, Handler, load_once
 
 import gpt2
+import main
 import runs
 from checkpoint import download, names
 from fast import product
+from lab import pair
 
 EXACT_FILES = "test_proof", "test_block", "test_gallery", "test_trees"  # and each test_lossless...
 
 runs.SECONDS = 0  # programs run each loop once, unless a test has time for more
+main.load_models = pair.load_models = load_once
 
 settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, database=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)

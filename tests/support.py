@@ -25,6 +25,7 @@ from enumeration import assert_same_distribution, sum_over_paths, total_variatio
 from fast import GPT2
 from lab.block import verify_block
 from speculative import speculative_sampling, verify
+from utils import load_models
 
 ROOT = Path(__file__).parent.parent
 MICRO = ROOT / "tests" / "fixtures" / "micro"  # a GPT-2, and its logits by Transformers
@@ -211,6 +212,15 @@ def stored_gpt2(directory):
 def bundled(name):
     """A GPT2 of its own for each test, whose weights all of them share."""
     return copy.copy(stored_gpt2(Path(MODELS_DIR) / name))
+
+
+loaded = cache(load_models)
+
+
+def load_once(*names, **options):
+    """`utils.load_models`, whose networks share their weights with those of other tests."""
+    encoder, *networks = loaded(*names, **options)
+    return encoder, *map(copy.copy, networks)
 
 
 def files_of(directory):

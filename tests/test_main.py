@@ -23,16 +23,17 @@ from terminal.ending import report
 from terminal.figures import figures
 
 
-def test_the_bundled_pair_from_any_directory(tmp_path):
-    result = run("--K", 4, cwd=tmp_path)
-    plain, guessed = texts_of(result.stdout)
+def test_the_bundled_pair_from_any_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = printed_by(main, "--K", 4)
+    plain, guessed = texts_of(output)
     assert plain == guessed and len(plain) > 300
     assert plain.startswith(
         "Once upon a time there was a king who had three sons, and they were all very happy."
     )
     assert os.listdir(tmp_path) == []
     for figure in "acceptance rate", "tokens per round", "same text":
-        assert re.search(rf"^{figure}.*\n", result.stdout, re.MULTILINE)[0].strip() in read(
+        assert re.search(rf"^{figure}.*\n", output, re.MULTILINE)[0].strip() in read(
             "docs/terminal.svg"
         )
 
