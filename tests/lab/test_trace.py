@@ -70,15 +70,16 @@ def in_the_middle():
     return next(r.emitted[0] for r in seen if r.origins.count("accepted") > 2)
 
 
-RUNS = [
-    dict(),
-    dict(temperature=0.0, eos=in_the_middle()),
-    dict(K=0),
-]
+RUNS = {
+    "sampled": dict,
+    "ended": lambda: dict(temperature=0.0, eos=in_the_middle()),
+    "without a draft": lambda: dict(K=0),
+}
 
 
-@pytest.mark.parametrize("options", RUNS)
-def test_the_page_shows_every_token_and_every_round_once(options):
+@pytest.mark.parametrize("options_of", RUNS.values(), ids=RUNS)
+def test_the_page_shows_every_token_and_every_round_once(options_of):
+    options = options_of()
     plain, fast, rounds, seen = decoded(**options)
     html = page_of(plain, fast, seen)
     elsewhere = r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\("
@@ -111,7 +112,7 @@ def check_card(article, r):
 
 def test_the_recorder_finds_the_verdicts_that_verify_came_to():
     """From the random numbers and the rows, so the page shows the numbers that decided."""
-    _, _, rounds, seen = decoded(K=16, N=120)
+    _, _, rounds, seen = decoded(K=16, N=60)
     found = {origin for r in seen for origin in r.origins}
     assert found == {"accepted", "resampled", "bonus"}
     for r, s in zip(rounds, seen, strict=True):

@@ -49,7 +49,7 @@ def filled_up(emitted, drawn):
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @settings(max_examples=15)
-@given(drawn=models(sizes=(4, 3, 2)))
+@given(drawn=models(sizes=(3, 2, 3)))
 def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
     """So any number of rounds is exact, by step 7 of test_proof.py."""
     _, target, x = drawn
