@@ -13,7 +13,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support import EXACT, ROOT, read
+from support import EXACT, ROOT, read, run
 
 import enumeration
 import gallery
@@ -411,9 +411,7 @@ def draw(rng):
         except: pass
 output_distribution(draw)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", lines], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    done = run("-c", lines, script="")
     assert done.returncode == 1
     assert re.fullmatch("TypeError: rng.normal .*an except without a name.*\n", done.stderr)
 
@@ -449,8 +447,7 @@ forever = ctypes.CDLL({str(library)!r}).forever
 number = ctypes.CFUNCTYPE(ctypes.c_double)
 output_distribution(lambda draw: forever(number(draw)))
 """
-    command = [sys.executable, "-c", lines]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = run("-c", lines, script="")
     assert done.returncode == 1
     assert re.fullmatch("TooManyRuns: .*can't be stopped in C.\n", done.stderr)
 

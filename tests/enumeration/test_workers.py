@@ -2,13 +2,10 @@
 
 import importlib.util
 import multiprocessing
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
-from support import ROOT
 
 from enumeration import NotByRng, TooManyPaths, output_distribution, total_variation, workers
 from gallery import SETTING, P, Q, Setting
@@ -81,34 +78,6 @@ def test_another_generator_is_seen(executor):
 def test_what_cannot_be_sent_is_named(executor):
     with pytest.raises(TypeError, match="can't be sent to another process; define it with def"):
         output_distribution(lambda rng: rng.choice(2), executor=executor)
-
-
-SCRIPT = """
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-from enumeration import output_distribution
-
-def sampler(rng):
-    return [rng.choice(2) for _ in range(12)]
-
-spawn = multiprocessing.get_context("spawn")
-with ProcessPoolExecutor(2, mp_context=spawn) as executor:
-    output_distribution(sampler, executor=executor)
-"""
-
-
-@pytest.mark.slow
-def test_a_script_without_a_guard_is_told_so(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, script],
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert 'a script needs if __name__ == "__main__": around' in done.stderr
 
 
 @pytest.mark.slow
