@@ -97,9 +97,10 @@ def test_only_new_positions_are_computed(micro, n_computed):
         (other, 3),
         (other, 2),
         (other[:4], 1),
+        (np.array([0, 299]), 1),  # the ends of the vocabulary
     ):
         micro(ids, n_rows)
-    assert n_computed == [10, 5, 5, 8, 2, 1]
+    assert n_computed == [10, 5, 5, 8, 2, 1, 2]
 
 
 @pytest.mark.parametrize(
