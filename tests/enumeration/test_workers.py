@@ -16,11 +16,11 @@ OTHER = np.random.default_rng(0)
 
 
 def exact(rng):
-    return speculative_sampling([0], SETTING.draft_model, SETTING.target_model, 3, 2, rng)
+    return speculative_sampling([0], SETTING.draft_model, SETTING.target_model, 2, 1, rng)
 
 
 def in_floats(rng):
-    return speculative_sampling([0], FLOATS.draft_model, FLOATS.target_model, 3, 2, rng)
+    return speculative_sampling([0], FLOATS.draft_model, FLOATS.target_model, 2, 1, rng)
 
 
 def one_path(rng):
@@ -62,7 +62,7 @@ def test_two_processes_find_the_same(executor):
 
 @pytest.mark.parametrize(
     ("function", "max_paths"),
-    [(two_paths, 1), (in_floats, 400)],  # before there are workers, and of all together
+    [(two_paths, 1), (in_floats, 25)],  # before there are workers, and of all together
 )
 def test_too_many_paths(executor, function, max_paths):
     with pytest.raises(TooManyPaths, match=f"more than max_paths = {max_paths} paths"):
