@@ -11,7 +11,7 @@ lines there:
       ("residual(p[i], q[i])", "q[i]"),
       seen="ccs96307/fast-llm-inference")
 
-A thread, as in "vLLM #18902", needs the repository's address in gallery/tables.py.
+seen names a repository or, as "vllm-project/vllm#18902", a thread. The page links both.
 
 Every variant decodes texts of three tokens after A, with K = 2. The rows are Fractions,
 so the distances are exact, but for two rules with an exp.

@@ -6,11 +6,10 @@ Everything is computed for the pair of gallery/setting.py, except where another 
 """
 
 import difflib
-import re
 import textwrap
 
 from gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
-from gallery.variant import Variant, edited_source, replacements
+from gallery.variant import REPOSITORY, Variant, edited_source, replacements
 
 HEADER = ["bug", "code", "seen in", "distance"]
 N_WORST = 4
@@ -31,37 +30,6 @@ NOTES = {  # what a reader of a group needs beside its table
     "Guesses withdrawn, kept or cut": "The code is in [kept.py](../gallery/kept.py).",
     "Noise and seeds": "`picked(row, u)` draws a token with a given number u.",
     "The end of the text": 'eos is C, and the stop sequence "B C".',
-}
-REPOSITORIES = {
-    "1bit-MONSTER": "1bit-MONSTER/1bit-MONSTER",
-    "ATOM": "ROCm/ATOM",
-    "EAGLE": "SafeAILab/EAGLE",
-    "fms-extras": "foundation-model-stack/fms-extras",
-    "dflash": "z-lab/dflash",
-    "FastDeploy": "PaddlePaddle/FastDeploy",
-    "keras-hub": "keras-team/keras-hub",
-    "lattice": "ohdearquant/lattice",
-    "llama.cpp": "ggml-org/llama.cpp",
-    "lucebox": "Luce-Org/lucebox",
-    "mistral.rs": "EricLBuehler/mistral.rs",
-    "local-inference-lab": "local-inference-lab/vllm",
-    "ml-recurrent-drafter": "apple/ml-recurrent-drafter",
-    "mlx-lm": "ml-explore/mlx-lm",
-    "mlx-node": "mlx-node/mlx-node",
-    "mlxcel": "lablup/mlxcel",
-    "omlx": "jundot/omlx",
-    "openvino.genai": "openvinotoolkit/openvino.genai",
-    "picolm": "RightNow-AI/picolm",
-    "rMLX": "Pushkinist/rMLX",
-    "rtp-llm": "alibaba/rtp-llm",
-    "sglang": "sgl-project/sglang",
-    "Spec-RL": "ShopeeLLM/Spec-RL",
-    "TensorRT-LLM": "NVIDIA/TensorRT-LLM",
-    "tpu-inference": "vllm-project/tpu-inference",
-    "transformers": "huggingface/transformers",
-    "vLLM": "vllm-project/vllm",
-    "vllm-ascend": "vllm-project/vllm-ascend",
-    "vmlx-swift": "osaurus-ai/vmlx-swift",
 }
 
 
@@ -88,15 +56,15 @@ def four(number):
 
 
 def linked(seen):
-    """Links for what seen names: a thread, "vLLM #18902", or a repository, "lab/engine"."""
+    """Links for what seen names: a thread, "vllm-project/vllm#1", or a repository, "lab/engine"."""
 
     def link(found):
-        place = found[0]
-        if found[2]:
-            place = f"{REPOSITORIES[found[1]]}/issues/{found[2]}"
-        return f"[{found[0]}](https://github.com/{place})"
+        repository, name, number = found.groups()
+        if number is None:
+            return f"[{repository}](https://github.com/{repository})"
+        return f"[{name} #{number}](https://github.com/{repository}/issues/{number})"
 
-    return re.sub(r"([\w.-]+) #(\d+)|[\w.-]+/[\w.-]+", link, seen)
+    return REPOSITORY.sub(link, seen)
 
 
 def code(text):

@@ -37,7 +37,7 @@ def menu():
     for id in MENU:
         variant = GALLERY[id]
         formula = dict(zip(("accept", "replace"), variant.formula))
-        rule = {"name": variant.name, "seen": variant.seen, **formula}
+        rule = {"name": variant.name, "seen": variant.seen_in_words, **formula}
         lines.append(f'  "{id}": {json.dumps(rule, ensure_ascii=False)},')
     return "\n".join([*lines, "};"])
 
