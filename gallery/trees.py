@@ -14,15 +14,15 @@ from speculative import residual
 sample_by_trees = unchecked(tree_sampling)
 
 
-def decode(rng, setting, verify=top_down, **parts):
+def decode_by_trees(rng, setting, verify=top_down, **parts):
     """The rule for a tree has the place of `verify`."""
     x, N = np.array(setting.prompt), setting.N - 1
     models = setting.draft_model, setting.target_model
     return sample_by_trees(x, *models, N, setting.shape, rng, verify)
 
 
-def plain(rng, setting):
-    return decode(rng, replace(setting, shape=()))
+def without_guesses(rng, setting):
+    return decode_by_trees(rng, replace(setting, shape=()))
 
 
 def verifies_the_best_of_its_siblings(node, rng):
@@ -84,7 +84,7 @@ def one_coin(rng, setting, threshold=1, **parts):
 
 
 def of_a_tree(rule):
-    return {"verify": rule, "decode": decode, "own": plain, "step": "siblings"}
+    return {"verify": rule, "decode": decode_by_trees, "own": without_guesses, "step": "siblings"}
 
 
 TOP_DOWN, BOTTOM_UP = (Place(rule, of_a_tree) for rule in (top_down, bottom_up))

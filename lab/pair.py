@@ -70,12 +70,7 @@ class LabPair(Pair):
         rule = RULES.get(verify, {"chances": None})
         costs = costs or partial(costs_of, self.times)
         schedule, stop = make_schedule(schedule, K, costs, *self.sources, **rule)
-        if self.stop_below:
-            if stop is not None:
-                advice = "choose another schedule than draft-confidence"
-                raise ValueError(f"this draft has a stop of its own; {advice}")
-            stop = draft_confidence(self.stop_below, self.sources[0].confidence)
-        propose, see = drafting(schedule, stop)
+        propose, see = drafting(schedule, self.with_own_stop(stop))
         run = Run(chances_of=rule["chances"])
 
         def speculative(draft, target, N, note):
@@ -89,6 +84,15 @@ class LabPair(Pair):
                 on_round(r)
 
         return self.timed(speculative, x, N, on_each, run)
+
+    def with_own_stop(self, stop):
+        """The stop of a schedule, which may be None, or that of the draft. It can't be both."""
+        if not self.stop_below:
+            return stop
+        if stop is not None:
+            advice = "choose another schedule than draft-confidence"
+            raise ValueError(f"this draft has a stop of its own; {advice}")
+        return draft_confidence(self.stop_below, self.sources[0].confidence)
 
 
 def load_pair(draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, **more):
