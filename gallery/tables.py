@@ -43,7 +43,7 @@ def cell(value):
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def shown(distance):
+def distance_text(distance):
     """0.2800 = 7/25, or without the fraction, if it is long. Exact rules have 0."""
     if distance == 0:
         return "0"
@@ -104,12 +104,12 @@ def diff(variant):
 def as_diff(variant, where):
     """A variant with its name, its distance and a diff."""
     name = ", ".join(filter(None, [f"**{variant.name}**", variant.looks]))
-    numbers = f"{name}: wrong by {shown(variant.distance)}."
+    numbers = f"{name}: wrong by {distance_text(variant.distance)}."
     return f"{numbers} {where}".strip() + "\n\n" + diff(variant)
 
 
 def line(variant):
-    return [variant.name, change(variant), linked(variant.seen), shown(variant.distance)]
+    return [variant.name, change(variant), linked(variant.seen), distance_text(variant.distance)]
 
 
 def by_distance(variants):
