@@ -14,8 +14,9 @@ from enumeration import (
     total_variation,
 )
 from exercise.praise import praise
+from exercise.returned import Wrong
 from exercise.samples import in_words
-from exercise.steps import SHORT, Wrong
+from exercise.tables import SHORT
 from exercise.tree import tree
 
 ROUNDING = 1e-12  # distances below are rounding

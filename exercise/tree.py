@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from enumeration import EveryBranch
-from exercise.steps import NAMES, quoted
+from exercise.tables import NAMES, quoted
 from sampling import sample
 
 LINES = 16  # of branches, at most
