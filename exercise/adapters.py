@@ -6,12 +6,12 @@ import numpy as np
 
 from exercise.returned import (
     Wrong,
-    array,
-    checked_bool,
-    checked_rows,
-    checked_text,
-    checked_tokens,
+    array_from,
+    bool_from,
     hint_for,
+    rows_from,
+    text_from,
+    tokens_from,
 )
 from exercise.tables import NAMES, quoted
 from gallery.setting import decode, target_rows
@@ -50,7 +50,7 @@ def as_accept(function):
 
     def rule(drafted, p, q, rng):
         def accept(p, q, i, token):
-            return int(checked_bool(function(p[i].copy(), q[i].copy(), token, rng)))
+            return int(bool_from(function(p[i].copy(), q[i].copy(), token, rng)))
 
         return changed(accept)(drafted, p, q, rng)
 
@@ -61,7 +61,7 @@ def as_residual(function):
     """A rule that resamples from this function."""
 
     def resampled(p, q, i, token):
-        return checked_rows(function(p[i], q[i]), "the residual", p[i].shape)
+        return rows_from(function(p[i], q[i]), "the residual", p[i].shape)
 
     return changed(resampled=resampled)
 
@@ -75,7 +75,7 @@ def as_verify(function):
     def rule(drafted, p, q, rng):
         k = len(drafted)
         found = function(drafted, p, q, rng)
-        emitted = checked_tokens(found, "the round", q.shape[1])
+        emitted = tokens_from(found, "the round", q.shape[1])
         if not 1 <= len(emitted) <= k + 1:
             needed = f"a round of {k} guesses emits 1 to {k + 1} tokens" if k else ONE_TOKEN
             raise Wrong(f"{needed}{hint_for(found)}; found {emitted.tolist()!s:.60}")
@@ -96,7 +96,7 @@ def with_loop(function, **eos):
         x = np.array(setting.prompt)
         models = setting.draft_model, setting.target_model
         found = function(x, *models, setting.N, setting.K, rng, **eos)
-        return checked_text(found, setting, **eos)
+        return text_from(found, setting, **eos)
 
     return text
 
@@ -109,8 +109,8 @@ def with_propose(function):
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise Wrong(f"a draft returns the guesses and their rows; found {found!r:.60}")
         n_vocab = draft_model(x).shape[1]
-        drafted = checked_tokens(found[0], "the guesses", n_vocab)
-        p = array(found[1], "p", (k, n_vocab), float)
+        drafted = tokens_from(found[0], "the guesses", n_vocab)
+        p = array_from(found[1], "p", (k, n_vocab), float)
         for i, token in enumerate(drafted):
             check_argmax(np.append(x, drafted[:i]), draft_model, token)
         return drafted, p
@@ -128,7 +128,7 @@ def check_argmax(ids, draft_model, token):
 def with_penalty(function):
     def rows(setting, x, drafted):
         q = target_rows(setting, x, drafted)
-        return checked_rows(function(q, np.append(x, drafted)), "the rows", q.shape)
+        return rows_from(function(q, np.append(x, drafted)), "the rows", q.shape)
 
     return partial(decode, rows=rows)
 
@@ -140,7 +140,7 @@ def with_siblings(function):
         found = function(root, rng)
         if not isinstance(found, list) or not 1 <= len(found) <= most:
             raise Wrong(f"a list of 1 to {most} tokens is needed; found {found!r:.60}")
-        emitted = checked_tokens(found, "the list", len(setting.P))
+        emitted = tokens_from(found, "the list", len(setting.P))
         return [*setting.prompt, *emitted.tolist()]
 
     return text

@@ -60,13 +60,13 @@ def compared(check, function):
         distance = total_variation(found, wanted)
         if distance > ROUNDING:
             name = name_of(check, sampler)
-            headline = f"wrong by {shown(distance)} ({check.size(setting)}){check.where}{name}"
+            headline = f"wrong by {in_digits(distance)} ({check.size(setting)}){check.where}{name}"
             lines = tree(check, sampler, setting)
             return [headline, *lines, in_words(found, wanted, setting.N)]
     return []
 
 
-def shown(distance):
+def in_digits(distance):
     return f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -61,15 +61,10 @@ class Check:
         return f"{size}{self.where}"
 
 
+@lru_cache(maxsize=500)  # references and rivals are asked for again and again
 def distribution_of(sampler, setting, compute):
-    """What `compute` finds, or what was found before."""
-    if (sampler, setting) not in FOUND:
-        with np.errstate(all="ignore"):
-            FOUND[sampler, setting] = compute(lambda rng: sampler(rng, setting))
-    return FOUND[sampler, setting]
-
-
-FOUND = {}
+    with np.errstate(all="ignore"):
+        return compute(lambda rng: sampler(rng, setting))
 
 
 def completed(found, setting):
