@@ -11,6 +11,7 @@ import textwrap
 
 from gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
 from gallery.variant import Variant, edited_source, replacements
+from terminal.table import table
 
 HEADER = ["bug", "code", "seen in", "distance"]
 N_WORST = 4
@@ -63,16 +64,6 @@ REPOSITORIES = {
     "vllm-ascend": "vllm-project/vllm-ascend",
     "vmlx-swift": "osaurus-ai/vmlx-swift",
 }
-
-
-def table(header, rows, n_left=1):
-    """Rows as a table, whose columns are right-aligned except for the first n_left."""
-    rule = ["---" if i < n_left else "---:" for i in range(len(header))]
-    return "\n".join(f"| {' | '.join(map(cell, row))} |" for row in [header, rule, *rows])
-
-
-def cell(value):
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def shown(distance):
