@@ -317,8 +317,8 @@ IMPORTS = {
     "gallery/*.py": "numpy enumeration fast gallery lab sampling speculative terminal",
     "exercise/*.py": "numpy checkpoint enumeration exercise fast gallery lab sampling speculative "
     "terminal",
-    "times/*.py": "numpy tqdm torch transformers checkpoint encoder fast gpt2 lab runs speculative "
-    "terminal times utils",
+    "times/*.py": "numpy tqdm torch transformers checkpoint encoder fast gpt2 lab runs terminal "
+    "times utils",
 }
 
 
