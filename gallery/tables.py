@@ -10,6 +10,7 @@ import re
 import textwrap
 
 from gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
+from gallery.lossy import prices
 from gallery.variant import Variant, edited_source, replacements
 from terminal.table import table
 
@@ -189,3 +190,8 @@ def of_famous():
     }
     variants = by_distance(GALLERY[id] for id in seen)
     return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)
+
+
+def of_prices():
+    rows = [[name, shown(distance), four(rate)] for name, distance, rate in prices()]
+    return table(["rule", "distance", "tokens per round"], rows)
