@@ -9,7 +9,9 @@ import difflib
 import textwrap
 
 from gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
+from gallery.lossy import prices
 from gallery.variant import REPOSITORY, Variant, edited_source, replacements
+from terminal.table import table
 
 HEADER = ["bug", "code", "seen in", "distance"]
 N_WORST = 4
@@ -31,16 +33,6 @@ NOTES = {  # what a reader of a group needs beside its table
     "Noise and seeds": "`picked(row, u)` draws a token with a given number u.",
     "The end of the text": 'eos is C, and the stop sequence "B C".',
 }
-
-
-def table(header, rows, n_left=1):
-    """Rows as a table, whose columns are right-aligned except for the first n_left."""
-    rule = ["---" if i < n_left else "---:" for i in range(len(header))]
-    return "\n".join(f"| {' | '.join(map(cell, row))} |" for row in [header, rule, *rows])
-
-
-def cell(value):
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def distance_text(distance):
@@ -166,3 +158,8 @@ def of_famous():
     }
     variants = by_distance(GALLERY[id] for id in seen)
     return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)
+
+
+def of_prices():
+    rows = [[name, distance_text(distance), four(rate)] for name, distance, rate in prices()]
+    return table(["rule", "distance", "tokens per round"], rows)

@@ -47,6 +47,7 @@ BLOCKS = {
     "gallery": tables.of_gallery,
     "trees": tables.of_trees,
     "exact": tables.of_exact_rules,
+    "prices": tables.of_prices,
     "rules": menu,
 }
 

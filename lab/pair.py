@@ -21,13 +21,13 @@ from lab import block
 from lab.drafts import make_draft
 from lab.schedules import costs_of, draft_confidence, drafting, make_schedule
 from lab.wrappers import penalised
-from runs import Pair, Run, chances
+from runs import Pair, Run, chances_of_verify
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import load_encoder_hparams_and_params, load_models
 
 RULES = {  # what each says of its guesses, and whether each position in a round has its own alpha
-    verify: {"chances": chances},
-    block.verify_block: {"chances": block.chances, "by_position": True},
+    verify: {"chances_of": chances_of_verify},
+    block.verify_block: {"chances_of": block.chances_of_verify_block, "by_position": True},
 }
 
 
@@ -67,11 +67,11 @@ class LabPair(Pair):
 
         if K is None:
             return self.timed(plain, x, N, on_round)
-        rule = RULES.get(verify, {"chances": None})
+        rule = RULES.get(verify, {"chances_of": None})
         costs = costs or partial(costs_of, self.times)
         schedule, stop = make_schedule(schedule, K, costs, *self.sources, **rule)
         propose, see = drafting(schedule, self.with_own_stop(stop))
-        run = Run(chances_of=rule["chances"])
+        run = Run(chances_of=rule["chances_of"])
 
         def speculative(draft, target, N, note):
             options = {"eos": eos, "on_round": note, "propose": propose, "verify": verify}
