@@ -40,48 +40,39 @@ def short(x):
 
 
 def test_the_tree_has_all_paths_and_they_add_up_to_q():
-    expected = []
-    masses = {"A": [], "B": [], "C": []}
-
-    def emitted(token, *shares):
-        masses[token].append(prod(shares))
-        return f"{token}: {' × '.join(map(short, shares))} = {short(prod(shares))}"
-
+    paths = []
     for guess, p, q in zip("ABC", P, Q):
         keep = acceptance(p, q)
-        expected += [f"{guess} {short(p)}", f"accepted {short(keep)}", emitted(guess, p, keep)]
-        if keep == 1:
-            continue
-        expected.append(f"rejected {short(1 - keep)}")
-        for token, share in zip("ABC", residual(P, Q)):
-            if share:
-                expected += [f"{token} {short(share)}", emitted(token, p, 1 - keep, share)]
-
-    assert [*map(sum, masses.values())] == Q.tolist()
-    *_, sentence = headed = texts("tree")
-    assert headed[4:-1] == expected
-    for token, some in masses.items():
-        total = f" = {short(sum(some))}" if len(some) > 1 else ""
-        assert f"{token}: {' + '.join(map(short, some))}{total}" in sentence
+        paths.append((guess, [p, keep]))
+        if keep < 1:
+            left = zip("ABC", residual(P, Q))
+            paths += [(token, [p, 1 - keep, share]) for token, share in left if share]
+    ends = [f"{name}: {' × '.join(map(short, path))} = {short(prod(path))}" for name, path in paths]
+    *found, sums = texts("tree")
+    assert [text for text in found if "×" in text] == ends
+    labels = [text.split()[-1] for text in found[4:] if "×" not in text]
+    assert {*labels} == {short(share) for _, path in paths for share in path}
+    for name, q in zip("ABC", Q):
+        masses = [prod(path) for token, path in paths if token == name]
+        assert sum(masses) == q
+        assert f"{name}: {' + '.join(map(short, masses))}" in sums and short(q) in sums
 
 
 def test_p_laid_over_q_has_the_heights_and_the_residual():
+    both = np.minimum(P, Q)
+    parts = [("accepted", both), ("rejected", P - both), ("missing", Q - both)]
     expected, heights = [], []
-    for token, p, q in zip("ABC", P, Q):
-        both = min(p, q)
-        for word, share in ("accepted", both), ("rejected", p - both), ("missing", q - both):
-            if share:
-                expected.append(f"{word} {short(share)}")
-                heights.append(280 * float(share))
-        expected += [token, f"p {short(p)}, q {short(q)}"]
+    for i, token in enumerate("ABC"):
+        shares = [(word, share[i]) for word, share in parts if share[i]]
+        expected += [f"{word} {short(share)}" for word, share in shares]
+        expected += [token, f"p {short(P[i])}, q {short(Q[i])}"]
+        heights += [280 * float(share) for _, share in shares]
     expected += [short(share) for share in residual(P, Q) if share]
-    found = texts("laid_over")
-    assert found[:-3] == expected
+    *found, one, two, three = texts("laid_over")
+    assert found == expected
+    assert [line.split()[-1] for line in (one, two, three)] == [short(x.sum()) for _, x in parts]
     rects = re.findall(r'width="92" height="([\d.]+)"', picture("laid_over"))
     assert [*map(float, rects)] == pytest.approx(heights)
-    overlap = np.minimum(P, Q).sum()
-    for line, share in zip(found[-3:], (overlap, 1 - overlap, 1 - overlap)):
-        assert line.endswith(f"in all {short(share)}")
 
 
 def test_the_round_is_one_of_the_bundled_pair():
