@@ -430,7 +430,7 @@ def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(name):
         output_distribution(draw)
 
 
-@pytest.mark.parametrize("method", {*multiprocessing.get_all_start_methods(), "os.fork"})
+@pytest.mark.parametrize("method", [*multiprocessing.get_all_start_methods(), "os.fork"])
 def test_a_child_is_refused(method):
     def draw(rng):
         if method != "os.fork":
