@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from checkpoint import UserError, huggingface, openai
-from checkpoint.download import digest, fetch, session, size_of
+from checkpoint.download import digest, fetch, forget, session, size_of
 from checkpoint.names import CHOICES, HUGGINGFACE, MODELS, MODELS_DIR, OLD_NAMES, OPENAI
 from checkpoint.read import open_model
 
@@ -136,6 +136,7 @@ def fetch_all(folder, names, url, sizes, fresh):
             fetch(connection, f"{url}/{weights}", part)
             check(folder, url, sizes, part)
             part.replace(folder / weights)
+            forget(part)
 
 
 def check(folder, url, sizes, part=None):
@@ -151,5 +152,5 @@ def check(folder, url, sizes, part=None):
         problem = str(error).split(" cannot be used: ")[-1]
     if problem:  # here, because an error keeps its file mapped, which Windows does not remove
         if part:
-            part.unlink()
+            forget(part)
         raise UserError(f"{url} gave a wrong file, now removed: {problem}")
