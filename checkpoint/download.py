@@ -55,20 +55,20 @@ def fetch(connection, url, path):
 
 def transfer(connection, url, path):
     """Download a file, or its rest. Whether all of it is there; the next attempt may do better."""
-    have = size_of(path)
-    tag = tag_of(path) if have else ""
+    have, tag = kept(path)
     rest = {"Range": f"bytes={have}-", "If-Range": tag} if tag else {}
     with connection.get(url, headers=rest, stream=True, timeout=TIMEOUT) as answer:
         begin, end = place_of(answer, tag)
         if begin != have:
             print(f"{path.name} starts over: no rest of this very file came", file=sys.stderr)
             forget(path)
-            if answer.status_code != 200:
-                return False
+        if begin not in (0, have):
+            return False
         if begin == 0:
             tag_file(path).write_text(answer.headers.get("ETag", ""), "utf-8")
         named = checksum(answer)
-        receive(answer, path, begin, end)
+        if begin < end:
+            receive(answer, path, begin, end)
     if size_of(path) != end:  # the connection broke off
         return False
     if not matches(path, named):
@@ -88,12 +88,11 @@ def tag_file(path):
     return path.with_name(f"{path.name}.etag")
 
 
-def tag_of(path):
-    """The ETag of what is kept, or "". A weak one would not stand for these very bytes."""
-    if not tag_file(path).exists():
-        return ""
-    tag = tag_file(path).read_text("utf-8", "replace")
-    return tag if re.fullmatch("(?!W/)[!-~]+", tag) else ""
+def kept(path):
+    """How many bytes are there, and their ETag, or "". A weak one stands for others as well."""
+    have = size_of(path)
+    tag = tag_file(path).read_text("utf-8", "replace") if have and size_of(tag_file(path)) else ""
+    return have, tag if re.fullmatch("(?!W/)[!-~]+", tag) else ""
 
 
 def forget(path):
@@ -117,12 +116,10 @@ def place_of(answer, tag):
     if answer.status_code == 200:
         return 0, length_of(answer)
     told = answer.headers.get("Content-Range", "")
-    if found := re.fullmatch(r"bytes \*/(\d+)", told):  # nothing comes after its last byte
-        return int(found[1]), int(found[1])
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", told)
-    if not found or answer.headers.get("ETag") != tag:
+    found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/([1-9]\d*)", told)  # "*": nothing is left
+    if not found or (found[1] and answer.headers.get("ETag") != tag):
         return None, None
-    return int(found[1]), int(found[2])
+    return int(found[1] or found[2]), int(found[2])
 
 
 def length_of(answer):
@@ -135,8 +132,6 @@ def length_of(answer):
 
 def receive(answer, path, begin, end):
     """Write what arrives into the file, from byte `begin` on."""
-    if begin == end:
-        return
     name = path.name.removesuffix(".part")
     options = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
     bar = tqdm(desc=name, total=end, initial=begin, **options)

@@ -140,6 +140,8 @@ def varint(f):
     while (byte := f.read(1)[0]) & 128:
         number |= (byte & 127) << shift
         shift += 7
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")
     return number | byte << shift
 
 

@@ -86,7 +86,8 @@ def n_computed(monkeypatch):
 def server(monkeypatch):
     """A server of support.CONTENT on this machine, which misbehaves as support.Handler says."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.delenv("GPT2_MODELS_URL", raising=False)
+    for name in "GPT2_MODELS_URL", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE":
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(download, "BACKOFF", 0.001)
     monkeypatch.setattr(download, "TIMEOUT", (5, 0.5))
     monkeypatch.setattr(download, "PIECE", BLOCK)
