@@ -115,7 +115,7 @@ def safetensors(path):
 
 def entry_of(dtype, shape, data_offsets):
     if dtype not in DTYPES:
-        raise ValueError(f"numbers of type {dtype} cannot be read here; convert them to F32")
+        raise ValueError(f"numbers of type {dtype!r:.30} cannot be read here; convert them to F32")
     start, stop = data_offsets
     return Entry(start, stop - start, DTYPES[dtype], shape)
 

@@ -262,7 +262,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         headers = {}
         tag = wrong.get("headers", {}).get("ETag")
         is_same = self.headers["If-Range"] == tag or not wrong.get("if_range", True)
-        if asked and status == 200 and wrong.get("ranges", is_same):
+        is_asked = asked and "x-ms-version" in self.headers  # which OpenAI's server wants
+        if is_asked and status == 200 and wrong.get("ranges", is_same):
             start = int(asked[len("bytes=") : -1])
             status, headers, body = part_of(body, start)
         headers |= {"Content-Length": str(len(body))} | wrong.get("headers", {})

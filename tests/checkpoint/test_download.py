@@ -90,6 +90,7 @@ def test_a_server_that_misbehaves_for_a_while(
     [
         (DATA, {"status": 404}, "answered 404 Not Found"),
         (DATA, {"status": 500}, "answered 500"),
+        (DATA, {"status": 206}, "answered 206"),
         (DATA, {"drop": 8192}, "breaks off every time"),
         (DATA, {"stall": 1}, "no answer"),
         (DATA, {"headers": {"Content-Length": None}}, "does not say how long"),

@@ -308,7 +308,7 @@ IN_WEIGHTS = [  # the same of model.safetensors
     (stored(TENSORS | {"ln_f.bias": np.ones(8, "f")}), "ln_f.bias is there twice"),
     (stored(TENSORS | {"transformer.h.0.mlp.c_fc.bias": np.ones(32, bool)}), "found bool numbers"),
     (stored({}), "n_layer is 2, but there are only 0 tensors"),
-    (cast("i1"), "numbers of type F8_E4M3 cannot be read here; convert them to F32"),
+    (cast("i1"), "numbers of type .F8_E4M3. cannot be read here; convert them to F32"),
     (b"", "model.safetensors is empty"),
     (b"version https://git-lfs.github.com/spec/v1", "is a pointer of git-lfs; get the file with"),
     (b"<!DOCTYPE html>", "model.safetensors is a web page"),
