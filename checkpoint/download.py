@@ -65,7 +65,7 @@ def transfer(connection, url, path):
         if begin not in (0, have):
             return False
         if begin == 0:
-            tag_file(path).write_text(answer.headers.get("ETag", ""), "utf-8")
+            path.with_suffix(".etag").write_text(answer.headers.get("ETag", ""), "utf-8")
         named = checksum(answer)
         if begin < end:
             receive(answer, path, begin, end)
@@ -84,20 +84,16 @@ def size_of(path):
     return path.stat().st_size if path.is_file() else 0
 
 
-def tag_file(path):
-    return path.with_name(f"{path.name}.etag")
-
-
 def kept(path):
     """How many bytes are there, and their ETag, or "". A weak one stands for others as well."""
-    have = size_of(path)
-    tag = tag_file(path).read_text("utf-8", "replace") if have and size_of(tag_file(path)) else ""
+    have, beside = size_of(path), path.with_suffix(".etag")
+    tag = beside.read_text("utf-8", "replace") if have and beside.exists() else ""
     return have, tag if re.fullmatch("(?!W/)[!-~]+", tag) else ""
 
 
 def forget(path):
     path.unlink(missing_ok=True)
-    tag_file(path).unlink(missing_ok=True)
+    path.with_suffix(".etag").unlink(missing_ok=True)
 
 
 # ---- An answer ----

@@ -142,13 +142,19 @@ def by_encoder(found, is_added):
 
 
 def by_library(found, added, why, more):
+    """What the library makes of a tokenizer.json, and of more tokens. ValueError if it cannot."""
     try:
-        encode, ids = library_tokenizer(json.dumps(found), more)
+        import tokenizers
     except ImportError:
         advice = "the library tokenizers reads it: pip install tokenizers"
         raise ValueError(f"{why}; {advice}") from None
+    library = called(tokenizers.Tokenizer.from_str, json.dumps(found))
+    library.add_special_tokens(more)
+    library.no_truncation()
+    library.no_padding()
+    ids = library.get_vocab()
     check_agree(added.values(), {name: {"id": id} for name, id in ids.items()})
-    return {"merges": [], "ids": ids, "library": encode}
+    return {"merges": [], "ids": ids, "library": lambda text: called(library.encode, text).ids}
 
 
 def check_agree(described, known):
@@ -207,20 +213,6 @@ def described_tokens(folder, settings):
         elif isinstance(token, str) and token:
             tokens.append({"content": token})
     return tokens
-
-
-def library_tokenizer(content, more):
-    """The content of a file, and more tokens -> what encodes a text, and the ids, {token: id}.
-
-    ImportError if the library is missing.
-    """
-    import tokenizers
-
-    library = called(tokenizers.Tokenizer.from_str, content)
-    library.add_special_tokens(more)
-    library.no_truncation()
-    library.no_padding()
-    return lambda text: called(library.encode, text).ids, library.get_vocab()
 
 
 def called(function, *args):

@@ -117,7 +117,7 @@ def test_an_error_leaves_no_wrong_file(server, tmp_path, load, name, wrong, mess
     elif "now removed" in message:
         assert left == {*SMALL}
     else:
-        assert left <= {*SMALL, f"{DATA}.part", f"{DATA}.part.etag"}
+        assert left <= {*SMALL, f"{DATA}.part", f"{DATA}.etag"}
     server.plan.clear()
     load()
     assert complete(tmp_path / "355M")
@@ -136,7 +136,7 @@ def test_a_part_that_is_there(server, tmp_path, load, part, tag, plan, asked):
     model_dir = tmp_path / "355M"
     model_dir.mkdir()
     (model_dir / f"{DATA}.part").write_bytes(part)
-    (model_dir / f"{DATA}.part.etag").write_text(tag)
+    (model_dir / f"{DATA}.etag").write_text(tag)
     server.plan[DATA] = plan
     load()
     assert complete(model_dir)

@@ -443,12 +443,14 @@ def test_flags_of_added_tokens_mean_what_they_mean_to_transformers(tmp_path, see
     for id, name in enumerate((EOT, "[PAD]", "ox", "[PAD]bc"), start=271):
         flags = {flag: rng.random() < 0.3 for flag in (*FLAGS, "special")}
         tokens.append({"id": id, "content": name} | flags)
-    listed = {token["id"]: token for token in tokens}
-    settings = rng.choice([GENERAL, {}, {"pad_token": "[PAD]"}, {"added_tokens_decoder": listed}])
-    files = {"tokenizer_config.json": settings}
-    if "added_tokens_decoder" not in settings or rng.random() < 0.5:
-        files["tokenizer.json"] = json.dumps(tokenizer_json() | {"added_tokens": tokens}).encode()
-    folder = write(tmp_path, files)
+    whole = json.dumps(tokenizer_json() | {"added_tokens": tokens}).encode()
+    listed = {"added_tokens_decoder": {token["id"]: token for token in tokens}}
+    files = [
+        {"tokenizer.json": whole},
+        {"tokenizer.json": whole, "tokenizer_config.json": GENERAL},
+        {"tokenizer_config.json": listed},
+    ]
+    folder = write(tmp_path, files[seed % 3])
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     ours = get_encoder(folder, "")
     for _ in range(20):
