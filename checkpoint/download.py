@@ -60,7 +60,8 @@ def transfer(connection, url, path):
     with connection.get(url, headers=rest, stream=True, timeout=TIMEOUT) as answer:
         begin, end = place_of(answer, tag)
         if begin != have:
-            print(f"{path.name} starts over: no rest of this very file came", file=sys.stderr)
+            why = "the server has another file by now, or no ETag, or no ranges"
+            print(f"{path.name} starts over: {why}", file=sys.stderr)
             forget(path)
         if begin not in (0, have):
             return False
@@ -85,7 +86,7 @@ def size_of(path):
 
 
 def kept(path):
-    """How many bytes are there, and their ETag, or "". A weak one stands for others as well."""
+    """How many bytes are there, and their ETag, or "" if it is weak, as others may share it."""
     have, beside = size_of(path), path.with_suffix(".etag")
     tag = beside.read_text("utf-8", "replace") if have and beside.exists() else ""
     return have, tag if re.fullmatch("(?!W/)[!-~]+", tag) else ""

@@ -95,8 +95,8 @@ def of_two_files(folder, settings, described):
         name = token["content"]
         if name not in numbers:
             raise ValueError(f"the added token {name!r} has no id; see docs/your_models.md")
-        is_plain = not is_listed and "id" in token and name not in named
-        token = ADDED | {"normalized": is_plain} | token | {"id": numbers[name]}
+        is_last = not is_listed and "id" in token and name not in named  # to be looked for
+        token = ADDED | {"normalized": is_last} | token | {"id": numbers[name]}
         added.setdefault(name, token)
         if not is_listed:
             check_agree([token], added)
