@@ -396,9 +396,11 @@ OF_OTHERS = [  # the same with another tokenizer_class
     ({"model": {"ignore_merges": True}}, "The cat", "ignore_merges is True"),
 ]
 NUMBERED = {"vocab.json": WORDS, "added_tokens.json": {"[PAD]": 271}}
+NAMED = {"added_tokens.json": {"[PAD]": 272}, "special_tokens_map.json": {"pad_token": "[PAD]"}}
 X_FIRST = {"added_tokens.json": {"oxs": 272}, "tokenizer_config.json": {"pad_token": "x"}}
 LIBRARY = [  # files, and the same
     (NUMBERED, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
+    (NAMED, "a[PAD]b", r"the added token '\[PAD"),
     (X_FIRST, "oxs", "the added token '"),
     ({"merges.txt": CUT_SHORT}, "The cat", "the vocabulary does not fit its merges"),
     ({"tokenizer.json": WITHOUT_EOT}, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
