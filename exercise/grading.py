@@ -74,7 +74,7 @@ def name_of(check, sampler):
     """The bug of the gallery with the same distributions, if there is one."""
     for other, variant in check.rivals:
         if is_same(check, sampler, other):
-            seen = f" ({variant.seen})" if variant.seen else ""
+            seen = f" ({variant.seen_in_words})" if variant.seen else ""
             return f': the distribution of "{variant.name}"{seen}'
     return ""
 
