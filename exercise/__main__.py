@@ -73,7 +73,8 @@ def main(argv=None):
         lines, is_exact = verdict or (["not in this file"], None)
         show(names.index(name) + 1, name, lines, is_exact)
         if is_exact and name == "speculative_sampling":
-            print(f"    let it write: python main.py --mine {os.path.relpath(args.file)}")
+            file = min(args.file, os.path.relpath(args.file), key=len)
+            print(f"    let it write: python main.py --mine {file}")
         is_wrong |= is_exact is False
     if is_wrong:
         sys.exit(1)
