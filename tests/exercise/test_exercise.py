@@ -220,6 +220,7 @@ def handed_in(name, variant):
 
         def loop(x, draft_model, target_model, N, K, rng, eos=None):
             models = {"draft_model": draft_model, "target_model": target_model}
+            rng = SimpleNamespace(random=rng.random, choice=rng.choice)  # NumPy's takes no rng.u
             return variant.text(rng, SimpleNamespace(prompt=tuple(x), N=N, K=K, **models))
 
         return loop
