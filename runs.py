@@ -216,5 +216,6 @@ def origins(r):
     """Where each emitted token of a round comes from: accepted, resampled or bonus."""
     found = ["accepted"] * r.n_accepted
     if r.n_accepted < len(r.emitted):
-        found.append("bonus" if r.n_accepted == len(r.drafted) else "resampled")
+        kind = "bonus" if r.n_accepted == len(r.drafted) else "resampled"
+        found += [kind] * (len(r.emitted) - r.n_accepted)  # one, of a right rule
     return found
