@@ -21,8 +21,8 @@ K + 1 tokens of the target alone. To see that, look at any of its positions. Wha
 before decides where its token comes from:
 
 - The round still goes on, and there is a guess. The guesses before it were accepted, but other
-  random numbers decided that, and they say nothing about this one. So it's a draw from p, and
-  by steps 1 to 5 the token is a draw from q.
+  random numbers decided that, and they say nothing about this one. So it's still a draw from p,
+  and by steps 1 to 5 the token is a draw from q.
 - The round still goes on, and the guesses are used up. The token is the bonus, a draw from q.
 - The round has ended. The token is the target's own, a draw from q.
 
@@ -37,12 +37,13 @@ that a round has emitted. The rounds emit two tokens, one, and two:
     R R R R R        the last one emitted the two that were left
 
 From each line to the next, a completed round takes the place of the P's in brackets. In the
-first line these are three P's, and the round has three tokens as well: the two that it emitted,
-R R, and the one that the target adds, P. By step 6 they have the same distribution. The P's to
-their right are drawn after them, by the target, as before. So the whole text keeps its
-distribution, and it's again R's, and then P's of the target alone. That's why the next round
-may take the place of the first P's again. Near the end there is less room: two P's are left in
-the third line, so the code makes one guess, and a completed round has two tokens.
+first line these are three, and the round has three tokens as well: the two that it emitted, R R,
+and the one that the target adds, P. By step 6 they have the same distribution as the three P's.
+The target draws the P's to their right as before, each after all that stands to its left. So the
+text keeps its distribution. And however many tokens a round emits, its R's are followed by P's
+of the target alone. So the next round may take the place of the first P's again. Near the end
+there is less room: two P's are left in the third line, so the code makes one guess, and a
+completed round has two tokens.
 
 Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
 text of `speculative_sampling`. If there is an eos, both samplers cut the text after it.
