@@ -62,7 +62,7 @@ def test_the_figures_close_the_formula(options, monkeypatch):
     shown = " ".join(found[name] for name in ("speedup", "tokens per round", "cost of a round"))
     speedup, tokens, cost, *parts = map(float, re.findall(r"\d+\.\d+", shown))
     assert sum(parts) == pytest.approx(cost, abs=0.02)
-    assert tokens / cost == pytest.approx(speedup, rel=0.02)
+    assert tokens / cost == pytest.approx(speedup, rel=0.02, abs=0.006)  # it has two digits
     drafts_nothing = options in ("--K 0", "--n_tokens_to_generate 1")
     assert ("nothing was guessed" in found["alpha"]) == drafts_nothing
     assert "slower" not in found or speedup <= 1
@@ -75,6 +75,7 @@ TITLES = "Autoregressive Decode", "Speculative Decode"
 @pytest.mark.parametrize("options", ["", "--temperature 1"])
 def test_each_turn_decodes_the_same_text_and_the_first_is_shown(program, options, monkeypatch):
     monkeypatch.setattr(runs, "SECONDS", 99)
+    monkeypatch.setattr("terminal.figures.LEAST_V", 0)
     timed = Pair.timed
     found = []
 
