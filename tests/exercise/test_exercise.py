@@ -698,6 +698,7 @@ def test_a_file_that_waits_takes_no_time_of_the_processor(tmp_path, monkeypatch)
 
 
 def test_an_interrupt_ends_the_grader_and_the_file(tmp_path):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a script has none
     (tmp_path / "mine.py").write_text("print('here', flush=True)\nwhile True: pass")
     grader = subprocess.Popen(
         [sys.executable, "-m", "exercise", str(tmp_path / "mine.py")],
@@ -706,6 +707,7 @@ def test_an_interrupt_ends_the_grader_and_the_file(tmp_path):
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, before)
     assert grader.stderr.readline() == "here\n"
     os.killpg(grader.pid, signal.SIGINT)
     _, printed = grader.communicate(timeout=15)  # until nobody can write any more
