@@ -51,7 +51,8 @@ class KVCache:
             # order="C" as in `Tiles` -> [n_blocks, n_some, n_groups, group, BLOCK]
             scores = np.matmul(q[some], self.keys[:n_blocks, some], order="C")
             scores[n_past // BLOCK :] += masked
-            scores -= scores.max(axis=(0, 4), keepdims=True)
+            # First over the blocks: axis=(0, 4) takes up to three times as long
+            scores -= scores.max(axis=0).max(axis=-1, keepdims=True)
             shares = np.exp(scores, out=scores)  # a softmax but for the division, which comes last
             sums = np.matmul(shares, self.values[:n_blocks, some], order="C").sum(axis=0)
             sums = sums.transpose(1, 2, 0, 3)  # [n_groups, group, n_some, d + 1 and padding]
