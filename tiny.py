@@ -80,24 +80,27 @@ RULES = accept_all, accept_argmax, resample_from_q, verify
 
 # ---- The check: with three tokens, we can run every path ----
 def every_path(function):  # -> (what function(rng) returns, probability), for each path
-    """Each run is told how its path begins. Then it takes the first outcome of each draw that is
-    possible, and notes the others, with which other paths begin. Here are three runs of a round
-    with one guess, where p = .2, .5, .3 and q = .3, .2, .5. A, B and C are drawn as 0, 1 and 2,
-    and whether u < a as 0 for no, 1 for yes:
+    """A run is told how to begin, by a list of outcomes. When the list is used up, it takes the
+    first possible outcome of each draw. For every other one it notes a list: what was drawn so
+    far, and then that outcome. Each noted list is told to a later run.
 
-        told       guess   accepted?   last token   notes
-        []         0 (A)   1 (yes)     0 (A)        [1], [2], [0, 1, 1], [0, 1, 2]
-        [1]        1 (B)   0 (no)      0 (A)        [1, 1], [1, 0, 2]
+    Here are three runs of a round with one guess, where p = .2, .5, .3 and q = .3, .2, .5. A, B
+    and C are drawn as 0, 1 and 2, and whether u < a as 0 for no, 1 for yes:
+
+        told       guess   accepted?   resampled, or bonus   notes
+        []         0 (A)   1 (yes)     0 (A)                 [1], [2], [0, 1, 1], [0, 1, 2]
+        [1]        1 (B)   0 (no)      0 (A)                 [1, 1], [1, 0, 2]
         [1, 0, 2]  1 (B)   0 (no)      2 (C)
 
-    A is always accepted, so no run is told [0, 0]. There are 11 paths. docs/tree.svg leaves out
-    the bonus, and has 5.
+    A is always accepted, so no run is told [0, 0]. In all there are 11 paths: three bonuses for
+    each guess, and two tokens in place of B. docs/tree.svg leaves out the bonus, and has 5.
     """
-    paths = [[]]
-    while paths:
-        rng = EveryBranch(paths.pop())
-        yield function(rng), rng.probability
-        paths += rng.noted
+    told = [[]]
+    while told:
+        rng = EveryBranch(told.pop())
+        result = function(rng)
+        yield result, rng.probability
+        told += rng.noted
 
 
 class EveryBranch:
@@ -107,7 +110,7 @@ class EveryBranch:
         self.told = path  # and not drawn yet
         self.drawn = []
         self.probability = 1  # of all that was drawn
-        self.noted = []  # how other paths begin
+        self.noted = []  # what to tell later runs
 
     def choice(self, n, p):
         assert abs(sum(p) - 1) < 1e-9, f"rng.choice got probabilities {list(p)}"

@@ -104,6 +104,9 @@ def is_same(check, one, other):
 # ---- An error, in one line ----
 
 
+ENDLESS = "a loop may go on for ever: is the text longer after each round?"
+
+
 def not_written(error, step):
     """What to say if a stub was called."""
     if not isinstance(error, NotImplementedError) or error.args:
@@ -123,7 +126,7 @@ def problem(error, path):
         return words + door if "torch" in sys.modules else words
     if isinstance(error, TooManyPaths):
         words = words.split(";")[0]
-        return "a loop may go on for ever" if "along one path" in words else words
+        return ENDLESS if "along one path" in words else words
     frames = traceback.extract_tb(error.__traceback__)
     place = ""
     for frame in frames:

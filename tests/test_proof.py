@@ -21,8 +21,8 @@ K + 1 tokens of the target alone. To see that, look at any of its positions. Wha
 before decides where its token comes from:
 
 - The round still goes on, and there is a guess. The guesses before it were accepted, but other
-  random numbers decided that, and they say nothing about this one. So it's still a draw from p,
-  and by steps 1 to 5 the token is a draw from q.
+  random numbers decided that, not those that drew this one. So it's still a draw from p, and by
+  steps 1 to 5 the token is a draw from q.
 - The round still goes on, and the guesses are used up. The token is the bonus, a draw from q.
 - The round has ended. The token is the target's own, a draw from q.
 
@@ -32,18 +32,17 @@ Step 7. Here is a text of five tokens, with K = 2. P is a token of the target al
 that a round has emitted. The rounds emit two tokens, one, and two:
 
     [P P P] P P      the target alone
-    R R [P P P]      a round emitted two tokens
-    R R R [P P]      the next one emitted one
-    R R R R R        the last one emitted the two that were left
+    [R R P] P P      a round emitted two tokens, and P completes it
+    R R [P P P]      the same text, and where the next round goes
+    R R [R P P]      it emitted one
+    R R R [P P]
+    R R R [R R]      the last one emitted the two that were left
 
-From each line to the next, a completed round takes the place of the P's in brackets. In the
-first line these are three, and the round has three tokens as well: the two that it emitted, R R,
-and the one that the target adds, P. By step 6 they have the same distribution as the three P's.
-The target draws the P's to their right as before, each after all that stands to its left. So the
-text keeps its distribution. And however many tokens a round emits, its R's are followed by P's
-of the target alone. So the next round may take the place of the first P's again. Near the end
-there is less room: two P's are left in the third line, so the code makes one guess, and a
-completed round has two tokens.
+A completed round takes the place of the P's in brackets. By step 6 both have the same
+distribution. The target draws the P's to their right as before, each after all that stands to
+its left. So the text keeps its distribution. The P that completed a round is like any other P of
+the target alone. So the next bracket may begin there. Near the end there is less room: two P's
+are left, so the code makes one guess, and a completed round has two tokens.
 
 Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
 text of `speculative_sampling`. If there is an eos, both samplers cut the text after it.
@@ -52,11 +51,11 @@ Which ways to guess are covered? Step 2 needs the very p that the guess was draw
 stop guessing whenever you like, but don't take back a guess that you have drawn. Say you take
 back every B: then only A and C are left, and they are no draws from p.
 
-Next: tiny.py, from top to bottom. It's the algorithm, and then the check.
-
 The tests compute exact probabilities: sum_over_paths runs a function down every path. The
 library Hypothesis makes up p and q from small whole numbers, zeros among them, as support.py
 says. They are Fractions, so == means equal.
+
+Next: tiny.py, from top to bottom. It's the algorithm, and then the check.
 """
 
 import numpy as np

@@ -166,8 +166,8 @@ def test_the_best_K_is_that_of_the_machine(tmp_path):
 def test_a_rule_of_an_address_is_computed_and_its_errors_are_named(tmp_path):
     page = play(tmp_path, rule="yours", accept="q >= p", seen=1)
     assert (
-        "Too often: A by 0.0667, C by 0.1333. In all it's wrong by 0.2000, the total variation "
-        "distance from q, and 0.5 of the guesses are accepted." in page
+        "Too often: A by 0.0667, C by 0.1333. In all it's wrong by 0.2000, half the sum of "
+        "the errors' sizes, and 0.5 of the guesses are accepted." in page
     )
     for part, text, why in (
         ("accept", "q / r", '"r" is not understood here.'),
