@@ -11,6 +11,7 @@ from support import EXACT, Table, assert_same, models, product_of_conditionals, 
 
 from enumeration import sum_over_paths
 from lab.block import verify_block
+from lab.optimum import optimal
 from lab.trees import Node, balanced, bottom_up, grow, score, top_down, tree_sampling
 from speculative import propose, verify
 
@@ -21,7 +22,7 @@ SHAPES = {
     "2, then 2 and 0": (balanced(2), ()),
     "2, then 0 and 2": ((), balanced(2)),
 }
-both_rules = pytest.mark.parametrize("rule", [top_down, bottom_up])
+both_rules = pytest.mark.parametrize("rule", [top_down, bottom_up, optimal])
 
 
 def rounds(drawn, shape, rule):
@@ -81,7 +82,9 @@ def test_a_text_has_the_distribution_of_the_target(rule, drawn, shape, n, eos):
     assert_same(sum_over_paths(sampler), product_of_conditionals(x, target, n, eos))
 
 
-@pytest.mark.parametrize(("rule", "verifier"), [(top_down, verify), (bottom_up, verify_block)])
+@pytest.mark.parametrize(
+    ("rule", "verifier"), [(top_down, verify), (bottom_up, verify_block), (optimal, verify)]
+)
 @given(drawn=models(sizes=(3, 2)))
 def test_on_a_chain_the_rules_are_verify_and_verify_block(rule, verifier, drawn):
     draft, target, x = drawn

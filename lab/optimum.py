@@ -1,0 +1,112 @@
+"""Two guesses at one token: how often can one of them be accepted, and which rule does that?
+
+Take the README's p = (.2, .5, .3) and q = (.3, .2, .5), and let the draft guess twice,
+independently. With probability .25 both guesses are B. Then only B can be accepted, but
+the target says B with no more than .2. So .05 is lost whatever the rule, and none that is
+exact accepts a guess with more than .95. `top_down` accepts one with .85, and a single
+guess is accepted with .70.
+
+Think of water. A set of guesses is a jug that holds its probability, and a token is a
+glass with room for its q. A jug may be poured into the glasses of its own tokens only.
+What is poured is accepted, and what stays in the jugs is rejected. Then the next token
+is drawn from the room that is left in the glasses, so each glass ends up full: that's
+`optimal`, and why it is exact. With a single guess the glasses are filled to min(p, q),
+and the room is max(q - p, 0). It's `verify`.
+
+How much can be poured? Pick any tokens H. Jugs that have no token outside H share the
+glasses of H, which hold q(H). The other jugs have 1 - P(S inside H). So what is poured is
+at most q(H) + 1 - P(S inside H), and the smallest of these numbers is the `ceiling`. Above
+it was that of H = {B}. The largest flow is as large as the smallest cut (Ford and
+Fulkerson 1956, for guesses Hu et al. 2025, arXiv 2502.18779), so `poured` reaches it.
+"""
+
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+
+from enumeration import sum_over_paths
+from lab.trees import Node
+from sampling import sample
+from speculative import max_fn
+
+
+def independent(p, rng, n=2):
+    return [Node(sample(p, rng), p) for _ in range(n)]
+
+
+def all_different(p, rng, n=2, n_sure=0):
+    """As `grow` draws siblings, but the first n_sure are the most probable ones, for sure."""
+    nodes = []
+    while len(nodes) < n and p.any():
+        p = max_fn(p)
+        sure = np.eye(len(p), dtype=p.dtype)[p.argmax()]
+        row = sure if len(nodes) < n_sure else p
+        token = sample(row, rng)
+        nodes.append(Node(token, row))
+        p = np.where(np.arange(len(p)) == token, 0, p)
+    return nodes
+
+
+def sets(draw):
+    """{set of guesses: probability}, where draw(rng) makes the guesses."""
+    S = Counter()
+    for tokens, probability in sum_over_paths(lambda rng: [g.token for g in draw(rng)]).items():
+        S[frozenset(tokens)] += 1 if probability == 1 else probability  # 1.0 if nothing was drawn
+    return S
+
+
+def ceiling(S, q):
+    """The smallest cut: no exact rule accepts one of the guesses with more than this."""
+    cuts = []
+    for size in range(len(q) + 1):
+        for H in combinations(range(len(q)), size):
+            inside = sum(probability for guesses, probability in S.items() if guesses <= {*H})
+            cuts.append(sum(q[token] for token in H) + 1 - inside)
+    return min(cuts)
+
+
+def poured(S, q):
+    """The largest flow: {(set, token): what is poured}, and the room that is left, [n_vocab]."""
+    flow, room = Counter(), q.copy()
+
+    def pour(guesses, amount, tried):
+        """Pour up to this amount of a set into glasses that were not tried -> what went in.
+
+        If a glass is full, another set that was poured into it may move on to its other token.
+        """
+        left = amount
+        for token in guesses - tried:
+            tried.add(token)
+            fits = min(left, room[token])
+            room[token] -= fits
+            for other in S:
+                movable = min(left - fits, flow[other, token])
+                moved = pour(other, movable, tried) if movable > 0 else 0
+                flow[other, token] -= moved
+                fits += moved
+            flow[guesses, token] += fits
+            left -= fits
+        return amount - left
+
+    for guesses, amount in S.items():
+        while went_in := pour(guesses, amount, set()):
+            amount -= went_in
+    return flow, room
+
+
+def optimal(node, rng, S=None):
+    """In place of `top_down`. S are the `sets` of the guesses, by default as `grow` draws them."""
+    children = {child.token: child for child in node.children}
+    if not children:
+        return [sample(node.q, rng)]
+    p, n = node.children[0].p, len(node.children)
+    S = S or sets(lambda rng: all_different(p, rng, n))
+    flow, room = poured(S, node.q)
+    guesses = frozenset(children)
+    left = S[guesses]
+    for token, child in children.items():
+        if rng.random() < flow[guesses, token] / left:
+            return [token, *optimal(child, rng)]
+        left -= flow[guesses, token]
+    return [sample(max_fn(room) if room.any() else node.q, rng)]
