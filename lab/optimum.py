@@ -17,35 +17,16 @@ How much can be poured? Pick any tokens H. Jugs that have no token outside H sha
 glasses of H, which hold q(H). The other jugs have 1 - P(S inside H). So what is poured is
 at most q(H) + 1 - P(S inside H), and the smallest of these numbers is the `ceiling`. Above
 it was that of H = {B}. The largest flow is as large as the smallest cut (Ford and
-Fulkerson 1956, for guesses Hu et al. 2025, arXiv 2502.18779), so `poured` reaches it.
+Fulkerson 1956, for guesses Hu et al. 2025, arXiv 2502.18779), so `largest_flow` reaches it.
 """
 
 from collections import Counter
-from itertools import combinations
-
-import numpy as np
+from itertools import islice, product
 
 from enumeration import sum_over_paths
-from lab.trees import Node
+from lab.trees import siblings
 from sampling import sample
 from speculative import max_fn
-
-
-def independent(p, rng, n=2):
-    return [Node(sample(p, rng), p) for _ in range(n)]
-
-
-def all_different(p, rng, n=2, n_sure=0):
-    """As `grow` draws siblings, but the first n_sure are the most probable ones, for sure."""
-    nodes = []
-    while len(nodes) < n and p.any():
-        p = max_fn(p)
-        sure = np.eye(len(p), dtype=p.dtype)[p.argmax()]
-        row = sure if len(nodes) < n_sure else p
-        token = sample(row, rng)
-        nodes.append(Node(token, row))
-        p = np.where(np.arange(len(p)) == token, 0, p)
-    return nodes
 
 
 def sets(draw):
@@ -59,15 +40,14 @@ def sets(draw):
 def ceiling(S, q):
     """The smallest cut: no exact rule accepts one of the guesses with more than this."""
     cuts = []
-    for size in range(len(q) + 1):
-        for H in combinations(range(len(q)), size):
-            inside = sum(probability for guesses, probability in S.items() if guesses <= {*H})
-            cuts.append(sum(q[token] for token in H) + 1 - inside)
+    for H in product([0, 1], repeat=len(q)):  # 1 for its tokens
+        inside = sum(S[guesses] for guesses in S if all(H[token] for token in guesses))
+        cuts.append(q @ H + 1 - inside)
     return min(cuts)
 
 
-def poured(S, q):
-    """The largest flow: {(set, token): what is poured}, and the room that is left, [n_vocab]."""
+def largest_flow(S, q):
+    """{(set, token): what is poured}, and the room that is left, [n_vocab]."""
     flow, room = Counter(), q.copy()
 
     def pour(guesses, amount, tried):
@@ -75,23 +55,23 @@ def poured(S, q):
 
         If a glass is full, another set that was poured into it may move on to its other token.
         """
-        left = amount
+        poured = 0
         for token in guesses - tried:
             tried.add(token)
-            fits = min(left, room[token])
+            fits = min(amount - poured, room[token])
             room[token] -= fits
             for other in S:
-                movable = min(left - fits, flow[other, token])
+                movable = min(amount - poured - fits, flow[other, token])
                 moved = pour(other, movable, tried) if movable > 0 else 0
                 flow[other, token] -= moved
                 fits += moved
             flow[guesses, token] += fits
-            left -= fits
-        return amount - left
+            poured += fits
+        return poured
 
-    for guesses, amount in S.items():
-        while went_in := pour(guesses, amount, set()):
-            amount -= went_in
+    for guesses, left in S.items():
+        while poured := pour(guesses, left, set()):
+            left -= poured
     return flow, room
 
 
@@ -100,9 +80,8 @@ def optimal(node, rng, S=None):
     children = {child.token: child for child in node.children}
     if not children:
         return [sample(node.q, rng)]
-    p, n = node.children[0].p, len(node.children)
-    S = S or sets(lambda rng: all_different(p, rng, n))
-    flow, room = poured(S, node.q)
+    S = S or sets(lambda rng: islice(siblings(node.children[0].p, rng), len(children)))
+    flow, room = largest_flow(S, node.q)
     guesses = frozenset(children)
     left = S[guesses]
     for token, child in children.items():
