@@ -27,7 +27,7 @@ class Chances(NamedTuple):
     p_accepted: np.ndarray  # float [m], that they are, and this one, too
 
 
-def chances(r):
+def chances_of_verify(r):
     """The `Chances` of `speculative.verify`. It looks at no guess behind a rejected one."""
     m = min(len(r.drafted), len(r.emitted))
     return Chances(np.ones(m), overlap(r.p[:m], r.q[:m]))
@@ -105,11 +105,11 @@ class Run:
     """What a loop decoded, and how long it took."""
 
     ids: np.ndarray = None
-    chances_of: Callable = chances  # what the rule says of a round, or None if nobody knows
+    chances_of: Callable = chances_of_verify  # of a round, or None if nobody knows them
     n_drafted: list = field(default_factory=list)  # in each round
     n_accepted: list = field(default_factory=list)
     n_emitted: list = field(default_factory=list)
-    chances: list = field(default_factory=list)
+    chances: list = field(default_factory=list)  # `Chances` of each round
     round_seconds: list = field(default_factory=list)
     draft_seconds: list = field(default_factory=list)  # of each call of the draft
     target_seconds: list = field(default_factory=list)

@@ -1,89 +1,22 @@
-"""Download the files of a model. No file has its name before it could be read.
+"""Download a file, over a connection that may break off.
 
-What there is of the weights is resumed where the server names a checksum, which tells in
+What there is of it is resumed where the server names a checksum, which tells in
 the end whether all of it belongs together. Otherwise a download begins again.
 """
 
 import hashlib
 import re
-import shutil
 import sys
 
 import requests
 from requests.adapters import HTTPAdapter, Retry
 from tqdm import tqdm
 
-from checkpoint import UserError
-from checkpoint.read import open_model
-
 BREAKS = 20  # how often a connection may break off before the user has to try again
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
 BACKOFF = 0.5  # seconds before the second attempt
 PIECE = 1 << 14  # bytes
 BUSY = (408, 429, 500, 502, 503, 504)  # what a server answers that may have time later
-
-
-def missing(folder, names):
-    """Those of the files that are not there, or empty."""
-    return [name for name in names if size_of(folder / name) == 0]
-
-
-def size_of(path):
-    return path.stat().st_size if path.is_file() else 0
-
-
-def download(folder, names, url, sizes):
-    """Download the files of a model, one program at a time. Weights that are there are kept.
-
-    The last name is that of the weights. The other files are small, and belong together.
-    sizes are the model's hyperparameters, which tell it from another one.
-    """
-    fresh = folder / "download"
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        fresh.mkdir()
-    except FileExistsError:
-        what = "another program downloads this model, or was ended while it did"
-        raise UserError(f"{what}; if none does, remove {fresh}") from None
-    try:
-        fetch_all(folder, names, url, sizes, fresh)
-    finally:
-        shutil.rmtree(fresh)
-
-
-def fetch_all(folder, names, url, sizes, fresh):
-    *small, weights = names
-    with session() as connection:
-        for name in small:
-            fetch(connection, f"{url}/{name}", fresh / name)
-        check(fresh, url, sizes)
-        for name in small:
-            (fresh / name).replace(folder / name)
-        if missing(folder, [weights]):
-            part = folder / f"{weights}.part"
-            fetch(connection, f"{url}/{weights}", part)
-            check(folder, url, sizes, part)
-            part.replace(folder / weights)
-
-
-def check(folder, url, sizes, part=None):
-    """UserError if the small files cannot be used, or the weights, which are then removed."""
-    problem = None
-    try:
-        files = open_model(folder, sizes)
-        if files.encoder().library:
-            raise UserError("the vocabulary does not fit its merges")
-        if part:
-            files.tensors(part)
-    except UserError as error:
-        problem = str(error).split(" cannot be used: ")[-1]
-    if problem:  # here, because an error keeps its file mapped, which Windows does not remove
-        if part:
-            part.unlink()
-        raise UserError(f"{url} gave a wrong file, now removed: {problem}")
-
-
-# ---- One file ----
 
 
 def session():
@@ -145,6 +78,10 @@ def rest_or_whole(connection, url, path):
             return whole(answer), 0
         answer.close()
     return whole(ask(connection, url)), 0
+
+
+def size_of(path):
+    return path.stat().st_size if path.is_file() else 0
 
 
 def ask(connection, url, **headers):

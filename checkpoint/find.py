@@ -1,10 +1,14 @@
-"""From a name to the files of a model: `find_model` downloads those that are missing."""
+"""From a name to the files of a model: `find_model` downloads those that are missing.
+
+No file has its name before it could be read.
+"""
 
 import os
+import shutil
 from pathlib import Path
 
 from checkpoint import UserError, huggingface, openai
-from checkpoint.download import digest, download, missing
+from checkpoint.download import digest, fetch, session, size_of
 from checkpoint.names import CHOICES, HUGGINGFACE, MODELS, MODELS_DIR, OLD_NAMES, OPENAI
 from checkpoint.read import open_model
 
@@ -90,3 +94,62 @@ def in_cache(url, files):
             if not missing(snapshot, files):
                 return snapshot
     return None
+
+
+# ---- Downloads ----
+
+
+def missing(folder, names):
+    """Those of the files that are not there, or empty."""
+    return [name for name in names if size_of(folder / name) == 0]
+
+
+def download(folder, names, url, sizes):
+    """Download the files of a model, one program at a time. Weights that are there are kept.
+
+    The last name is that of the weights. The other files are small, and belong together.
+    sizes are the model's hyperparameters, which tell it from another one.
+    """
+    fresh = folder / "download"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        fresh.mkdir()
+    except FileExistsError:
+        what = "another program downloads this model, or was ended while it did"
+        raise UserError(f"{what}; if none does, remove {fresh}") from None
+    try:
+        fetch_all(folder, names, url, sizes, fresh)
+    finally:
+        shutil.rmtree(fresh)
+
+
+def fetch_all(folder, names, url, sizes, fresh):
+    *small, weights = names
+    with session() as connection:
+        for name in small:
+            fetch(connection, f"{url}/{name}", fresh / name)
+        check(fresh, url, sizes)
+        for name in small:
+            (fresh / name).replace(folder / name)
+        if missing(folder, [weights]):
+            part = folder / f"{weights}.part"
+            fetch(connection, f"{url}/{weights}", part)
+            check(folder, url, sizes, part)
+            part.replace(folder / weights)
+
+
+def check(folder, url, sizes, part=None):
+    """UserError if the small files cannot be used, or the weights, which are then removed."""
+    problem = None
+    try:
+        files = open_model(folder, sizes)
+        if files.encoder().library:
+            raise UserError("the vocabulary does not fit its merges")
+        if part:
+            files.tensors(part)
+    except UserError as error:
+        problem = str(error).split(" cannot be used: ")[-1]
+    if problem:  # here, because an error keeps its file mapped, which Windows does not remove
+        if part:
+            part.unlink()
+        raise UserError(f"{url} gave a wrong file, now removed: {problem}")

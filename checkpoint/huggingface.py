@@ -12,8 +12,7 @@ import re
 
 import numpy as np
 
-from checkpoint.files import mapped, only, read_json, whole_number
-from checkpoint.openai import Entry, views
+from checkpoint.raw import Entry, mapped, only, read_json, views, whole_number
 from checkpoint.tokenizer import tokenizer
 
 FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")

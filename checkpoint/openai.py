@@ -16,10 +16,9 @@ doc/table_format.md, and its util/crc32c.h for the masked crc32c.
 """
 
 from io import BytesIO
-from typing import NamedTuple
 
 from checkpoint.crc32c import crc32c, mask
-from checkpoint.files import mapped, read_json, whole_number
+from checkpoint.raw import Entry, mapped, read_json, views, whole_number
 from encoder import BYTES
 
 INDEX = "model.ckpt.index"
@@ -29,16 +28,6 @@ MAGIC = 0xDB4775248B80FB57  # the last 8 bytes of every LevelDB table
 DTYPES = {1: "<f4", 19: "<f2"}  # DT_FLOAT, DT_HALF of types.proto
 EOT = "<|endoftext|>"
 HPARAMS = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
-
-
-class Entry(NamedTuple):
-    """The description of one tensor."""
-
-    offset: int  # bytes, in the data
-    size: int  # bytes
-    dtype: str
-    shape: tuple
-    crc32c: int = 0  # of these bytes, masked
 
 
 class Folder:
@@ -99,23 +88,6 @@ def pairs(merges):
         if len(pair) != 2:
             raise ValueError(f"a merge is {pair!r:.80}, which is not two tokens")
     return found
-
-
-def views(data, entries):
-    """uint8 [n], {name: Entry} -> {name: array}. ValueError unless they fill the data, in a row."""
-    end = 0
-    for entry in sorted(entries.values()):
-        if entry.offset != end:
-            raise ValueError(f"a tensor begins at byte {entry.offset:,} and not at {end:,}")
-        end += entry.size
-    if end != len(data):
-        raise ValueError(f"the weights have {len(data):,} bytes, not {end:,}")
-    return {name: tensor_of(data, entry) for name, entry in entries.items()}
-
-
-def tensor_of(data, entry):
-    part = data[entry.offset : entry.offset + entry.size]
-    return part.view(entry.dtype).reshape(entry.shape)
 
 
 def read_index(path):

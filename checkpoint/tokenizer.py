@@ -9,8 +9,8 @@ have to agree.
 import json
 from operator import index
 
-from checkpoint.files import only, optional, read_json
 from checkpoint.openai import EOT, pairs, read_merges
+from checkpoint.raw import only, optional, read_json
 from encoder import BYTES
 
 GPT2 = [None, "GPT2Tokenizer", "GPT2TokenizerFast"]  # it leaves out a normalizer, among others

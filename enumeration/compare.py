@@ -114,22 +114,21 @@ def check_real_runs(outputs, draw_once, n):
     counts = Counter(draw_once() for _ in range(n))
     candidates = {*outputs, *counts}
 
-    def bound(output):
-        p = outputs.get(output, 0)
-        return chernoff(counts[output] / max(n, 1), n, p), p
+    def at_most(output):
+        return chernoff(counts[output] / max(n, 1), n, outputs.get(output, 0))
 
-    output = min(candidates, key=bound)
-    how_probable, p = bound(output)
-    if len(candidates) * how_probable < SURE:
+    output = min(candidates, key=at_most)
+    expected = float(n * outputs.get(output, 0))
+    if len(candidates) * at_most(output) < SURE:
         raise Contradicted(
             f"{n:,} real runs gave {output} {counts[output]:,} times, where the distribution "
-            f"says {float(n * p):.4g}; a draw was misread, or is none of rng's, "
+            f"says {expected:.4g}; a draw was misread, or is none of rng's, "
             "or memory was read that nobody has written"
         )
 
 
 def chernoff(frequency, n, p):
-    """A bound on how probable such a frequency, or one further off, is in n trials."""
+    """How probable such a frequency, or one further off, is in n trials, at most."""
     divergence = 0
     for seen, probability in (frequency, p), (1 - frequency, 1 - p):
         if seen > 0:

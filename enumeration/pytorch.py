@@ -152,7 +152,7 @@ class Numbers(TorchDispatchMode):
         """PyTorch checks its arguments first, and moves its generator on."""
         name = function._schema.name.removeprefix("aten::")
         kind, names = KINDS.get(name, (None, ()))
-        arguments = bound(function, args, kwargs)
+        arguments = arguments_by_name(function, args, kwargs)
         given = [numbers_in(arguments.get(name)) for name in names]
         generator = arguments.get("generator") or torch.default_generator
         before = generator.get_state()
@@ -227,7 +227,7 @@ def leave_something(out):
         out.random_(2, generator=LEFTOVERS)
 
 
-def bound(function, args, kwargs):
+def arguments_by_name(function, args, kwargs):
     """The arguments of an operation by their names, with its defaults."""
     names, defaults = signature(function)
     return defaults | dict(zip(names, args)) | kwargs
@@ -437,7 +437,7 @@ class Followed:
         """Its state, which a draw has left that was served, or a seed."""
         state = self.state()
         if state not in self.known and not self.is_seeded(state):
-            problem = f"the function draws from {self.name} by a name that was bound before"
+            problem = f"the function draws from {self.name} by a name that was given before"
             self.refuse(NotByRng(f"{problem}, or sets its state; call {self.name}'s functions"))
         return state
 

@@ -14,8 +14,9 @@ from enumeration import (
     total_variation,
 )
 from exercise.praise import praise
+from exercise.returned import Wrong
 from exercise.samples import in_words
-from exercise.steps import SHORT, Wrong
+from exercise.tables import SHORT
 from exercise.tree import tree
 
 ROUNDING = 1e-12  # distances below are rounding
@@ -59,13 +60,13 @@ def compared(check, function):
         distance = total_variation(found, wanted)
         if distance > ROUNDING:
             name = name_of(check, sampler)
-            headline = f"wrong by {shown(distance)} ({check.size(setting)}){check.where}{name}"
+            headline = f"wrong by {in_digits(distance)} ({check.size(setting)}){check.where}{name}"
             lines = tree(check, sampler, setting)
             return [headline, *lines, in_words(found, wanted, setting.N)]
     return []
 
 
-def shown(distance):
+def in_digits(distance):
     return f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
 
 
@@ -73,7 +74,7 @@ def name_of(check, sampler):
     """The bug of the gallery with the same distributions, if there is one."""
     for other, variant in check.rivals:
         if is_same(check, sampler, other):
-            seen = f" ({variant.seen})" if variant.seen else ""
+            seen = f" ({variant.seen_in_words})" if variant.seen else ""
             return f': the distribution of "{variant.name}"{seen}'
     return ""
 

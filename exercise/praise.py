@@ -3,7 +3,8 @@
 import numpy as np
 
 from enumeration import sum_over_paths
-from exercise.steps import CYCLE, as_verify
+from exercise.adapters import as_verify
+from exercise.tables import CYCLE
 from gallery.setting import mean_length, round_distribution
 from speculative import speculative_sampling
 

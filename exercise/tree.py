@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from enumeration import EveryBranch
-from exercise.steps import NAMES, quoted
+from exercise.tables import NAMES, quoted
 from sampling import sample
 
 LINES = 16  # of branches, at most
@@ -156,13 +156,13 @@ def tree_of(check, sampler, case, is_right):
     wanted = check.distribution(check.reference, case)
     n = len(case.prompt)
     for text in beginnings(wanted, n):
-        shown = [path._replace(token=token_behind(text, path.ids)) for path in paths]
-        sums, needed = masses_of(shown), following(wanted, text)
+        marked = [path._replace(token=token_behind(text, path.ids)) for path in paths]
+        sums, needed = masses_of(marked), following(wanted, text)
         errors = {token: sums[token] - needed[token] for token in sums | needed}
         if is_right or max(map(abs, errors.values())) > ROUNDING:
             then = f": {quoted(text[n:])}, and then" if text[n:] else ""
             title = f"after {quoted(case.prompt)} ({check.size(case)}){then}"
-            rows = [*few_branches(shown), ("sum of all paths", sums), ("should be", needed)]
+            rows = [*few_branches(marked), ("sum of all paths", sums), ("should be", needed)]
             return table(title, rows, errors)
     return []
 
@@ -282,8 +282,8 @@ def table(head, rows, errors):
 
 def short(x):
     """.4, 1, .333"""
-    shown = f"{float(x):.3g}"
-    return shown[1:] if shown.startswith("0.") else shown
+    digits = f"{float(x):.3g}"
+    return digits[1:] if digits.startswith("0.") else digits
 
 
 def decimal(x, sign=""):

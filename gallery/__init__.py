@@ -4,19 +4,23 @@
 
 Most look right, and some rules that look wrong are exact. Nearly all are small edits of
 `verify`, `propose` and other functions of this project: what is right, and what somebody
-wrote in its place. There is a file for each heading of docs/exactness.md. A rule is three
-lines there:
+wrote in its place. GROUPS, below, leads from a heading of docs/exactness.md to the file of
+its rules, and lossy.py has those that are wrong on purpose. A rule is three lines:
 
     V("from-target", "resamples from the target",
       ("residual(p[i], q[i])", "q[i]"),
       seen="ccs96307/fast-llm-inference")
 
-A thread, as in "vLLM #18902", needs the repository's address in gallery/tables.py.
+seen names a repository or, as "vllm-project/vllm#18902", a thread. The page links both.
 
 Every variant decodes texts of three tokens after A, with K = 2. The rows are Fractions,
 so the distances are exact, but for two rules with an exp.
 """
 
+from terminal import ending  # noqa: F401  # first, so that Ctrl-C is one line from here on
+
+# isort: split
+import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
 from gallery import (
     acceptance,
     blocks,

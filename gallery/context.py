@@ -61,5 +61,5 @@ VARIANTS = [
       seen="levvius/adaptive-speculative-decoding"),
     V("recurrent", "recurrent state not rolled back", never_rolled_back, of=ROWS,
       decode=partial(with_notes, rejected_tokens), looks="it has read the rejected tokens",
-      seen="mlx-lm #846"),
+      seen="ml-explore/mlx-lm#846"),
 ]  # fmt: skip

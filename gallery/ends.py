@@ -45,7 +45,7 @@ LENGTH = Place(length, lambda rule: {"decode": partial(decode, end_of=rule), "ow
 VARIANTS = [
     Variant("eos-inside", "overlooks an eos inside a round",
             edit=OVERLOOKED, of=speculative_sampling,
-            seen="transformers #47912", **about_eos(overlooks_an_eos)),
+            seen="huggingface/transformers#47912", **about_eos(overlooks_an_eos)),
     V("eos-redrawn", "redraws an accepted eos",
       ("return np.append(drafted[:i]",
        "if EOS in drafted[:i]: i = drafted.tolist().index(EOS)\n"
@@ -57,5 +57,5 @@ VARIANTS = [
       **about_eos()),
     V("stop-at-end", "stop sequence sought at a round's end",
       ("range(len(stop), len(new) + 1)", "[len(new)]"), of=LENGTH,
-      seen="sglang #23802"),
+      seen="sgl-project/sglang#23802"),
 ]  # fmt: skip

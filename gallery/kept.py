@@ -11,9 +11,9 @@ from speculative import propose, verify
 
 # ---- A coin for each guess, tossed when it is drawn, and used by `verify` ----
 
-stops_behind = edited(propose, ("rows = []", "rows = []\n    u.clear()", "rows.append(p)",
-                                "rows.append(p)\n        u.append(rng.random())\n"
-                                "        if u[-1] > HALF: break"))  # fmt: skip
+stops_behind = edited(propose, ("rows = []", "rows = []\n    rng.u = []", "rows.append(p)",
+                                "rows.append(p)\n        rng.u.append(rng.random())\n"
+                                "        if rng.u[-1] > HALF: break"))  # fmt: skip
 
 # ---- Guesses behind a rejected one begin the next round ----
 

@@ -15,7 +15,6 @@ A, B = 0, 1
 λ = Fraction(8, 10)  # of lenient acceptance
 UNSURE = Fraction(4, 10)  # a guess with less is an unsure one
 HALF = Fraction(1, 2)
-u = []  # a random number for each guess of this round, see noise.py
 
 
 def one_hot(row, token=None):

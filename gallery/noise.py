@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gallery.names import picked, u
+from gallery.names import picked
 from gallery.setting import decode, plain, target_rows
 from gallery.variant import DECODE, RESAMPLED, Place, V, edited
 from lab.block import verify_block
@@ -36,9 +36,9 @@ draft_by_numbers = edited(propose, ("sample(p, rng)", "picked(p, rng.random())")
 
 
 def keeps_its_numbers(x, draft_model, k_max, rng):
-    """`propose`, which leaves in u the numbers that drew its tokens."""
-    u.clear()
-    return draft_by_numbers(x, draft_model, k_max, Stream(u, rng))
+    """`propose`, which leaves the numbers that drew its tokens with the generator, as rng.u."""
+    rng.u = []
+    return draft_by_numbers(x, draft_model, k_max, Stream(rng.u, rng))
 
 
 def one_seed(rng, setting, **parts):
@@ -106,23 +106,23 @@ VARIANTS = [
        "u = rng.random()\n    for i, token in enumerate(drafted):", "rng.random() <", "u <"),
       seen="feifeibear/LLMSpeculativeSampling"),
     V("u-tests", "the u that drew a token also verifies it",
-      ("rng.random()", "u[i]"), propose=keeps_its_numbers,
-      looks="where u[i] also drew the guess", seen="vLLM #47386"),
+      ("rng.random()", "rng.u[i]"), propose=keeps_its_numbers,
+      looks="where rng.u[i] also drew the guess", seen="vllm-project/vllm#47386"),
     V("u-replaces", "the u that rejected also resamples",
       ("rng.random()", "(u := rng.random())", RESAMPLED, "picked(residual(p[i], q[i]), u)"),
-      seen="vllm-ascend #16370"),
+      seen="vllm-project/vllm-ascend#16370"),
     V("draws-at-most", "draws with <=",
       ("<= u", "< u"), of=PICKED,
       looks="where u may be 0", seen="sizzlecar/ferrum-infer-rs"),
     V("one-noise", "one noise for two draws",
-      (RESAMPLED, "picked(residual(p[i], q[i]), u[i])"), propose=keeps_its_numbers,
-      looks="where u[i] also drew the guess",
-      seen="vLLM #54282, an option up to release 0.28.0"),
+      (RESAMPLED, "picked(residual(p[i], q[i]), rng.u[i])"), propose=keeps_its_numbers,
+      looks="where rng.u[i] also drew the guess",
+      seen="vllm-project/vllm#54282, an option up to release 0.28.0"),
     V("one-seed", "one seed for draft and verifier, the draft's again in each round",
       one_seed, of=DECODE, looks="the numbers that drew tokens come back as tests",
-      seen="in review in llama.cpp #27694; for the draft alone, Infini-AI-Lab/Sequoia"),
+      seen="in review in ggml-org/llama.cpp#27694; for the draft alone, Infini-AI-Lab/Sequoia"),
     V("u-kept-block", "u of a position kept, with block verification",
       keeps_u(verify_block, from_the_right=True), of=DECODE,
       looks="that a token was kept says something about the u behind it",
-      seen="avoided in vLLM #46781"),
+      seen="avoided in vllm-project/vllm#46781"),
 ]  # fmt: skip

@@ -6,11 +6,12 @@ Everything is computed for the pair of gallery/setting.py, except where another 
 """
 
 import difflib
-import re
 import textwrap
 
 from gallery import EXACT_GROUPS, GALLERY, GROUPS, TREES, WRONG
-from gallery.variant import Variant, edited_source, replacements
+from gallery.lossy import prices
+from gallery.variant import REPOSITORY, Variant, edited_source, replacements
+from terminal.table import table
 
 HEADER = ["bug", "code", "seen in", "distance"]
 N_WORST = 4
@@ -32,50 +33,9 @@ NOTES = {  # what a reader of a group needs beside its table
     "Noise and seeds": "`picked(row, u)` draws a token with a given number u.",
     "The end of the text": 'eos is C, and the stop sequence "B C".',
 }
-REPOSITORIES = {
-    "1bit-MONSTER": "1bit-MONSTER/1bit-MONSTER",
-    "ATOM": "ROCm/ATOM",
-    "EAGLE": "SafeAILab/EAGLE",
-    "fms-extras": "foundation-model-stack/fms-extras",
-    "dflash": "z-lab/dflash",
-    "FastDeploy": "PaddlePaddle/FastDeploy",
-    "keras-hub": "keras-team/keras-hub",
-    "lattice": "ohdearquant/lattice",
-    "llama.cpp": "ggml-org/llama.cpp",
-    "lucebox": "Luce-Org/lucebox",
-    "mistral.rs": "EricLBuehler/mistral.rs",
-    "local-inference-lab": "local-inference-lab/vllm",
-    "ml-recurrent-drafter": "apple/ml-recurrent-drafter",
-    "mlx-lm": "ml-explore/mlx-lm",
-    "mlx-node": "mlx-node/mlx-node",
-    "mlxcel": "lablup/mlxcel",
-    "omlx": "jundot/omlx",
-    "openvino.genai": "openvinotoolkit/openvino.genai",
-    "picolm": "RightNow-AI/picolm",
-    "rMLX": "Pushkinist/rMLX",
-    "rtp-llm": "alibaba/rtp-llm",
-    "sglang": "sgl-project/sglang",
-    "Spec-RL": "ShopeeLLM/Spec-RL",
-    "TensorRT-LLM": "NVIDIA/TensorRT-LLM",
-    "tpu-inference": "vllm-project/tpu-inference",
-    "transformers": "huggingface/transformers",
-    "vLLM": "vllm-project/vllm",
-    "vllm-ascend": "vllm-project/vllm-ascend",
-    "vmlx-swift": "osaurus-ai/vmlx-swift",
-}
 
 
-def table(header, rows, n_left=1):
-    """Rows as a table, whose columns are right-aligned except for the first n_left."""
-    rule = ["---" if i < n_left else "---:" for i in range(len(header))]
-    return "\n".join(f"| {' | '.join(map(cell, row))} |" for row in [header, rule, *rows])
-
-
-def cell(value):
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def shown(distance):
+def distance_text(distance):
     """0.2800 = 7/25, or without the fraction, if it is long. Exact rules have 0."""
     if distance == 0:
         return "0"
@@ -88,15 +48,15 @@ def four(number):
 
 
 def linked(seen):
-    """Links for what seen names: a thread, "vLLM #18902", or a repository, "lab/engine"."""
+    """Links for what seen names: a thread, "vllm-project/vllm#1", or a repository, "lab/engine"."""
 
     def link(found):
-        place = found[0]
-        if found[2]:
-            place = f"{REPOSITORIES[found[1]]}/issues/{found[2]}"
-        return f"[{found[0]}](https://github.com/{place})"
+        repository, name, number = found.groups()
+        if number is None:
+            return f"[{repository}](https://github.com/{repository})"
+        return f"[{name} #{number}](https://github.com/{repository}/issues/{number})"
 
-    return re.sub(r"([\w.-]+) #(\d+)|[\w.-]+/[\w.-]+", link, seen)
+    return REPOSITORY.sub(link, seen)
 
 
 def code(text):
@@ -136,12 +96,12 @@ def diff(variant):
 def as_diff(variant, where):
     """A variant with its name, its distance and a diff."""
     name = ", ".join(filter(None, [f"**{variant.name}**", variant.looks]))
-    numbers = f"{name}: wrong by {shown(variant.distance)}."
+    numbers = f"{name}: wrong by {distance_text(variant.distance)}."
     return f"{numbers} {where}".strip() + "\n\n" + diff(variant)
 
 
 def line(variant):
-    return [variant.name, change(variant), linked(variant.seen), shown(variant.distance)]
+    return [variant.name, change(variant), linked(variant.seen), distance_text(variant.distance)]
 
 
 def by_distance(variants):
@@ -198,3 +158,8 @@ def of_famous():
     }
     variants = by_distance(GALLERY[id] for id in seen)
     return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)
+
+
+def of_prices():
+    rows = [[name, distance_text(distance), four(rate)] for name, distance, rate in prices()]
+    return table(["rule", "distance", "tokens per round"], rows)

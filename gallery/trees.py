@@ -14,15 +14,15 @@ from speculative import residual
 sample_by_trees = unchecked(tree_sampling)
 
 
-def decode(rng, setting, verify=top_down, **parts):
+def decode_by_trees(rng, setting, verify=top_down, **parts):
     """The rule for a tree has the place of `verify`."""
     x, N = np.array(setting.prompt), setting.N - 1
     models = setting.draft_model, setting.target_model
     return sample_by_trees(x, *models, N, setting.shape, rng, verify)
 
 
-def plain(rng, setting):
-    return decode(rng, replace(setting, shape=()))
+def without_guesses(rng, setting):
+    return decode_by_trees(rng, replace(setting, shape=()))
 
 
 def verifies_the_best_of_its_siblings(node, rng):
@@ -84,7 +84,7 @@ def one_coin(rng, setting, threshold=1, **parts):
 
 
 def of_a_tree(rule):
-    return {"verify": rule, "decode": decode, "own": plain, "step": "siblings"}
+    return {"verify": rule, "decode": decode_by_trees, "own": without_guesses, "step": "siblings"}
 
 
 TOP_DOWN, BOTTOM_UP = (Place(rule, of_a_tree) for rule in (top_down, bottom_up))
@@ -110,7 +110,8 @@ VARIANTS = [
       ("sample(r, rng)", "sample(uniform(r), rng)")),
     T("draw-per-branch", "each branch draws for itself", draws_for_each_branch,
       looks="its own token of the target; the first match counts",
-      seen="FasterDecoding/REST, with another draw after a miss; warned of in fms-extras #12"),
+      seen="FasterDecoding/REST, with another draw after a miss; warned of in "
+           "foundation-model-stack/fms-extras#12"),
     T("node-number", "a node's number read as its token",
       ("for child in node.children:", "for number, child in enumerate(node.children):",
        "acceptance(child.p[child.token], r[child.token])",
@@ -128,9 +129,9 @@ VARIANTS = [
       seen="brian030128/subspec_v2"),
     T("coin-threshold", "one coin for all siblings, and a threshold",
       decode=partial(one_coin, threshold=λ), step="", looks="accepts where u < the q so far / .8",
-      seen="in sglang #35798"),
+      seen="in sgl-project/sglang#35798"),
     T("one-coin", "one coin for all siblings", decode=one_coin, step="", exact=True,
-      looks="accepts where u < the q so far", seen="sglang #35798"),
+      looks="accepts where u < the q so far", seen="sgl-project/sglang#35798"),
     T("top-down", "`top_down`", top_down, exact=True,
       looks="each child against what the ones before it left", seen="SpecInfer"),
     T("bottom-up", "`bottom_up`", bottom_up, exact=True,

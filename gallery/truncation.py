@@ -44,7 +44,8 @@ VARIANTS = [
     truncation("temperature-bonus", "temperature or truncation for the bonus alone",
                ("[change(row) for row in q]", "[*q[:-1], change(q[-1])]"), colder,
                looks="here a temperature of 0.5",
-               seen="keras-hub #2735, vLLM #10198, picolm #30, feared in vLLM #42744"),
+               seen="keras-team/keras-hub#2735, vllm-project/vllm#10198, RightNow-AI/picolm#30, "
+                    "feared in vllm-project/vllm#42744"),
     truncation("temperature-but-bonus", "temperature or truncation for all but the bonus",
                ("return np.array(",
                 "if len(drafted): return np.array([*map(change, q[:-1]), q[-1]])\n"
@@ -54,14 +55,15 @@ VARIANTS = [
     truncation("no-min-p-in-rounds", "temperature or truncation ignored in rounds with guesses",
                ("return np.array(", "if len(drafted): return q\n    return np.array("), min_p,
                looks="here min-p",
-               seen="a logit bias in vLLM #38202; unserved, until lattice #974"),
+               seen="a logit bias in vllm-project/vllm#38202; "
+                    "unserved, until ohdearquant/lattice#974"),
     V("first-argmax", "first token of a text is the argmax",
       ("while len(x)",
        "x = np.append(x, setting.target_model(x)[-1].argmax())\n    while len(x)"), of=DECODE,
-      looks="the prompt's pass has one at hand", seen="mended in lucebox #374"),
+      looks="the prompt's pass has one at hand", seen="mended in Luce-Org/lucebox#374"),
     xtc_rule("xtc-emitted", "XTC on what is emitted, not on the test",
              (RESAMPLED, "sample(xtc(residual(p[i], q[i]), rng.random()), rng)", *XTC_BONUS),
-             seen="until omlx #3084"),
+             seen="until jundot/omlx#3084"),
     xtc_rule("xtc-round", "XTC with one coin for a round",
              ("for i, token in enumerate(drafted):",
               "u = rng.random()\n    q = np.array([xtc(row, u) for row in q])\n"
@@ -72,11 +74,12 @@ VARIANTS = [
     V("softmax-again", "softmax of what is a distribution already",
       ("q[i, token]", "softmax(q[i])[token]",
        "residual(p[i], q[i])", "residual(p[i], softmax(q[i]))"),
-      seen="until vllm-ascend #6685"),
+      seen="until vllm-project/vllm-ascend#6685"),
     V("other-order", "truncated in another order",
       ("top_k(top_p(row))", "top_p(top_k(row))"), of=BOTH,
       looks="where autoregressive sampling has top-p first",
-      seen="sglang #36173; with top-p and temperature, since tpu-inference #1385"),
+      seen="sgl-project/sglang#36173; with top-p and temperature, "
+           "since vllm-project/tpu-inference#1385"),
     V("residual-truncated", "residual truncated again",
       ("residual(p[i], q[i])", "top_p(residual(p[i], q[i]))"), **all_rows(top_p), step="",
       looks="where q already is", seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),

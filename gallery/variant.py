@@ -1,6 +1,7 @@
 """What an entry of the gallery is: most are a small edit of a function that is right."""
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -25,6 +26,8 @@ RATIO = "acceptance(p[i, token], q[i, token])"
 ACCEPTED = f"rng.random() < {RATIO}"
 RESAMPLED = "sample(residual(p[i], q[i]), rng)"
 LOOP = "speculative_sampling"
+
+REPOSITORY = re.compile(r"([\w.-]+/([\w.-]+))(?:#(\d+))?")  # owner/name, or owner/name#1
 
 
 class Place(NamedTuple):
@@ -105,6 +108,11 @@ class Variant:
     def text(self, rng, setting=SETTING):
         parts = {"verify": self.verify, "propose": self.propose, "rows": self.rows}
         return self.decode(rng, setting, **parts)
+
+    @property
+    def seen_in_words(self):
+        """Threads as people call them: "vllm #1"."""
+        return re.sub(r"[\w.-]+/([\w.-]+)#", r"\1 #", self.seen)
 
     @cached_property
     def distance(self):

@@ -37,7 +37,7 @@ def menu():
     for id in MENU:
         variant = GALLERY[id]
         formula = dict(zip(("accept", "replace"), variant.formula))
-        rule = {"name": variant.name, "seen": variant.seen, **formula}
+        rule = {"name": variant.name, "seen": variant.seen_in_words, **formula}
         lines.append(f'  "{id}": {json.dumps(rule, ensure_ascii=False)},')
     return "\n".join([*lines, "};"])
 
@@ -47,6 +47,7 @@ BLOCKS = {
     "gallery": tables.of_gallery,
     "trees": tables.of_trees,
     "exact": tables.of_exact_rules,
+    "prices": tables.of_prices,
     "rules": menu,
 }
 

@@ -1,4 +1,4 @@
-"""More drafts, schedules, block verification, trees, theory, the trace page: `python -m lab`."""
+"""More drafts, schedules, block verification, the trace page: `python -m lab`. Trees, theory."""
 
 from terminal import ending  # noqa: F401  # first, so that Ctrl-C is one line from here on
 

@@ -25,7 +25,7 @@ from lab.trace.rounds import Recorder
 from runs import N_TURNS, in_turns
 from speculative import verify
 from terminal.ending import report
-from terminal.figures import figures, printed, why_texts_differ
+from terminal.figures import Figure, figures, printed, why_texts_differ
 from terminal.options import checked_type, options
 from terminal.text import show
 from utils import pair_of, prompt_ids
@@ -113,10 +113,12 @@ def all_figures(args, slow, fast):
     alphas, differ = theory.alphas(fast.chances)
     if args.verify == "block":  # no single alpha fits it
         behind = f"{fast.alpha:.2f} behind accepted guesses"
-        rows["alpha"] = f"{behind}, which by position predicts {predicted}"
+        text = f"{behind}, which by position predicts {predicted}"
+        rows["alpha"] = rows["alpha"]._replace(text=text)
     if differ:
         alphas = " ".join(f"{alpha:.2f}" for alpha in alphas)
-        rows["alpha by position"] = f"{alphas}; these predict {predicted}, for no single alpha fits"
+        text = f"{alphas}; these predict {predicted}, for no single alpha fits"
+        rows["alpha by position"] = Figure(text)
     return rows
 
 

@@ -63,7 +63,7 @@ def block_probabilities(drafted, p, q):
     return w, [*h, w[-1]]
 
 
-def chances(r):
+def chances_of_verify_block(r):
     """The `runs.Chances` of block verification, which looks at all guesses.
 
     All guesses before one are kept with probability w, and this guess too with probability

@@ -21,13 +21,13 @@ from lab import block
 from lab.drafts import make_draft
 from lab.schedules import costs_of, draft_confidence, drafting, make_schedule
 from lab.wrappers import penalised
-from runs import Pair, Run, chances
+from runs import Pair, Run, chances_of_verify
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import load_encoder_hparams_and_params, load_models
 
 RULES = {  # what each says of its guesses, and whether each position in a round has its own alpha
-    verify: {"chances": chances},
-    block.verify_block: {"chances": block.chances, "by_position": True},
+    verify: {"chances_of": chances_of_verify},
+    block.verify_block: {"chances_of": block.chances_of_verify_block, "by_position": True},
 }
 
 
@@ -67,16 +67,11 @@ class LabPair(Pair):
 
         if K is None:
             return self.timed(plain, x, N, on_round)
-        rule = RULES.get(verify, {"chances": None})
+        rule = RULES.get(verify, {"chances_of": None})
         costs = costs or partial(costs_of, self.times)
         schedule, stop = make_schedule(schedule, K, costs, *self.sources, **rule)
-        if self.stop_below:
-            if stop is not None:
-                advice = "choose another schedule than draft-confidence"
-                raise ValueError(f"this draft has a stop of its own; {advice}")
-            stop = draft_confidence(self.stop_below, self.sources[0].confidence)
-        propose, see = drafting(schedule, stop)
-        run = Run(chances_of=rule["chances"])
+        propose, see = drafting(schedule, self.with_own_stop(stop))
+        run = Run(chances_of=rule["chances_of"])
 
         def speculative(draft, target, N, note):
             options = {"eos": eos, "on_round": note, "propose": propose, "verify": verify}
@@ -89,6 +84,15 @@ class LabPair(Pair):
                 on_round(r)
 
         return self.timed(speculative, x, N, on_each, run)
+
+    def with_own_stop(self, stop):
+        """The stop of a schedule, which may be None, or that of the draft. It can't be both."""
+        if not self.stop_below:
+            return stop
+        if stop is not None:
+            advice = "choose another schedule than draft-confidence"
+            raise ValueError(f"this draft has a stop of its own; {advice}")
+        return draft_confidence(self.stop_below, self.sources[0].confidence)
 
 
 def load_pair(draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, **more):

@@ -18,7 +18,7 @@ from statistics import median_low
 
 import numpy as np
 
-from runs import chances
+from runs import chances_of_verify
 from speculative import propose
 
 SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
@@ -143,17 +143,17 @@ class adaptive:
     block verification has no single one.
     """
 
-    def __init__(self, K, costs, memory=32, chances=chances, by_position=False):
-        if chances is None:
+    def __init__(self, K, costs, memory=32, chances_of=chances_of_verify, by_position=False):
+        if chances_of is None:
             raise ValueError("adaptive needs a rule that says which guesses it looks at")
         self.K, self.costs, self.memory = K, costs, memory
-        self.chances, self.by_position = chances, by_position
+        self.chances_of, self.by_position = chances_of, by_position
         self.alphas = [Alpha(PRIOR, memory)]
         self.n_rounds = 0
 
     def __call__(self, last):
         if last is not None:
-            self.see(self.chances(last))
+            self.see(self.chances_of(last))
         self.n_rounds += 1
         means = [alpha.mean for alpha in self.alphas]
         means += means[-1:] * (self.K - len(means))

@@ -1,1 +1,1 @@
-"""What is about a terminal: options, the text as it comes, figures, and how a program ends."""
+"""Options, the text as it comes, figures, tables, and how a program ends."""

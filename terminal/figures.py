@@ -1,5 +1,7 @@
 """The figures of two runs, compared."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from runs import expected_tokens, speedup
@@ -11,6 +13,11 @@ BELOW_1 = "a plain step is a pass and a draw; if v is far below 1, other program
 ROUNDING = "no: x @ w rounds differently for one row and for several, and two tokens were tied"
 
 
+class Figure(NamedTuple):
+    text: str
+    meaning: str = ""  # for a page, which has more room
+
+
 def why_texts_differ(args):
     """What to say if the two texts are not the same."""
     if args.temperature > 0 and not args.same_text:
@@ -19,12 +26,13 @@ def why_texts_differ(args):
 
 
 def figures(plain, fast, setting, if_texts_differ=A_BUG):
-    """A plain run and one with guesses, compared -> {name: text}.
+    """A plain run and one with guesses, compared -> {label: `Figure`}.
 
     setting is what the second one was run with, such as "K = 4".
     """
     if not plain.n_new:
-        return {"tokens per second": "none: nothing was decoded, so there is nothing to compare"}
+        nothing = "none: nothing was decoded, so there is nothing to compare"
+        return {"tokens per second": Figure(nothing)}
     slow = plain.tokens_per_second
     quick = fast.tokens_per_second
     median = f", the median of {fast.n_turns} turns" if fast.n_turns > 1 else ""
@@ -32,17 +40,41 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
     cost = guesses + check + rest
     parts = f"guesses K c = {guesses:.2f}, pass v = {check:.2f}, rest r = {rest:.2f}"
     rows = {}
-    rows["tokens per second"] = f"{slow:.1f} target alone, {quick:.1f} speculative"
-    rows["speedup"] = f"{speedup(plain, fast):.2f}{median}"
-    rows["acceptance rate"] = acceptance_rate(fast)
-    rows["alpha"] = alpha(fast)
-    rows["tokens per round"] = f"{fast.tokens_per_round:.2f}, with {setting}"
-    rows["cost of a round"] = f"{cost:.2f} plain steps: {parts}"
+    rows["tokens per second"] = Figure(
+        f"{slow:.1f} target alone, {quick:.1f} speculative",
+        "Decoded tokens, divided by the time that it took to decode them.",
+    )
+    rows["speedup"] = Figure(
+        f"{speedup(plain, fast):.2f}{median}",
+        "Tokens per round, divided by the cost of a round.",
+    )
+    rows["acceptance rate"] = Figure(
+        acceptance_rate(fast),
+        "The share of the guesses that is in the text. Those that were never looked at count as "
+        "misses.",
+    )
+    rows["alpha"] = Figure(
+        alpha(fast),
+        "The mean probability that a guess is accepted if all guesses before it are.",
+    )
+    rows["tokens per round"] = Figure(
+        f"{fast.tokens_per_round:.2f}, with {setting}",
+        "Tokens added per pass of the target. The plain loop adds one.",
+    )
+    rows["cost of a round"] = Figure(
+        f"{cost:.2f} plain steps: {parts}",
+        "A plain step is one token of the plain loop. c is a step of the draft, v the target's "
+        "pass over K + 1 positions, r is drawing and accepting.",
+    )
     if round(check, 2) < 1:
-        rows["v below 1"] = BELOW_1
-    rows["same text"] = same_text(plain.ids, fast.ids, if_texts_differ)
+        rows["v below 1"] = Figure(BELOW_1)
+    rows["same text"] = Figure(
+        same_text(plain.ids, fast.ids, if_texts_differ),
+        "At temperature 0 both loops decode the same tokens. Above, they draw two samples from one "
+        "distribution.",
+    )
     if quick < slow and fast.n_looked_at:
-        rows["slower"] = why_slower(guesses, check, rest)
+        rows["slower"] = Figure(why_slower(guesses, check, rest))
     return rows
 
 
@@ -76,4 +108,4 @@ def same_text(ids, other, if_texts_differ):
 
 def printed(rows):
     """Figures, a line for each."""
-    return "\n".join(f"{name:<17} {text}" for name, text in rows.items())
+    return "\n".join(f"{label:<17} {figure.text}" for label, figure in rows.items())

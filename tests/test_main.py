@@ -313,6 +313,12 @@ IMPORTS = {
     "terminal/*.py": "numpy runs checkpoint",
     "main.py": "fast gpt2 speculative runs terminal utils",
     "checkpoint/*.py": "numpy requests tqdm tokenizers checkpoint encoder",
+    "lab/**/*.py": "numpy checkpoint fast lab runs sampling speculative terminal utils",
+    "gallery/*.py": "numpy enumeration fast gallery lab sampling speculative terminal",
+    "exercise/*.py": "numpy checkpoint enumeration exercise fast gallery lab sampling speculative "
+    "terminal",
+    "times/*.py": "numpy tqdm torch transformers checkpoint encoder fast gpt2 lab runs terminal "
+    "times utils",
 }
 
 
@@ -322,7 +328,7 @@ def test_a_forward_pass_needs_no_download():
 
 
 @pytest.mark.parametrize("files", IMPORTS)
-def test_the_imports_of_the_hall(files):
+def test_the_imports_run_one_way(files):
     allowed = {*sys.stdlib_module_names, *IMPORTS[files].split()}
     for path in ROOT.glob(files):
         found = set()

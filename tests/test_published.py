@@ -4,6 +4,8 @@ import ast
 import importlib.util
 import re
 import shlex
+import shutil
+import subprocess
 from functools import cache
 
 import numpy as np
@@ -49,6 +51,7 @@ def commands():
     for path in PAGES:
         text = read(path)
         blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        blocks = [block.split("git worktree add")[0] for block in blocks]  # what follows is history
         found = [line for block in blocks for line in block.splitlines() if re.match(COMMAND, line)]
         yield from ((path, line) for line in found + re.findall(f"`({COMMAND})`", text))
     for path in MODULES:
@@ -83,6 +86,15 @@ def test_each_script_says_how_it_is_run():
         assert f"python {name}" in text, script
 
 
+def packages(path):
+    """What a file of requirements asks for, with those of the files that it names after -r."""
+    found = []
+    for line in read(path).splitlines():
+        other = line.removeprefix("-r ")
+        found += [line] if other == line else packages(path.parent / other)
+    return found
+
+
 @pytest.mark.parametrize(("where", "command"), ALL)
 def test_a_published_command(where, command):
     words = shlex.split(command, comments=True)
@@ -94,7 +106,7 @@ def test_a_published_command(where, command):
         if ours and not re.match(r"models/random-|exercise/mine.py", word):
             assert (ROOT / word).exists(), word
     if words[:3] == ["pip", "install", "-r"]:
-        assert (ROOT / words[3]).is_file()
+        assert packages(ROOT / words[3])
     if words[0] != "python":
         return
     if words[1] == "-m":
@@ -111,6 +123,30 @@ def test_a_published_command(where, command):
     elif args:
         known = helps()[script]
         assert all(re.search(rf"{arg}\b", known) for arg in args if arg.startswith("--")), args
+
+
+def history():
+    """COMMIT:path of each file of an older commit that a page names, or a program there."""
+    for text in map(read, PAGES):
+        yield from re.findall(r"\b([0-9a-f]{7}:[\w./]+)", text)
+        for commit, commands in re.findall(r"git worktree add \S+ (\w+)([^`]+)", text):
+            yield from (f"{commit}:{path}" for path in re.findall(r"-r (\S+)", commands))
+            for module in re.findall(r"python -m (\S+)", commands):
+                yield f"{commit}:{module.replace('.', '/')}"
+
+
+def git(*command):
+    return subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.parametrize("name", sorted({*history()}))
+def test_history_has_what_a_page_says_of_it(name):
+    commit, path = name.split(":")
+    if git("cat-file", "-e", commit).returncode:
+        pytest.skip("a ZIP and a shallow clone have no history")
+    files = git("ls-tree", "-r", "--name-only", commit).stdout.splitlines()
+    assert any(file.startswith(path) for file in files)
 
 
 def blocks():

@@ -20,10 +20,10 @@ import numpy as np
 import fast
 import gpt2
 from checkpoint.read import open_model, read
-from gallery.tables import table
 from lab.pair import LabPair
 from terminal.ending import report
 from terminal.options import PROMPT, Parser
+from terminal.table import table
 from times.turns import Engine, compare, timed
 from utils import get_encoder
 

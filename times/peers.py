@@ -16,9 +16,9 @@ from checkpoint import UserError
 from checkpoint.huggingface import openai_name
 from checkpoint.read import open_model
 from fast.threads import n_cores
-from gallery.tables import table
 from terminal.ending import report
 from terminal.options import PROMPT
+from terminal.table import table
 from times.forward import PAIR, ids_for, loop, main, passes, speeds
 from times.turns import Engine, compare, timed
 from utils import get_encoder

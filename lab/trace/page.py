@@ -11,18 +11,6 @@ from terminal.text import LEGEND
 SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # for white space in a token that stands alone
 # Characters that HTML does not allow: control characters but \t and \n, and two more
 FORBIDDEN = [*range(9), *range(11, 32), *range(127, 160), 0xFFFE, 0xFFFF]
-MEANING = {
-    "tokens per second": "Decoded tokens, divided by the time that it took to decode them.",
-    "speedup": "Tokens per round, divided by the cost of a round.",
-    "acceptance rate": "The share of the guesses that is in the text. Those that were never "
-    "looked at count as misses.",
-    "alpha": "The mean probability that a guess is accepted if all guesses before it are.",
-    "tokens per round": "Tokens added per pass of the target. The plain loop adds one.",
-    "cost of a round": "A plain step is one token of the plain loop. c is a step of the draft, v "
-    "the target's pass over K + 1 positions, r is drawing and accepting.",
-    "same text": "At temperature 0 both loops decode the same tokens. Above, they draw two samples "
-    "from one distribution.",
-}
 PLAY = ' <a href="play.html">Play with one token.</a>'
 ADDED = {"resampled": "from the residual", "bonus": "a bonus: nothing was rejected"}
 
@@ -37,7 +25,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, temperature, command, be
     parts = {"play": PLAY if beside_play else ""}
     parts["css"] = read("page.css")
     parts["js"] = read("page.js")
-    parts["command"] = shown(command, {})
+    parts["command"] = as_html(command, {})
     longest = max(plain.seconds, fast.seconds)
     for name, run in ("plain", plain), ("fast", fast):
         parts[f"{name}_passes"] = len(run.round_seconds)
@@ -46,11 +34,11 @@ def page(encoder, prompt, plain, fast, rounds, figures, temperature, command, be
     parts["draft_steps"] = len(fast.draft_seconds)
     legend = [f'<span class="{origin}">{meaning}</span>' for origin, meaning in LEGEND.items()]
     parts["legend"] = " ".join(legend)
-    parts["prompt"] = shown(encoder.decode(prompt), {})
+    parts["prompt"] = as_html(encoder.decode(prompt), {})
     parts["text"] = text(encoder, rounds)
     parts["rounds"] = "".join(card(encoder, i, r) for i, r in enumerate(rounds, start=1))
     parts["speedup"] = f"{speedup(plain, fast):.2f} at temperature {temperature:g}"
-    parts["figures"] = "".join(figure(name, value) for name, value in figures.items())
+    parts["figures"] = "".join(term(label, figure) for label, figure in figures.items())
     return Template(read("page.html")).substitute(parts)
 
 
@@ -75,11 +63,11 @@ def read(name):
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def figure(name, value):
-    return f"<dt>{name}</dt><dd><b>{escape(value)}</b> {MEANING.get(name, '')}</dd>\n"
+def term(label, figure):
+    return f"<dt>{label}</dt><dd><b>{escape(figure.text)}</b> {figure.meaning}</dd>\n"
 
 
-def shown(text, marks=SHOWN):
+def as_html(text, marks=SHOWN):
     """A text as HTML, with these marks, and with � for what HTML does not allow."""
     allowed = dict.fromkeys(FORBIDDEN, "\ufffd")
     return escape(text.translate(allowed | marks))
@@ -91,14 +79,14 @@ def text(encoder, rounds):
     links = []
     for i, r in enumerate(rounds, start=1):
         for token, origin in zip(r.emitted, r.origins):
-            piece = shown(characters.decode(encoder.bytes_of([token])), {}) or "◦"
+            piece = as_html(characters.decode(encoder.bytes_of([token])), {}) or "◦"
             links.append(f'<a class="{origin}" href="#round-{i}" data-round="{i}">{piece}</a>')
     return "".join(links)
 
 
 def alone(encoder, token):
     """A token by itself."""
-    return f"<bdi>{shown(encoder.decode([token]))}</bdi>"
+    return f"<bdi>{as_html(encoder.decode([token]))}</bdi>"
 
 
 def number(x):

@@ -18,6 +18,7 @@ class Numbers:
 
     def __init__(self, numbers):
         self.numbers = [*numbers]
+        self.u = [0.5] * 9  # what drew the guesses, for the rules that use it again
 
     def random(self):
         return self.numbers.pop(0)

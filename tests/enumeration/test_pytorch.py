@@ -266,7 +266,7 @@ ROW = P.clone()
 COUNTER, GENERATOR = itertools.count(), np.random.default_rng(0)
 PYTHONS, NUMPYS, POOL = random.random, np.random.rand, ThreadPoolExecutor(1)
 POOL.submit(int).result()
-BOUND = "by a name that was bound before"
+EARLIER = "by a name that was given before"
 TWO_DRAWS = "one noise decides two draws, which is not computed here"
 REFUSED = {
     "two races": (lambda: shared(lambda n: [(P / n).argmax(), (Q / n).argmax()]), TWO_DRAWS),
@@ -284,11 +284,11 @@ REFUSED = {
     "np.random.normal": (lambda: np.random.normal() < 0, "found np.random.normal"),
     "without end": (lambda: [*iter(item, 2)], "more than 1,000 numbers; take a loop with a limit"),
     "another name for random": (
-        lambda: PYTHONS() < 0.002 or torch.multinomial(P, 1), f"draws from random {BOUND}"),
+        lambda: PYTHONS() < 0.002 or torch.multinomial(P, 1), f"draws from random {EARLIER}"),
     "another name for np.random": (
-        lambda: NUMPYS() < 0.002 or torch.multinomial(P, 1), f"draws from np.random {BOUND}"),
+        lambda: NUMPYS() < 0.002 or torch.multinomial(P, 1), f"draws from np.random {EARLIER}"),
     "a hidden generator of np.random": (
-        lambda: np.random.mtrand._rand.random_sample() < 0.002 or item(), BOUND),
+        lambda: np.random.mtrand._rand.random_sample() < 0.002 or item(), EARLIER),
     "another generator": (lambda: GENERATOR.random() < 0.002 or item(), "draws from a PCG64"),
     "a thread of a pool": (in_a_pool, "after one that nobody has seen"),
     "a counter": (lambda: next(COUNTER) % 500 == 0 or torch.multinomial(P, 1), "else decides"),

@@ -16,10 +16,12 @@ from support import ROOT, printed_by, read
 import exercise.__main__ as program
 from checkpoint import UserError
 from exercise import process
+from exercise.adapters import changed, where_guesses
 from exercise.grading import compared, graded
 from exercise.praise import praise
 from exercise.samples import in_words, samples_needed
-from exercise.steps import NAMES, README, STEPS, changed, where_guesses
+from exercise.steps import STEPS
+from exercise.tables import NAMES, README
 from exercise.tree import following, tree
 from gallery.names import one_hot
 from gallery.setting import decode, target_rows

@@ -72,7 +72,7 @@ def test_chances_predict_the_tokens_of_a_round(drawn, K, rule):
     n_tokens = 0
     for key, mass in sum_over_paths(one_round).items():
         n_tokens += mass * key[-1]
-        reached, kept = RULES[rule]["chances"](rounds[key])
+        reached, kept = RULES[rule]["chances_of"](rounds[key])
         found.append(Chances(mass * reached, mass * kept))
     assert theory.tokens_by_position(found, K)[-1] == pytest.approx(n_tokens, abs=EXACT)
 
@@ -87,7 +87,7 @@ def all_rounds():
 
 
 def test_block_verification_has_no_single_alpha():
-    run = Run(chances_of=block.chances)
+    run = Run(chances_of=block.chances_of_verify_block)
     for r in all_rounds():
         run.add(r, seconds=1.0)
     tokens = theory.tokens_by_position(run.chances, 4)
@@ -101,7 +101,7 @@ def test_block_verification_has_no_single_alpha():
 def test_an_accepted_eos_ends_what_block_verification_says():
     drafted = np.array([1, 1, 1])
     rows = np.tile(P, (3, 1)), np.tile(Q, (4, 1))
-    whole = block.chances(Round(drafted, *rows, emitted=drafted[:2], n_accepted=1))
-    ended = block.chances(Round(drafted, *rows, emitted=drafted[:2], n_accepted=2))
+    whole = block.chances_of_verify_block(Round(drafted, *rows, emitted=drafted[:2], n_accepted=1))
+    ended = block.chances_of_verify_block(Round(drafted, *rows, emitted=drafted[:2], n_accepted=2))
     assert len(whole.p_accepted) == 3
     assert ended.p_accepted.tolist() == whole.p_accepted[:2].tolist()

@@ -17,7 +17,7 @@ from support import ROOT, bundled, printed_by, run, texts_of
 import lab.__main__ as lab_main
 import main
 from lab.pair import LabPair
-from lab.trace.page import number, page, shown
+from lab.trace.page import as_html, number, page
 from lab.trace.rounds import Recorder
 from runs import Run, origins
 from speculative import Round, max_fn
@@ -103,7 +103,7 @@ def check_card(article, r):
     rows = article.findall(".//table/tr")[1:]
     for row, guess in zip(rows, r.looked_at, strict=True):
         token, *cells, verdict = map(text_of, row.findall("td"))
-        assert token == unescape(shown(ENCODER.decode([guess.token])))
+        assert token == unescape(as_html(ENCODER.decode([guess.token])))
         sign = "<" if guess.kept else "≥"
         numbers = map(number, [*guess.probabilities, guess.keep])
         assert cells == [*numbers, f"{number(guess.u)} {sign}"]

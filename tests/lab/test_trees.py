@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EXACT, Table, assert_same, models, product_of_conditionals, reusing
+from support import EXACT, Table, assert_same, bundled, models, product_of_conditionals, reusing
 
 from enumeration import sum_over_paths
 from lab.block import verify_block
 from lab.optimum import optimal
 from lab.trees import Node, balanced, bottom_up, grow, score, top_down, tree_sampling
-from speculative import propose, verify
+from sampling import as_model, seeded
+from speculative import autoregressive_sampling, propose, verify
 
 SHAPES = {
     "2 siblings": balanced(2),
@@ -103,6 +104,21 @@ def test_models_may_reuse_their_arrays():
         return tree_sampling([3], draft, target, 50, balanced(3, 2), 1).tolist()
 
     assert text(reusing(model), reusing(model)) == text(model, model)
+
+
+@both_rules
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_trees_of_a_network_write_the_text_of_the_target_alone(rule, temperature):
+    """At temperature 1 a seed decides the target's text, and the draft draws as it likes."""
+    draft = as_model(bundled("draft"), max(temperature, 0.02))  # at 0, there's no second guess
+    target = as_model(bundled("target"), temperature)
+    if temperature:
+        target = seeded(target, 7)
+    x, N, rounds = [5, 6, 7], 20, []
+    plain = autoregressive_sampling(x, target, N)
+    ids = tree_sampling(x, draft, target, N, balanced(2, 1), 0, rule, on_round=rounds.append)
+    assert ids.tolist() == plain.tolist()
+    assert sum(r.n_accepted for r in rounds) > 3
 
 
 @both_rules

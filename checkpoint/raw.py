@@ -1,6 +1,7 @@
-"""Files as they are, and JSON. What it asks for is computed, or refused by its name."""
+"""What both formats are made of: a file's bytes, the tensors in them, and settings in JSON."""
 
 import json
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,39 @@ def mapped(path):
         if data[: len(start)].tobytes().lower() == start:
             raise ValueError(f"{path.name} {problem}")
     return data
+
+
+# ---- Tensors ----
+
+
+class Entry(NamedTuple):
+    """The description of one tensor."""
+
+    offset: int  # bytes, in the data
+    size: int  # bytes
+    dtype: str
+    shape: tuple
+    crc32c: int = 0  # of these bytes, masked
+
+
+def views(data, entries):
+    """uint8 [n], {name: Entry} -> {name: array}. ValueError unless they fill the data, in a row."""
+    end = 0
+    for entry in sorted(entries.values()):
+        if entry.offset != end:
+            raise ValueError(f"a tensor begins at byte {entry.offset:,} and not at {end:,}")
+        end += entry.size
+    if end != len(data):
+        raise ValueError(f"the weights have {len(data):,} bytes, not {end:,}")
+    return {name: tensor_of(data, entry) for name, entry in entries.items()}
+
+
+def tensor_of(data, entry):
+    part = data[entry.offset : entry.offset + entry.size]
+    return part.view(entry.dtype).reshape(entry.shape)
+
+
+# ---- Settings ----
 
 
 def read_json(path):
@@ -49,7 +83,10 @@ def whole_number(where, found, name):
 
 
 def only(where, found, allowed):
-    """ValueError unless a dict has one of the allowed values for each name, or nothing."""
+    """ValueError unless each name has one of these values, the first of them if it is not there.
+
+    What a file asks for is computed, or refused by its name.
+    """
     for name, values in allowed.items():
         value = found.get(name, values[0])
         if value not in values:

@@ -1,0 +1,66 @@
+"""What functions return, as arrays, or an error that says what is needed in its place."""
+
+import numpy as np
+
+from exercise.tables import NAMES
+
+
+class Wrong(Exception):
+    """What a function returned cannot be right, whatever its distribution."""
+
+
+def array_from(found, what, shape=None, dtype=None):
+    if found is None:
+        raise Wrong("it returned None; is a return missing?")
+    try:
+        array = np.array(found, dtype)
+    except (TypeError, ValueError):  # an array and a number, for example
+        raise Wrong(f"{what} must be an array; found {found!r:.60}") from None
+    if shape is not None and array.shape != shape:
+        raise Wrong(f"{what} must have the shape {list(shape)}; found {list(array.shape)}")
+    return array
+
+
+def tokens_from(found, what, n_vocab):
+    ids = array_from(found, what)
+    if ids.size == 0:
+        ids = ids.astype(int)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(n_vocab)}:
+        needed = f"{what} must be tokens from 0 to {n_vocab - 1}{hint_for(found)}"
+        raise Wrong(f"{needed}; found {found!r:.60}")
+    return ids
+
+
+def hint_for(found):
+    return " (+ adds numbers to an array)" if isinstance(found, np.ndarray) else ""
+
+
+def text_from(found, setting, eos=None):
+    ids = tokens_from(found, "the text", len(setting.P))
+    n = len(setting.prompt)
+    end = n + setting.N
+    may_be_shorter = eos in ids[n:].tolist()
+    fits = len(ids) == end or (may_be_shorter and len(ids) < end)
+    if not fits or (*ids[:n],) != setting.prompt:
+        fewer = "" if eos is None else f", or fewer up to a new {NAMES[eos]}"
+        needed = f"{n} + N = {end} tokens{fewer}, the prompt first"
+        raise Wrong(f"the text must have {needed}; found {ids.tolist()!s:.60}")
+    return ids
+
+
+def rows_from(found, what, shape):
+    rows = array_from(found, what, shape, float)
+    totals = np.ravel(rows.sum(axis=-1))
+    if not (rows.min() >= 0 and abs(totals - 1).max() < 1e-9):
+        worst = max(totals, key=lambda total: abs(total - 1))
+        shown = f"{np.round(rows, 4).tolist()!s:.60}, with a sum of {worst:.12g}"
+        raise Wrong(f"{what} must be a distribution, with a sum of 1; found {shown}")
+    return rows
+
+
+def bool_from(found):
+    if found is None:
+        raise Wrong("it returned None; is a return missing?")
+    if not isinstance(found, bool | np.bool_):
+        raise Wrong(f"True or False is needed; found {found!r:.60}")
+    return found

@@ -1,0 +1,188 @@
+"""Pictures are files. What they say must be what the code computes and the pages tell."""
+
+import html
+import json
+import re
+from fractions import Fraction
+from math import prod
+
+import numpy as np
+import pytest
+from support import read
+
+from exercise.grading import graded
+from exercise.steps import STEPS
+from lab.pair import load_pair
+from lab.theory import improvement
+from lab.trace.page import as_html
+from lab.trace.rounds import Recorder
+from speculative import acceptance, residual
+from terminal.options import PROMPT
+from times import race
+
+P = np.array([2, 5, 3]) * Fraction(1, 10)  # the README's
+Q = np.array([3, 2, 5]) * Fraction(1, 10)
+
+
+def picture(name):
+    return read(f"docs/{name}.svg")
+
+
+def texts(name):
+    """The text of each element that has one."""
+    found = re.findall("<text.*?</text>", picture(name), re.DOTALL)
+    return [*filter(None, (html.unescape(re.sub("<[^>]*>", "", text)) for text in found))]
+
+
+def short(x):
+    """1/3, but .2"""
+    return str(x) if x.denominator % 3 == 0 else f"{float(x):g}".lstrip("0")
+
+
+def test_the_tree_has_all_paths_and_they_add_up_to_q():
+    expected = []
+    masses = {"A": [], "B": [], "C": []}
+
+    def emitted(token, *shares):
+        masses[token].append(prod(shares))
+        return f"{token}: {' × '.join(map(short, shares))} = {short(prod(shares))}"
+
+    for guess, p, q in zip("ABC", P, Q):
+        keep = acceptance(p, q)
+        expected += [f"{guess} {short(p)}", f"accepted {short(keep)}", emitted(guess, p, keep)]
+        if keep == 1:
+            continue
+        expected.append(f"rejected {short(1 - keep)}")
+        for token, share in zip("ABC", residual(P, Q)):
+            if share:
+                expected += [f"{token} {short(share)}", emitted(token, p, 1 - keep, share)]
+
+    assert [*map(sum, masses.values())] == Q.tolist()
+    *_, sentence = headed = texts("tree")
+    assert headed[4:-1] == expected
+    for token, some in masses.items():
+        total = f" = {short(sum(some))}" if len(some) > 1 else ""
+        assert f"{token}: {' + '.join(map(short, some))}{total}" in sentence
+
+
+def test_p_laid_over_q_has_the_heights_and_the_residual():
+    expected, heights = [], []
+    for token, p, q in zip("ABC", P, Q):
+        both = min(p, q)
+        for word, share in ("accepted", both), ("rejected", p - both), ("missing", q - both):
+            if share:
+                expected.append(f"{word} {short(share)}")
+                heights.append(280 * float(share))
+        expected += [token, f"p {short(p)}, q {short(q)}"]
+    expected += [short(share) for share in residual(P, Q) if share]
+    found = texts("laid_over")
+    assert found[:-3] == expected
+    rects = re.findall(r'width="92" height="([\d.]+)"', picture("laid_over"))
+    assert [*map(float, rects)] == pytest.approx(heights)
+    overlap = np.minimum(P, Q).sum()
+    for line, share in zip(found[-3:], (overlap, 1 - overlap, 1 - overlap)):
+        assert line.endswith(f"in all {short(share)}")
+
+
+def test_the_round_is_one_of_the_bundled_pair():
+    """With 2 accepted and 1 rejected, and probabilities that are neither tiny nor 1."""
+    pair = load_pair("draft", "target", temperature=1)
+    recorder = Recorder(np.random.default_rng(52))
+    prompt = pair.encoder.encode(PROMPT)
+    run = pair.decode(prompt, 154, 4, recorder.rng, on_round=recorder)
+    i = 42
+    r = recorder.rounds[i]
+    n = len(prompt) + sum(run.n_emitted[:i])
+    before = pair.encoder.decode(run.ids[n - 9 : n]).lstrip()
+
+    def name(token):
+        return as_html(pair.encoder.decode([token])[:8])
+
+    expected = []
+    for d in r.drafted:
+        expected.append(name(d.token))
+        if d.u is None:
+            expected.append("not looked at")
+            continue
+        expected += [f"{value:.3f}" for value in (*d.probabilities, d.keep, d.u)]
+        expected.append("accepted" if d.kept else "rejected")
+    expected += map(name, r.emitted)
+    found = texts("round")
+    assert found[1] == "… " + as_html(before, {ord("\n"): "⏎"})
+    assert found[8:-1] == expected
+
+
+def test_the_dots_of_the_speedup_are_those_of_the_theory():
+    expected = []
+    for alpha in 0.9, 0.6:
+        for K in range(1, 17):
+            gain = improvement(alpha, K, c=0.1, v=1 + 0.1 * K, r=0.1)
+            expected.append((f"{44 + 22 * K:.1f}", f"{270 - 110 * gain:.1f}", f"{gain:.2f}"))
+    dot = r'cx="(.+?)" cy="(.+?)" r="6"><title>K = \d+: (.+?)<'
+    assert re.findall(dot, picture("speedup")) == expected
+    caption = "if c = 0.1, v = 1 + 0.1 K and r = 0.1"
+    assert {"alpha = 0.9", "alpha = 0.6", caption} <= {*texts("speedup")}
+
+
+def test_each_overlap_is_a_bar_with_its_number():
+    results = json.loads(read("docs/acceptance.json"))["results"]
+    expected = []
+    for j, drafts in enumerate(results.values()):
+        for i, draft in enumerate(drafts.values()):
+            share = draft["overlap"]
+            y = 34 + 54 * i + 15 * j
+            expected.append((f"{y}", f"{300 * share:.0f}", f"{share:.2f}"))
+    bar = r'x="100" y="(\d+)" width="(\d+)" height="13" rx="0"/>\n<text [^>]*>(.*?)<'
+    assert re.findall(bar, picture("overlap")) == expected
+    assert {*drafts, *(f"T = {T}" for T in results)} <= {*texts("overlap")}
+
+
+def test_each_price_is_a_dot():
+    page = read("docs/exactness.md").split("## The price of being lossy")[1]
+    rows = re.findall(r"^\| (.+?) \| ([\d.]+)[^|]* \| ([\d.]+) \|$", page, re.MULTILINE)
+    dots = re.findall(r'cx="(.+?)" cy="(.+?)" r="6"><title>(.+?)<', picture("prices"))
+    assert len(rows) == len(dots) > 20
+    for (name, distance, tokens), (x, y, title) in zip(rows, dots):
+        assert name == title
+        assert float(x) == pytest.approx(40 + 190 * (float(tokens) - 1), abs=0.1)
+        assert float(y) == pytest.approx(406 - 440 * float(distance), abs=0.1)
+
+
+def test_the_grader_says_what_its_picture_shows():
+    solutions = [lambda p, q, token, rng: rng.random() < q[token] / p[token], lambda p, q: q]
+    said = ["$ python -m exercise"]
+    for i, (step, solution) in enumerate(zip(STEPS, solutions), start=1):
+        lines, _ = graded(step, solution, "")
+        said += [f"{i} {step.function}", *lines]
+    said.append(f"3 {STEPS[2].function} not written yet")
+    assert "".join("".join(texts("exercise")).split()) == "".join("".join(said).split())
+
+
+# ---- Two show what this machine took, and times/race.py draws them anew ----
+
+
+def test_the_readme_and_the_dials_have_the_figures_of_the_terminal():
+    shown = " ".join(" ".join(texts("terminal")).split())
+    sentence = re.search(r"Here a round yields (.*?)\. That", read("README.md"))[1]
+    figures = re.findall(r"\d\.\d+", sentence)
+    assert len(figures) >= 5
+    assert [figure for figure in figures if figure not in shown] == []
+    guesses, v, r = re.search(r"K c = (\S+), pass v = (\S+), rest r = (\S+)", shown).groups()
+    alpha = re.search(r"alpha (\S+)", shown)[1]
+    dials = dict(re.findall(r'id="(\w+)" [^>]*value="([^"]*)', read("docs/play.html")))
+    assert (dials["alpha"], dials["v"], dials["r"]) == (alpha, v, r)
+    assert float(dials["c"]) == pytest.approx(float(guesses) / race.K, abs=0.006)
+
+
+def test_the_race_and_the_terminal_are_what_their_program_draws():
+    """But for the times, and what follows from them."""
+    plain, fast = race.measured(race.RACE)
+    assert without_numbers(picture("race")) == without_numbers(race.race(plain, fast))
+    stored, drawn = map(without_numbers, (picture("terminal"), race.demo(plain, fast)))
+    assert stored.split("speedup")[0] == drawn.split("speedup")[0]
+    page = race.with_dials(read("docs/play.html"), plain[0], fast[0])
+    assert f'id="alpha" max="1" step="0.01" value="{fast[0].alpha:.2f}"' in page
+
+
+def without_numbers(text):
+    return re.sub(r"-?\d+(\.\d+)?", "#", text)
