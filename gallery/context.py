@@ -38,6 +38,10 @@ def rejected_tokens(drafted, emitted):
     return drafted[len(emitted) - 1 :]
 
 
+def accepted_tokens(drafted, emitted):
+    return emitted[:-1]
+
+
 def last_token(drafted, emitted):
     return emitted[-1:]
 
@@ -45,6 +49,13 @@ def last_token(drafted, emitted):
 def never_rolled_back(setting, x, drafted, noted=()):
     """The sum of the tokens is a recurrent state."""
     return setting.target_model([*noted, *x, *drafted], len(drafted) + 1)
+
+
+def lacks_accepted_tokens(setting, x, drafted, noted=()):
+    """In a round without guesses, the state is that before those that were accepted."""
+    if len(drafted):
+        return target_rows(setting, x, drafted)
+    return never_rolled_back(setting, x, drafted, noted=[-token for token in noted])
 
 
 VARIANTS = [
@@ -61,5 +72,8 @@ VARIANTS = [
       seen="levvius/adaptive-speculative-decoding"),
     V("recurrent", "recurrent state not rolled back", never_rolled_back, of=ROWS,
       decode=partial(with_notes, rejected_tokens), looks="it has read the rejected tokens",
-      seen="ml-explore/mlx-lm#846"),
+      seen="ml-explore/mlx-lm#846, vllm-project/tpu-inference#3178"),
+    V("lacks-accepted", "recurrent state that lacks accepted guesses", lacks_accepted_tokens,
+      of=ROWS, decode=partial(with_notes, accepted_tokens), looks="in rounds without guesses",
+      seen="vllm-project/vllm#52942"),
 ]  # fmt: skip

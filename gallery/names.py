@@ -22,11 +22,6 @@ def one_hot(row, token=None):
     return np.eye(len(row), dtype=row.dtype)[row.argmax() if token is None else token]
 
 
-def uniform(row):
-    """As much for each token that is possible."""
-    return max_fn(np.where(row > 0, Fraction(1), 0))
-
-
 def softmax(row):
     row = np.exp(row.astype(float))
     return row / row.sum()
@@ -35,6 +30,11 @@ def softmax(row):
 def colder(row):
     """A row at half its temperature."""
     return max_fn(row**2)
+
+
+def ranked(row):
+    """A row without its tokens: the largest probability first."""
+    return -np.sort(-row)
 
 
 def only(row, kept):

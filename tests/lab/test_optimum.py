@@ -76,7 +76,7 @@ def k_seq(draw, p, q):
     """SpecTr tests each of two guesses with min(1, q / (ρ p)). The smallest exact ρ is 2 - kept."""
     kept = 0
     for _ in range(100):
-        kept = float(overlap(p, q / (2 - kept)))
+        kept = overlap(p, q / (2 - kept))
     return 1 - (1 - kept) ** 2
 
 
