@@ -1,0 +1,1 @@
+"""Programs that ran once, for numbers that stay: docs/ tells the commit."""
