@@ -1,1 +1,0 @@
-"""Programs that ran once, for numbers that stay: docs/ tells the commit."""
