@@ -7,6 +7,7 @@ forward pass. The text still has the target's distribution. p is the draft's dis
 q the target's, as in Chen et al. 2023 (arXiv 2302.01318).
 """
 
+import signal
 import sys
 from collections import Counter
 from fractions import Fraction
@@ -216,5 +217,7 @@ def watched(rule):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C and | head end it without a traceback
+    signal.signal(getattr(signal, "SIGPIPE", signal.SIGINT), signal.SIG_DFL)
     demand(len(sys.argv) == 1, "it has no options; change it, and run python tiny.py")
     main()

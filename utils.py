@@ -81,8 +81,7 @@ def load_models(draft_size, target_size, models_dir=MODELS_DIR, network=fast.GPT
 
 def prompt_ids(prompt, N, encoder, networks):
     """The prompt as an array of ids. An empty prompt is the token that ends a text."""
-    check_is_utf8(prompt)
-    x = encoder.encode(prompt) or [*encoder.eos[:1]]
+    x = encoder.encode(from_bytes(prompt)) or [*encoder.eos[:1]]
     if not x:
         what = "the prompt is empty, and this model has no token that ends a text"
         raise UserError(f"{what}; give a prompt")
@@ -97,9 +96,9 @@ def prompt_ids(prompt, N, encoder, networks):
     return np.array(x)
 
 
-def check_is_utf8(text):
-    """A terminal may hand over half of a character."""
+def from_bytes(text):
+    """A text whose bytes Python did not understand, as in a C locale, or of half a character."""
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
+        return text.encode("utf-8", "surrogateescape").decode()
+    except UnicodeError as error:
         raise UserError(f"the text is not UTF-8: {error}") from None

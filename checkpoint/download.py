@@ -1,7 +1,7 @@
 """Download a file, over a connection that may break off.
 
-What there is of it is resumed where the server names a checksum, which tells in
-the end whether all of it belongs together. Otherwise a download begins again.
+What has arrived is kept beside its ETag, the server's name for this version of the file. The
+next attempt asks for the rest, if the file is still that one, and otherwise starts over.
 """
 
 import hashlib
@@ -17,6 +17,10 @@ TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
 BACKOFF = 0.5  # seconds before the second attempt
 PIECE = 1 << 14  # bytes
 BUSY = (408, 429, 500, 502, 503, 504)  # what a server answers that may have time later
+HEADERS = {
+    "Accept-Encoding": "identity",  # so that lengths are those of the file
+    "x-ms-version": "2019-12-12",  # without it, OpenAI's server takes no Range without an end
+}
 
 
 def session():
@@ -28,6 +32,7 @@ def session():
         respect_retry_after_header=False,
     )
     connection = requests.Session()
+    connection.headers.update(HEADERS)
     for scheme in "http://", "https://":
         connection.mount(scheme, HTTPAdapter(max_retries=retry))
     return connection
@@ -50,49 +55,68 @@ def fetch(connection, url, path):
 
 def transfer(connection, url, path):
     """Download a file, or its rest. Whether all of it is there; the next attempt may do better."""
-    answer, begin = rest_or_whole(connection, url, path)
-    with answer:
+    have, tag = kept(path)
+    rest = {"Range": f"bytes={have}-", "If-Range": tag} if tag else {}
+    with connection.get(url, headers=rest, stream=True, timeout=TIMEOUT) as answer:
+        begin, end = place_of(answer, tag)
+        if begin != have:
+            why = "the server has another file by now, or no ETag, or no ranges"
+            print(f"{path.name} starts over: {why}", file=sys.stderr)
+            forget(path)
+        if begin not in (0, have):
+            return False
+        if begin == 0:
+            path.with_suffix(".etag").write_text(answer.headers.get("ETag", ""), "utf-8")
         named = checksum(answer)
-        end = begin + length_of(answer)
-        receive(answer, path, begin, end)
+        if begin < end:
+            receive(answer, path, begin, end)
     if size_of(path) != end:  # the connection broke off
-        if not named:  # nobody could tell in the end whether the parts belong together
-            path.unlink()
         return False
-    if matches(path, named):
-        return True
-    path.unlink()
-    if begin == 0:
+    if not matches(path, named):
+        forget(path)
         raise OSError("it does not match the checksum that the server names")
-    return False  # it was the beginning of another file
+    return True
 
 
-def rest_or_whole(connection, url, path):
-    """An answer, and at which byte of the file it begins: after what is there, or at 0."""
-    have = size_of(path)
-    if have:
-        answer = ask(connection, url, Range=f"bytes={have}-")
-        if answer.status_code == 206 and checksum(answer):  # which tells whether it is the rest
-            return answer, have
-        if answer.status_code not in (206, 416):
-            return whole(answer), 0
-        answer.close()
-    return whole(ask(connection, url)), 0
+# ---- What is kept ----
 
 
 def size_of(path):
     return path.stat().st_size if path.is_file() else 0
 
 
-def ask(connection, url, **headers):
-    headers["Accept-Encoding"] = "identity"  # so that lengths are those of the file
-    return connection.get(url, headers=headers, stream=True, timeout=TIMEOUT)
+def kept(path):
+    """How many bytes are there, and their ETag, or "" if it is weak, as others may share it."""
+    have, beside = size_of(path), path.with_suffix(".etag")
+    tag = beside.read_text("utf-8", "replace") if have and beside.exists() else ""
+    return have, tag if re.fullmatch("(?!W/)[!-~]+", tag) else ""
 
 
-def whole(answer):
-    if answer.status_code != 200:
+def forget(path):
+    path.unlink(missing_ok=True)
+    path.with_suffix(".etag").unlink(missing_ok=True)
+
+
+# ---- An answer ----
+
+
+def place_of(answer, tag):
+    """At which byte of a file an answer begins, and where the file ends. None if it is no rest.
+
+    tag is the ETag of what is kept, where the rest of that was asked for.
+    """
+    expected = (200, 206, 416) if tag else (200,)
+    if answer.status_code not in expected:
         raise OSError(f"the server answered {answer.status_code} {answer.reason}")
-    return answer
+    if answer.headers.get("Content-Encoding", "identity") != "identity":
+        raise OSError("the server compresses it, though it was asked not to")
+    if answer.status_code == 200:
+        return 0, length_of(answer)
+    told = answer.headers.get("Content-Range", "")
+    found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/([1-9]\d*)", told)  # "*": nothing is left
+    if not found or (found[1] and answer.headers.get("ETag") != tag):
+        return None, None
+    return int(found[1] or found[2]), int(found[2])
 
 
 def length_of(answer):

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from checkpoint import UserError, huggingface, openai
-from checkpoint.download import digest, fetch, session, size_of
+from checkpoint.download import digest, fetch, forget, session, size_of
 from checkpoint.names import CHOICES, HUGGINGFACE, MODELS, MODELS_DIR, OLD_NAMES, OPENAI
 from checkpoint.read import open_model
 
@@ -43,6 +43,7 @@ def find_model(name, models_dir=MODELS_DIR):
     files, url = source(model.url)
     folder = in_cache(model.url, files) or folder
     if missing(folder, files):
+        check_is_online(name, folder)
         download(folder, files, url, model.sizes)
     return open_model(folder, model.sizes)
 
@@ -59,6 +60,12 @@ def check_is_the_only_one(name, folder):
     if is_model and Path(name).resolve() != folder.resolve():
         advice = f"give ./{name}, or run it somewhere else"
         raise UserError(f"{name} is a model's name, and a folder here: {advice}")
+
+
+def check_is_online(name, folder):
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        problem = f"{name} is neither in {folder} nor in the cache of transformers"
+        raise UserError(f"{problem}, and with HF_HUB_OFFLINE nobody is asked for it")
 
 
 def check_sums(folder):
@@ -83,8 +90,10 @@ def source(url):
 def in_cache(url, files):
     """The snapshot that transformers takes of a model, if its cache has all files, or None."""
     *_, owner, name = url.split("/")
-    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
-    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    said = os.environ.get
+    home = said("HF_HOME") or (said("XDG_CACHE_HOME") or "~/.cache") + "/huggingface"
+    hub = said("HF_HUB_CACHE") or said("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    hub = Path(os.path.expandvars(hub)).expanduser()
     for repository in name, f"{owner}--{name}":
         cached = hub / f"models--{repository}"
         for main in cached.glob("refs/main"):
@@ -136,6 +145,7 @@ def fetch_all(folder, names, url, sizes, fresh):
             fetch(connection, f"{url}/{weights}", part)
             check(folder, url, sizes, part)
             part.replace(folder / weights)
+            forget(part)
 
 
 def check(folder, url, sizes, part=None):
@@ -151,5 +161,5 @@ def check(folder, url, sizes, part=None):
         problem = str(error).split(" cannot be used: ")[-1]
     if problem:  # here, because an error keeps its file mapped, which Windows does not remove
         if part:
-            part.unlink()
+            forget(part)
         raise UserError(f"{url} gave a wrong file, now removed: {problem}")

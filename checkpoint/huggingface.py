@@ -81,9 +81,10 @@ def weights(folder):
     whole = folder / "model.safetensors"
     if whole.exists():
         return [whole]
-    paths = sorted(folder.glob("model-*-of-*.safetensors"))
+    number = "[0-9]" * 5
+    paths = sorted(folder.glob(f"model-{number}-of-{number}.safetensors"))
     if not paths:
-        missing = f"{whole.name} is missing"
+        missing = f"{whole.name}, or parts such as model-00001-of-00002.safetensors, is missing"
         if (folder / "pytorch_model.bin").exists():
             missing += ", and pytorch_model.bin is a pickle, which can run code when it is read"
         advice = "GPT2LMHeadModel.from_pretrained(folder).save_pretrained(folder)"
@@ -102,8 +103,10 @@ def safetensors(path):
         header.pop("__metadata__", None)
         entries = {name: entry_of(**told) for name, told in header.items()}
         found = views(data[end:], entries)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path.name} cannot be used: {str(error)[:200]}") from None
+    except (TypeError, AttributeError, RecursionError):
+        raise ValueError(f"{path.name} has a damaged header") from None
+    except ValueError as error:
+        raise ValueError(f"{path.name} cannot be used: {error!s:.200}") from None
     for name, told in header.items():
         if told["dtype"] == "BF16":
             found[name] = (found[name].astype("<u4") << 16).view("<f4")
@@ -112,7 +115,7 @@ def safetensors(path):
 
 def entry_of(dtype, shape, data_offsets):
     if dtype not in DTYPES:
-        raise ValueError(f"numbers of type {dtype} cannot be read here; convert them to F32")
+        raise ValueError(f"numbers of type {dtype!r:.30} cannot be read here; convert them to F32")
     start, stop = data_offsets
     return Entry(start, stop - start, DTYPES[dtype], shape)
 
@@ -121,7 +124,7 @@ def openai_name(name):
     """h.0.attn.c_attn.weight -> model/h0/attn/c_attn/w, and ln_f.weight -> model/ln_f/g"""
     if not NAME.fullmatch(name):
         advice = "remove a prefix, merge an adapter, or take the model without another head"
-        raise ValueError(f"{name} is no tensor of a GPT-2 that writes text; {advice}")
+        raise ValueError(f"{name!r:.80} is no tensor of a GPT-2 that writes text; {advice}")
     name = re.sub(r"^h\.(?=\d)", "h", re.sub(f"^{PREFIX}", "", name))
     name = re.sub(r"^(wte|wpe)\.weight$", r"\1", name)
     name = re.sub(r"(ln_\w)\.weight$", r"\1.g", name)

@@ -16,6 +16,7 @@ doc/table_format.md, and its util/crc32c.h for the masked crc32c.
 """
 
 from io import BytesIO
+from operator import index  # an int as it is, and a TypeError for bytes
 
 from checkpoint.crc32c import crc32c, mask
 from checkpoint.raw import Entry, mapped, read_json, views, whole_number
@@ -140,6 +141,8 @@ def varint(f):
     while (byte := f.read(1)[0]) & 128:
         number |= (byte & 127) << shift
         shift += 7
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")
     return number | byte << shift
 
 
@@ -160,11 +163,11 @@ def entry_of(value):
     """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry"""
     found = fields(value)
     dims = fields(found.get(2, [b""])[0]).get(2, [])  # TensorShapeProto: 2 dim, which has 1 size
-    shape = tuple(fields(dim)[1][0] for dim in dims)
+    shape = tuple(index(fields(dim)[1][0]) for dim in dims)
     [kind] = found[1]
     if kind not in DTYPES:
         raise ValueError(f"a tensor has TensorFlow's type {kind}, neither float32 nor float16")
-    [offset] = found.get(4, [0])
-    [size] = found[5]
+    [offset] = map(index, found.get(4, [0]))
+    [size] = map(index, found[5])
     [crc] = found.get(6, [0])
     return Entry(offset, size, DTYPES[kind], shape, crc)

@@ -51,7 +51,10 @@ def views(data, entries):
 
 def tensor_of(data, entry):
     part = data[entry.offset : entry.offset + entry.size]
-    return part.view(entry.dtype).reshape(entry.shape)
+    try:
+        return part.view(entry.dtype).reshape(entry.shape)
+    except ValueError:
+        raise ValueError(f"a tensor of shape {entry.shape} has {entry.size:,} bytes") from None
 
 
 # ---- Settings ----

@@ -121,7 +121,7 @@ def check_shapes(tensors, hparams):
 
 def without_first(tensor):
     """OpenAI's w is [1, n_in, n_out]."""
-    return tensor[0] if tensor.ndim == 3 else tensor
+    return tensor[0] if tensor.ndim == 3 and len(tensor) == 1 else tensor
 
 
 def kind_of(tensor):

@@ -7,8 +7,10 @@ have to agree.
 """
 
 import json
+import os
 from operator import index
 
+from checkpoint import UserError
 from checkpoint.openai import EOT, pairs, read_merges
 from checkpoint.raw import only, optional, read_json
 from encoder import BYTES
@@ -59,7 +61,8 @@ def tokenizer(folder, config):
         if len(settings.get("added_tokens_decoder", added)) != len(added):
             problem = "added tokens that tokenizer_config.json does not list"
             raise ValueError(f"tokenizer.json has {problem}") from None
-        parts = by_library(found, added, why, [EOT] if {"content": EOT} in described else [])
+        is_new = EOT not in added and {"content": EOT} in described
+        parts = by_library(found, added, why, [EOT] if is_new else [])
     ids = parts["ids"]
     if sorted(map(index, ids.values())) != [*range(len(ids))]:
         raise ValueError(f"the {len(ids):,} tokens of the vocabulary are not numbered from 0 on")
@@ -83,12 +86,20 @@ def of_two_files(folder, settings, described):
     merges = read_merges(folder / "merges.txt")
     numbers = {token["content"]: token["id"] for token in described if "id" in token} | ids
     numbers.setdefault(EOT, len(numbers))  # transformers adds it, if nobody else does
+    is_listed = "added_tokens_decoder" in settings
+    named = {token["content"] for token in described if "id" not in token}
+    if EOT not in settings.values():
+        named.discard(EOT)  # it has its names by default
     added = {}
     for token in described:
         name = token["content"]
         if name not in numbers:
             raise ValueError(f"the added token {name!r} has no id; see docs/your_models.md")
-        added.setdefault(name, ADDED | token | {"id": numbers[name]})
+        is_last = not is_listed and "id" in token and name not in named  # to be looked for
+        token = ADDED | {"normalized": is_last} | token | {"id": numbers[name]}
+        added.setdefault(name, token)
+        if not is_listed:
+            check_agree([token], added)
     return {
         "added_tokens": sorted(added.values(), key=lambda token: token["id"]),
         "pre_tokenizer": BYTE_LEVEL,
@@ -131,13 +142,19 @@ def by_encoder(found, is_added):
 
 
 def by_library(found, added, why, more):
+    """What the library makes of a tokenizer.json, and of more tokens. ValueError if it cannot."""
     try:
-        encode, ids = library_tokenizer(json.dumps(found), more)
+        import tokenizers
     except ImportError:
         advice = "the library tokenizers reads it: pip install tokenizers"
         raise ValueError(f"{why}; {advice}") from None
+    library = called(tokenizers.Tokenizer.from_str, json.dumps(found))
+    library.add_special_tokens(more)
+    library.no_truncation()
+    library.no_padding()
+    ids = library.get_vocab()
     check_agree(added.values(), {name: {"id": id} for name, id in ids.items()})
-    return {"merges": [], "ids": ids, "library": encode}
+    return {"merges": [], "ids": ids, "library": lambda text: called(library.encode, text).ids}
 
 
 def check_agree(described, known):
@@ -198,18 +215,20 @@ def described_tokens(folder, settings):
     return tokens
 
 
-def library_tokenizer(content, more):
-    """The content of a file, and more tokens -> what encodes a text, and the ids, {token: id}.
+def called(function, *args):
+    """What a function of the library returns. UserError if it fails, or panics, as Rust calls it.
 
-    ImportError if the library is missing, ValueError if it cannot read this.
+    A panic prints where it happened, in lines of its own, and is no Exception in Python.
     """
-    import tokenizers
-
+    stderr = os.dup(2)
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 2)
     try:
-        library = tokenizers.Tokenizer.from_str(content)
-    except BaseException as error:  # it is written in Rust, whose panics are no Exceptions
-        raise ValueError(f"the library tokenizers fails: {str(error)[:200]}") from None
-    library.add_special_tokens(more)
-    library.no_truncation()
-    library.no_padding()
-    return lambda text: library.encode(text).ids, library.get_vocab()
+        return function(*args)
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:
+        raise UserError(f"the library tokenizers fails: {str(error)!r:.200}") from None
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)

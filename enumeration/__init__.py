@@ -40,10 +40,12 @@ Use 2 to 4 tokens, because n draws among V tokens make V^n paths. Let the rows d
 the text, or a row from the wrong position goes unnoticed, and put zeros into them. A
 loop that may run for ever can't be enumerated.
 
-All randomness has to come from `rng`. Other generators are found, and refused. A clock
-can't be found, but paths are run twice, and then the function runs with NumPy's own
-generator: if the outputs don't fit, that's an error as well. The function has to forget,
-though: a memo that outlives a call gives its first draw again and again, and nobody sees it.
+All randomness has to come from `rng`. Other generators are found, and refused, and so are
+other processes. A clock can't be found, but paths are run twice, and then the function runs
+with NumPy's own generator: if the outputs don't fit, that's an error as well. That is also
+how a program is found out that asks for `type(rng.random())`, unless it does so on a path
+that is hardly ever taken. And the function has to forget: a memo that outlives a call gives
+its first draw again and again, and nobody sees it.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, generator.py imitates
@@ -140,7 +142,7 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, reso
 def check_resolution(distributions, resolution):
     """An AssertionError if distributions agree, but a larger difference could have been missed."""
     missed = sum(getattr(each, "resolution", 0) for each in distributions)
-    if missed > resolution:
+    if missed > resolution or missed >= 1:
         problem = f"no difference was found, but one of {missed:.2g} could have been missed"
         raise AssertionError(f"{problem}; {advice(missed, resolution)}")
 
@@ -148,6 +150,8 @@ def check_resolution(distributions, resolution):
 def advice(missed, resolution):
     if resolution == 0:
         return "no number of random runs shows that nothing was"
+    if missed >= 1:
+        return "so nothing is known; take a larger n_checks"
     return f"take n_checks {missed / resolution:.1f} times as large"
 
 

@@ -115,14 +115,15 @@ def check_real_runs(outputs, draw_once, n):
     candidates = {*outputs, *counts}
 
     def at_most(output):
-        return chernoff(counts[output] / max(n, 1), n, outputs.get(output, 0))
+        p = outputs.get(output, 0)
+        return chernoff(counts[output] / max(n, 1), n, p), p
 
     output = min(candidates, key=at_most)
-    expected = float(n * outputs.get(output, 0))
-    if len(candidates) * at_most(output) < SURE:
+    how_probable, p = at_most(output)
+    if len(candidates) * how_probable < SURE:
         raise Contradicted(
             f"{n:,} real runs gave {output} {counts[output]:,} times, where the distribution "
-            f"says {expected:.4g}; a draw was misread, or is none of rng's, "
+            f"says {float(n * p):.4g}; a draw was misread, or is none of rng's, "
             "or memory was read that nobody has written"
         )
 

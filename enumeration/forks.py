@@ -6,6 +6,7 @@ from fractions import Fraction
 from .values import Refusals, Stop
 
 MAX_FORKS = 10_000  # along one path; a loop without end gets there within seconds
+ALL_FORKS, PER_PATH = 1_000_000, 30  # of a call, which a loop with a rare end has within seconds
 LONG, LEAST = 100, 1e-100  # a path of more forks, and less probable, is one of a loop without end
 MAX_BRANCHES = 1_000_000  # of one fork
 REPEATS = 300  # paths that are run again, and of more paths each 300th
@@ -27,7 +28,7 @@ class TooManyPaths(RuntimeError):
     def __init__(self, problem, covered):
         super().__init__(
             f"{problem}; the paths run so far have a total probability of {float(covered):.6g}. "
-            "Use a smaller vocabulary or fewer tokens. "
+            "Use a smaller vocabulary or fewer tokens, or a larger max_paths. "
             "A loop that may run for ever cannot be enumerated, even if it ends with probability "
             "1; draw at once what it amounts to, as in rng.choice(n, p=row / row.sum())."
         )
@@ -54,6 +55,7 @@ class Forks(Refusals):
         self.n_forks = 0  # that this run has come to
         self.is_exact = False  # whether it was given Fractions
         self.n_paths = 0  # that were taken
+        self.n_all_forks = 0  # along them
         self.covered = 0  # their total probability
         self.kept = []  # some paths, with their outputs
 
@@ -111,6 +113,7 @@ class Forks(Refusals):
         if self.n_paths < REPEATS or self.n_paths % REPEATS == 0:
             self.kept.append(([*self.path], output))
         self.n_paths += 1
+        self.n_all_forks += self.n_forks
         return self.others(len(begin))
 
     def run_all(self, function, max_paths, begin=()):
@@ -118,10 +121,19 @@ class Forks(Refusals):
         outputs = {}
         todo = [begin]
         while todo:
-            if self.n_paths == max_paths:
-                raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", self.covered)
+            self.check_numbers(max_paths)
             todo += self.add(function, todo.pop(), outputs)
         return outputs if self.is_exact else in_floats(outputs)
+
+    def check_numbers(self, max_paths):
+        """An error if no more paths may follow. If each has more forks, there is a loop."""
+        if max_paths is None or not max_paths > 0:
+            raise ValueError(f"max_paths must be 1 or more; found {max_paths}")
+        if self.n_paths >= max_paths:
+            raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", self.covered)
+        if self.n_all_forks > max(max_paths, ALL_FORKS) + PER_PATH * self.n_paths:
+            problem = f"{self.n_all_forks:,} forks along {self.n_paths:,} paths"
+            raise TooManyPaths(f"{problem}, where max_paths = {max_paths:,}", self.covered)
 
     def run_again(self, function):
         """Take the paths that were kept again, the last one first."""

@@ -19,7 +19,6 @@ from .forks import MAX_BRANCHES, Forks, TooManyPaths
 # decides as well, is below 1e-12, and below 1e-6 in float32.
 LARGEST_SHIFT = {float: 4096, np.float64: 4096, np.float32: 16}
 
-
 ADVICE = "cannot be enumerated; use rng.choice or rng.random() < a, or see enumeration/values.py"
 
 
@@ -44,17 +43,33 @@ class EveryBranch(Forks, Refusing):
             name = f"rng.{name} {ADVICE}"
         raise AttributeError(name)  # as a Generator does
 
-    def choice(self, a, size=None, replace=True, p=None):
+    def choice(self, a, size=None, replace=True, p=None, axis=0, shuffle=True):
         n = len(a) if np.ndim(a) else a
-        if p is not None and np.ndim(p) == 1:
-            branches = self.branches_of(n, p)
-        else:
-            numpys_own().choice(a, p=p)
-            if n > MAX_BRANCHES:
-                self.refuse(TooManyPaths(f"a choice among {n:,} items", self.covered))
-            branches = [(1 / n, i) for i in range(n)]
-        if not replace:
-            numpys_own().choice(n, size, replace, None if p is None else np.array(p, float))
+        if size is None and axis == 0 and np.ndim(p) == 1 and isinstance(n, int | np.integer):
+            drawn = self.take(self.branches_of(n, p))
+            return np.array(a)[drawn] if np.ndim(a) else drawn
+        if size is None and p is None and type(a) is int and a > 0:
+            return self.one_of(a)
+        has_objects = isinstance(p, np.ndarray) and p.dtype == object
+        floats = p.astype(float) if has_objects else p
+        found = numpys_own().choice(a, size, replace, floats, axis, shuffle)
+        if not replace and not shuffle:
+            self.refuse_argument("choice(shuffle=False)")
+        items = np.asarray(a)
+        n = items.shape[axis] if items.ndim else int(a)
+        drawn = several(size, self.draws_of(n, replace, p))
+        if items.ndim:
+            drawn = items.take(drawn, axis)
+        if size is None:
+            return drawn
+        found[...] = drawn
+        return found
+
+    def draws_of(self, n, replace, p):
+        """A function that draws an index, another one each time if there's no replacement."""
+        if replace and p is None:
+            return lambda: self.one_of(n)
+        branches = equal_branches(n) if p is None else self.branches_of(n, p)
 
         def draw():
             nonlocal branches
@@ -63,46 +78,87 @@ class EveryBranch(Forks, Refusing):
                 branches = without(drawn, branches)
             return drawn
 
-        drawn = several(size, draw)
-        return np.array(a)[drawn] if np.ndim(a) else drawn
+        return draw
 
-    def permutation(self, x):
-        return self.choice(x, len(x) if np.ndim(x) else x, replace=False)
+    def one_of(self, n):
+        if n > MAX_BRANCHES:
+            self.refuse(TooManyPaths(f"a choice among {n:,} items", self.covered))
+        return self.take(equal_branches(n))
 
-    def shuffle(self, x):
-        x[:] = [x[i] for i in self.permutation(len(x))]
+    def permutation(self, x, axis=0):
+        found = numpys_own().permutation(x, axis)
+        if np.ndim(x):
+            found[...] = x
+            self.shuffle(found, axis)
+        else:
+            found.sort()
+            self.shuffle(found)
+        return found
 
-    def multinomial(self, n, pvals):
-        return np.bincount(self.choice(len(pvals), n, p=pvals), minlength=len(pvals))
+    def shuffle(self, x, axis=0):
+        numpys_own().shuffle(copy.copy(x), axis)
+        if isinstance(x, np.ndarray):
+            order = [*range(x.shape[axis])]
+            self.shuffle(order)
+            x[...] = x.take(np.array(order, int), axis)
+            return
+        for i in range(len(x) - 1, 0, -1):
+            j = self.choice(i + 1)
+            x[i], x[j] = x[j], x[i]
 
-    def integers(self, low, high=None, size=None, *, endpoint=False):
-        if high is None:
-            low, high = 0, low
+    def multinomial(self, n, pvals, size=None):
+        found = numpys_own().multinomial(n, pvals, size)
+        if found.ndim > 1:
+            self.refuse_argument("multinomial of several rows")
+        *p, last = pvals
+        rest = max(1 - sum(p), 0)
+        p.append(last if abs(rest - last) < 1e-12 else rest)  # NumPy doesn't ask for a sum of 1
+        return np.bincount(self.choice(len(p), int(n), p=p), minlength=len(p))
+
+    def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
+        found = numpys_own().integers(low, high, size, dtype, endpoint)
+        if np.size(found) == 0:
+            return found
         if np.ndim(low) or np.ndim(high):
             problem = "rng.integers takes plain numbers here, and found an array"
             self.refuse(TypeError(f"{problem}; call it once for each"))
-        n = int(high) - int(low) + bool(endpoint)
-        return np.int64(low) + self.choice(n, size)
+        if high is None:
+            low, high = 0, low
+        low = int(low)
+        n = int(high) - low + bool(endpoint)
+        if size is None:
+            return type(found)(low + self.choice(n))
+        for place in np.ndindex(found.shape):
+            found[place] = low + self.choice(n)
+        return found
 
-    def random(self, size=None, dtype=np.float64):
+    def random(self, size=None, dtype=np.float64, out=None):
         """Numbers in float32 are multiples of 2^-24, which is left out of account."""
         if dtype is not np.float64:
             numpys_own().random(dtype=dtype)
+        if out is not None:
+            self.refuse_argument("random(out=...)")
         if size is None:
             return self.number(0.5)
         like = np.dtype(dtype).type(0.5)
         numbers = several(size, lambda: self.number(like))
-        return numbers.view(Uniforms) if numbers.dtype == object else numbers
+        return numbers.view(Uniforms) if numbers.dtype == object else numbers.astype(dtype)
 
     def number(self, like):
         return Uniform(self, like)
 
     def uniform(self, low=0.0, high=1.0, size=None):
-        numpys_own().uniform(low, high)
+        numpys_own().uniform(low, high, size)
+        return self.between(low, high, size)
+
+    def between(self, low=0.0, high=1.0, size=None):
         if size is None:
             size = np.broadcast_shapes(np.shape(low), np.shape(high)) or None
         low, high = (np.array(end) if np.ndim(end) else float(end) for end in (low, high))
         return low + (high - low) * self.random(size)
+
+    def refuse_argument(self, call):
+        self.refuse(TypeError(f"rng.{call} {ADVICE}"))
 
     def branches_of(self, n, p):
         row = np.asarray(p)
@@ -118,6 +174,11 @@ class EveryBranch(Forks, Refusing):
 def numpys_own():
     """A generator that raises NumPy's errors, a new one each time, for none may stay and draw."""
     return np.random.default_rng(0)
+
+
+@functools.lru_cache(maxsize=99)
+def equal_branches(n):
+    return [(1 / n, i) for i in range(n)]
 
 
 @functools.lru_cache(maxsize=9999)  # because many paths draw from the same rows
@@ -174,8 +235,9 @@ def elementwise(method):
             a = np.asarray(a)[()]  # also of a tensor
         if isinstance(a, np.ndarray):
             results = [operator_of(self, x, operation) for x in a.flat]
-            is_comparison = operation(self.like, a).dtype == bool
-            return np.array(results, bool if is_comparison else object).reshape(a.shape)
+            if operation(self.like, a).dtype == bool:
+                return np.array(results, bool).reshape(a.shape)
+            return np.array(results, object).reshape(a.shape).view(Uniforms)
         self.check(a)
         return method(self, self.value_of(a), operation(self.like, a))
 
@@ -281,7 +343,7 @@ class Uniform:
 
     @elementwise
     def __mul__(self, a, like):
-        return self.scaled(like, a)
+        return self.scaled(like, a) if a else like
 
     @elementwise
     def __truediv__(self, a, like):
@@ -353,6 +415,20 @@ UFUNCS = {  # the methods for ufunc(u, a) and ufunc(a, u)
 class Uniforms(np.ndarray):
     """An array of random numbers, or what came of them."""
 
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        """As for any array of objects, whose errors a program could catch, so they are refused."""
+        if "out" in options:
+            options["out"] = tuple(map(as_objects, options["out"]))
+        try:
+            found = getattr(ufunc, method)(*map(as_objects, inputs), **options)
+        except TypeError:
+            for number in filter(is_uniform, self.flat):
+                number.refuse(f"was given to np.{ufunc.__name__}")
+            raise
+        if isinstance(found, np.ndarray) and found.dtype == object:
+            return found.view(Uniforms)
+        return found
+
     def tolist(self):
         return self.in_python().tolist()
 
@@ -368,6 +444,14 @@ class Uniforms(np.ndarray):
         if function is np.searchsorted:
             return looked_up(*args, **kwargs)
         return super().__array_function__(function, types, args, kwargs)
+
+
+def is_uniform(x):
+    return type(x) is Uniform
+
+
+def as_objects(x):
+    return np.asarray(x) if isinstance(x, Uniforms) else x
 
 
 def looked_up(a, v, *args, **options):

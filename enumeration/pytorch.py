@@ -21,6 +21,7 @@ PyTorch, and so are choice, randint, random and uniform of np.random.
 """
 
 import contextlib
+import copy
 import ctypes
 import functools
 import random
@@ -57,6 +58,7 @@ LAYOUTS = (  # the axes along which exponential_ and rand have rows of noise, or
     {"exponential": None, "rand": None},
     {"exponential": -1, "rand": -1},
 )
+SERVED = "choice", "multinomial", "permutation", "rand", "randint", "shuffle"
 SYNONYMS = "random", "random_sample", "sample", "ranf"  # in np.random
 ADVICE = "use torch.multinomial, rand or exponential_"
 NOT_ALIKE = "two draws from one state of a generator, which are not alike"
@@ -510,9 +512,15 @@ class OfNumpy(Followed, EveryBranch):
         refused = {name: partial(self.refuse_function, name) for name in names}
         for name in "seed", "get_state", "set_state":
             del refused[name]
-        names = "choice", "uniform", "permutation", "shuffle", "multinomial", "rand"
-        served = {name: getattr(self, name) for name in names} | dict(randint=self.integers)
-        return refused | served | dict.fromkeys(SYNONYMS, self.random)
+        methods = {name: getattr(self, name) for name in SERVED} | {"uniform": self.between}
+        methods |= dict.fromkeys(SYNONYMS, self.random)
+        return refused | {name: partial(self.serve, name, methods[name]) for name in methods}
+
+    def serve(self, name, method, *args, **options):
+        """NumPy's own function comes first, for its errors. It takes less than a Generator."""
+        own = np.random.RandomState(np.random.PCG64(0))
+        getattr(own, name, own.random)(*map(copy.copy, args), **options)
+        return method(*args, **options)
 
     def refuse_function(self, name, *_, **__):
         self.numbers.refuse(f"np.random.{name} (use choice or random)")
@@ -524,5 +532,11 @@ class OfNumpy(Followed, EveryBranch):
     def number(self, like):
         return self.once("random", self.numbers.draw)
 
+    def one_of(self, n):
+        return self.once(n, lambda: integer(self.numbers.draw, n))
+
     def rand(self, *size):
         return self.random(size or None)
+
+    def randint(self, low, high=None, size=None, dtype=int):
+        return self.integers(low, high, size, dtype)

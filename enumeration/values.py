@@ -42,6 +42,7 @@ This page needs nothing but NumPy, and none of the pages beside it.
 """
 
 import contextlib
+import copy
 import functools
 import itertools
 import math
@@ -133,6 +134,17 @@ class Distribution(dict):
         super().__init__({outcome: math.fsum(found) for outcome, found in masses.items()})
         self.n_runs = n_runs
         self.resolution = resolution
+
+    def copy(self):
+        return copy.copy(self)  # with its resolution
+
+    def __or__(self, other):
+        found = self.copy()
+        found.update(other)
+        return found
+
+    def __ror__(self, other):
+        return self | {**other, **self}
 
 
 def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):

@@ -6,7 +6,7 @@ from enumeration import sum_over_paths
 from exercise.adapters import as_verify
 from exercise.tables import CYCLE
 from gallery.setting import mean_length, round_distribution
-from speculative import speculative_sampling
+from speculative import speculative_sampling, verify
 
 ROUNDING = 1e-9
 
@@ -17,8 +17,13 @@ def praise(step, function):
 
 
 def in_rounds(function):
-    found = round_distribution(as_verify(function), setting=CYCLE)
-    return f"{mean_length(found):.2f} tokens per round"
+    found = [round_distribution(rule, setting=CYCLE) for rule in (as_verify(function), verify)]
+    tokens, possible = map(mean_length, found)
+    return f"{tokens:.2f} tokens per round{more_than(tokens, possible)}"
+
+
+def more_than(tokens, possible):
+    return f" ({possible:.2f} are possible)" if tokens < possible - ROUNDING else ""
 
 
 def in_loops(function):
@@ -27,14 +32,14 @@ def in_loops(function):
     tokens, possible = CYCLE.N / passes, CYCLE.N / passes_needed
     made, needed = guesses / passes, guesses_needed / passes_needed
     is_slow = tokens < possible - ROUNDING
-    said = f"{tokens:.2f} tokens per pass of the target"
-    if is_slow:
-        said += f" ({possible:.2f} are possible)"
+    said = f"{tokens:.2f} tokens per pass of the target{more_than(tokens, possible)}"
     if guesses and abs(rows - guesses - passes) < ROUNDING:  # one pass for each round,
         said += f"; {made:.2f} guesses a round"
         said += f", {tokens - 1:.2f} of them accepted"  # which adds one token that is no guess
-        if is_slow:
+        if is_slow and (tokens - 1) / made < (possible - 1) / needed:
             said += "; does the draft see its own guesses?"
+        elif is_slow:
+            said += "; guess more, up to one less than there are tokens to go"
         elif made > needed + ROUNDING:
             said += f"; {needed:.2f} are enough, for a round adds one more token"
     return said

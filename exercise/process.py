@@ -22,8 +22,10 @@ from exercise.grading import graded, place_of, problem
 from exercise.steps import STEPS
 
 ROOT = Path(__file__).parent.parent
-LIMIT = 20  # seconds for a step, before it counts as endless
+LIMIT = 20  # seconds of the processor for a step, before it counts as endless
+BUSY = 10  # times as many by the clock, since it may wait, or share the processor
 PATIENCE = 60  # more seconds for a process that does not even end itself
+HAS_TIMER = hasattr(signal, "setitimer")  # of the processor's time; Windows has none
 
 # ---- Here ----
 
@@ -60,7 +62,7 @@ def process_for(path, names, with_tree):
 
         def next_answer():
             try:
-                if answers.poll(LIMIT + PATIENCE):
+                if answers.poll(BUSY * LIMIT + PATIENCE):
                     return answers.recv()
             except (EOFError, OSError):
                 process.join(1)
@@ -106,14 +108,23 @@ def answer(path, names, with_tree, answers, limit, log):
     if hasattr(os, "register_at_fork"):  # a copy of this process would answer as well
         os.register_at_fork(after_in_child=partial(os._exit, 0))
     with contextlib.suppress(OSError), open(log, "w") as file:  # nobody may listen any more
-        faulthandler.dump_traceback_later(limit, exit=True, file=file)
+        begin_clock(limit, file)
         mine, lines = imported(path)
         answers.send((lines, mine is not None))
         for step in STEPS:
             if step.function in names:
-                faulthandler.dump_traceback_later(limit, exit=True, file=file)
+                begin_clock(limit, file)
                 function = getattr(mine, step.function, None)
                 answers.send(function and graded(step, function, path, with_tree))
+
+
+def begin_clock(limit, log):
+    by_the_clock = limit
+    if HAS_TIMER:  # which stands still while other programs have the processor
+        faulthandler.register(signal.SIGPROF, log, chain=True)
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        by_the_clock = BUSY * limit
+    faulthandler.dump_traceback_later(by_the_clock, exit=True, file=log)
 
 
 def imported(path):

@@ -21,13 +21,16 @@ def array_from(found, what, shape=None, dtype=None):
     return array
 
 
+BEHIND_ALL = "; np.cumsum may end just below 1, so use rng.choice"
+
+
 def tokens_from(found, what, n_vocab):
     ids = array_from(found, what)
     if ids.size == 0:
         ids = ids.astype(int)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(n_vocab)}:
         needed = f"{what} must be tokens from 0 to {n_vocab - 1}{hint_for(found)}"
-        raise Wrong(f"{needed}; found {found!r:.60}")
+        raise Wrong(f"{needed}; found {found!r:.60}{BEHIND_ALL * (n_vocab in ids)}")
     return ids
 
 

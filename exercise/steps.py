@@ -17,16 +17,17 @@ from exercise.adapters import (
     with_propose,
     with_siblings,
 )
+from exercise.slips import SLIPS
 from exercise.tables import (
     CHAINS,
     ENDED,
     LONG,
     NAMES,
     ONE_GUESS,
-    RARE,
     README,
-    ROUND,
+    ROUNDS,
     SHAPES,
+    SHORT_ONES,
     SIZES,
     ZEROS,
 )
@@ -85,8 +86,9 @@ def completed(found, setting):
 
 
 def rivals_of(*steps):
-    """The wrong rules of the gallery that somebody may write in one of these steps."""
-    return [(v.text, v) for v in GALLERY.values() if v.step in steps and not v.exact]
+    """The wrong rules that somebody may write in one of these steps."""
+    known = [*GALLERY.values(), *SLIPS]
+    return [(v.text, v) for v in known if v.step in steps and not v.exact]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,7 @@ def first_round(sampler):
 
 def step_of(name, sampler, rivals, *more_checks):
     texts = Check(sampler, CHAINS, rivals)
-    rounds = Check(first_round(sampler), [ROUND], is_round=True)
+    rounds = Check(first_round(sampler), ROUNDS, is_round=True)
     return Step(name, [texts, rounds, *more_checks])
 
 
@@ -132,7 +134,7 @@ def ends_at(eos, settings, place="", rivals=()):
 
 PARTS_OF_A_LOOP = rivals_of("verify", "propose", "speculative_sampling")
 LOOPS = [
-    Check(with_loop, (*CHAINS, replace(RARE, N=2, K=1), ONE_GUESS), PARTS_OF_A_LOOP),
+    Check(with_loop, (*CHAINS, *SHORT_ONES, ONE_GUESS), PARTS_OF_A_LOOP),
     *in_each_size(Check(with_loop, SIZES)),
 ]
 ENDS = [

@@ -32,6 +32,10 @@ TABLES = {  # P and Q, whose rows have equal sums
         ((2, 194, 2, 2), (2, 2, 193, 3), (2, 2, 2, 194), (193, 3, 2, 2)),
         ((1, 100, 3, 96), (95, 1, 100, 4), (3, 96, 1, 100), (100, 4, 95, 1)),
     ),
+    "fine": (  # three replacements, and what only thousandths show
+        ((1400, 200, 200, 200), (4, 996, 500, 500), (4, 796, 700, 500), (200, 200, 200, 1400)),
+        ((200, 400, 600, 800), (3, 4, 993, 1000), (5, 797, 699, 499), (600, 800, 400, 200)),
+    ),
     "twins": (  # equal rows of P beside other rows of Q, and the reverse, and ties
         ((8, 6, 2), (8, 8, 0), (8, 8, 0)),
         ((10, 2, 4), (10, 2, 4), (4, 8, 4)),
@@ -54,10 +58,13 @@ CYCLE = setting_of("cycle")
 ZEROS = setting_of("zeros")
 LONG = setting_of("two tokens", prompt=(1, 0), N=4, K=3)
 RARE = setting_of("rare")
+FINE = setting_of("fine")
 TWINS = setting_of("twins")
 SPARSE = setting_of("sparse")
 CHAINS = (README, ZEROS, LONG, TWINS)
-ROUND = replace(RARE, N=4, K=3)
+ROUNDS = [replace(RARE, N=4, K=3), replace(FINE, N=4, K=3)]
+TWO_TOKENS = replace(FINE, N=2, K=1)
+SHORT_ONES = [replace(RARE, N=2, K=1), TWO_TOKENS, replace(TWO_TOKENS, prompt=(1,))]
 ONE_GUESS = replace(README, N=4, K=1)
 ENDED = replace(LONG, prompt=(1, 1, 0))
 SIZES = [replace(LONG, N=N, K=K) for N, K in ((1, 2), (0, 2), (4, 0))]

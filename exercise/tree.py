@@ -8,7 +8,8 @@
         resample A .3               .090
 
 What a path adds stands in the column of the token that it emits. A branch ends where what is
-drawn behind it no longer changes this token.
+drawn behind it no longer changes this token, nor what becomes of the first guess. "keep B" is said
+of a guess that ends a round as its last token, so that nobody knows whether it was accepted.
 """
 
 import contextlib
@@ -57,6 +58,7 @@ class Noting(EveryBranch):
         self.guesses = []  # that the target was called about
         self.start = 0  # their place in the text
         self.n_forks_before = 0  # that call
+        self.n_noted_before = 0
 
     def choice(self, a, size=None, replace=True, p=None):
         self.items = a if np.ndim(a) else range(a)
@@ -87,6 +89,7 @@ class Noting(EveryBranch):
         self.guesses = [*ids[self.start :]]
         self.n_calls = 0
         self.n_forks_before = self.n_forks
+        self.n_noted_before = len(self.forks)
 
     def end_round(self, ids):
         """Note the fates of guesses, now that the text with what came of them is known."""
@@ -97,12 +100,14 @@ class Noting(EveryBranch):
             return
         *accepted, last = emitted
         n = len(accepted)
-        if accepted != guesses[:n]:
+        drawn_before = {*self.forks[self.n_noted_before : -1]}
+        if accepted != guesses[:n] or drawn_before & {f"draw {name}" for name in accepted}:
             return
         self.fates += [f"accept {name}" for name in accepted]
-        is_drawn = self.forks[-1] == f"draw {last}"
-        if n < len(guesses) and (is_drawn or last != guesses[n]):
-            self.fates.append(f"reject {guesses[n]}")
+        is_drawn = self.forks[-1:] == [f"draw {last}"]
+        if n < len(guesses):
+            is_kept = last == guesses[n] and not is_drawn
+            self.fates.append(f"{'keep' if is_kept else 'reject'} {guesses[n]}")
         if is_drawn:
             verb = "resample" if n < len(guesses) else "bonus"
             self.forks[-1] = f"{verb} {last}"
@@ -208,7 +213,9 @@ def branches(paths, n, known, deepest):
         tokens = {path.token for path in some}
         if tokens == {None}:
             continue
-        if len(tokens) == 1 or n == deepest:
+        fates = {(*path.fates[:1],) for path in some}
+        is_certain = len(tokens) == 1 and (n > 0 or len(fates) == 1)
+        if is_certain or n == deepest:
             cut = " ..." if len(tokens) > 1 else ""
             rows.append((label + cut, masses_of(some)))
             continue

@@ -45,6 +45,8 @@ class Setting:
         return self.P[self.index(ids)[-n_rows:]]
 
     def target_model(self, ids, n_rows=1):
+        if n_rows > len(ids):
+            raise ValueError(f"{n_rows} rows need as many tokens; ids has {len(ids)}")
         return self.Q[self.index(ids)[-n_rows:]]
 
 

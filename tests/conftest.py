@@ -9,6 +9,7 @@ import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
 # isort: split
 import http.server
 import json
+import os
 import sys
 import threading
 from fractions import Fraction
@@ -26,6 +27,7 @@ from lab import pair
 
 EXACT_FILES = "test_proof", "test_block", "test_gallery", "test_trees"  # and each test_lossless...
 
+os.environ.pop("PYTHONSAFEPATH", None)  # so that programs that tests start find this folder
 runs.SECONDS = 0  # programs run each loop once, unless a test has time for more
 main.load_models = pair.load_models = load_once
 
@@ -61,6 +63,20 @@ def pytest_terminal_summary(terminalreporter):
         )
 
 
+def pytest_sessionfinish(session):
+    """The processes of `pytest -n auto` (pytest-xdist) tell the first one their distances."""
+    if hasattr(session.config, "workeroutput"):
+        for kind, found in DISTANCES.items():
+            session.config.workeroutput[kind.__name__] = [*map(str, found)]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    if error is None:
+        for kind, found in DISTANCES.items():
+            found += map(kind, node.workeroutput[kind.__name__])
+
+
 @pytest.fixture(params=dict.fromkeys([product.SINGLE, product.matrix_kernel()]))
 def kernel(request, monkeypatch):
     """Each kernel that this machine has, for models that are made in the test."""
@@ -86,7 +102,8 @@ def n_computed(monkeypatch):
 def server(monkeypatch):
     """A server of support.CONTENT on this machine, which misbehaves as support.Handler says."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.delenv("GPT2_MODELS_URL", raising=False)
+    for name in "GPT2_MODELS_URL", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE":
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(download, "BACKOFF", 0.001)
     monkeypatch.setattr(download, "TIMEOUT", (5, 0.5))
     monkeypatch.setattr(download, "PIECE", BLOCK)

@@ -240,7 +240,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     - stall, freeze, seconds to wait before and after
     - hang_up, before anything is sent
     - drop, to hang up after so many bytes, rounded up to a BLOCK
-    - ranges=False, to ignore Range
+    - ranges=False, to ignore Range, or if_range=False, to ignore If-Range alone
     - before, a function to call first
     """
 
@@ -260,7 +260,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         status = wrong.get("status", 200)
         body = wrong.get("content", CONTENT[name])
         headers = {}
-        if asked and status == 200 and wrong.get("ranges", True):
+        tag = wrong.get("headers", {}).get("ETag")
+        is_same = self.headers["If-Range"] == tag or not wrong.get("if_range", True)
+        is_asked = asked and "x-ms-version" in self.headers  # which OpenAI's server wants
+        if is_asked and status == 200 and wrong.get("ranges", is_same):
             start = int(asked[len("bytes=") : -1])
             status, headers, body = part_of(body, start)
         headers |= {"Content-Length": str(len(body))} | wrong.get("headers", {})

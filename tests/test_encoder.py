@@ -10,6 +10,7 @@ from support import ROOT, read
 
 from checkpoint.openai import read_merges
 from encoder import BYTES, Encoder, merge
+from utils import from_bytes
 
 BPE = "tests/fixtures/bpe/"
 
@@ -58,3 +59,7 @@ def test_an_added_token_stands_for_itself():
 def test_half_a_character_decodes_to_the_replacement_character(gpt2):
     ids = gpt2.encode("\U0001f600")
     assert len(ids) == 2 and gpt2.decode(ids[:1]) == "\ufffd"
+
+
+def test_a_prompt_whose_bytes_python_did_not_understand():
+    assert from_bytes("caf\udcc3\udca9") == "café"

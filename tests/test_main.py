@@ -206,7 +206,7 @@ def complaint(capsys, program, *args):
             ["--draft_model_size", ""],
             "there is no model or folder '': give one of draft, target, 124M",
         ),
-        (["--prompt", "half \udcd8"], "the text is not UTF-8: 'utf-8' codec can't encode"),
+        (["--prompt", "half \udcd8"], "the text is not UTF-8: 'utf-8' codec can't"),
     ],
 )
 def test_bad_arguments(args, problem, capsys):

@@ -13,6 +13,8 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
+import numpy as np
+
 from lab.pair import load_pair
 from runs import in_turns, origins
 from terminal.ending import report
@@ -27,7 +29,7 @@ SLOWER = 40  # times slower than in reality, so that one can watch the race
 END = 1.5  # seconds: the race begins with its end, and holds it twice as long
 WIDE = 48  # characters on a line: a phone makes these pictures smaller, and 11 pixels can be read
 SVG = """<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" \
-viewBox="0 0 {width} {height}" width="{width}" height="{height}">
+viewBox="0 0 430 {height}" width="430" height="{height}">
 <style>
 text {{ font: 14px ui-monospace, Menlo, Consolas, monospace; white-space: pre; fill: #1c1e21 }}
 .page {{ fill: #fff }} .soft {{ fill: #5c636b }} .bold {{ font-weight: 600 }}
@@ -37,7 +39,10 @@ text {{ font: 14px ui-monospace, Menlo, Consolas, monospace; white-space: pre; f
 text {{ fill: #e6e8ea }} .page {{ fill: #16181b }} .soft {{ fill: #a0a8b0 }}
 .accepted {{ fill: #3fb950 }} .resampled {{ fill: #58a6ff }} .bonus {{ fill: #bc8cff }}
 }}
-{moving}</style>
+@media (prefers-reduced-motion: no-preference) {{
+{rules}
+}}
+</style>
 <rect class="page" width="100%" height="100%"/>
 {lines}
 </svg>
@@ -50,7 +55,7 @@ text {{ fill: #e6e8ea }} .page {{ fill: #16181b }} .soft {{ fill: #a0a8b0 }}
 def measured(N):
     """Both loops of `python main.py --K 4`, for N tokens: of each its `Run`, and its rounds.
 
-    A round is a list of pieces (text, origin).
+    A round is a list of pieces (text, origin); the target alone has no origins.
     """
     pair = load_pair("draft", "target")
     decode = partial(pair.decode, pair.encoder.encode(PROMPT), N)
@@ -60,7 +65,8 @@ def measured(N):
     def noted(name, decode):
         def note(r):
             texts = [pair.encoder.decode([token]) for token in r.emitted]
-            rounds[name].append([*zip(texts, origins(r))])
+            kinds = origins(r) if name == "speculative" else [""]
+            rounds[name].append([*zip(texts, kinds)])
 
         return decode(on_round=note)
 
@@ -76,28 +82,29 @@ def race(plain, fast):
     """
     plain_run, _ = plain
     length = SLOWER * plain_run.seconds + 2 * END  # seconds of one showing
+    rules = {}
+
+    def appearing(seconds):
+        """A class for what appears after so many seconds, for which a rule is added."""
+        name = f"t{round(1e6 * seconds)}"
+        begin = 100 * SLOWER * seconds / length
+        hidden, seen = "{ fill-opacity: 0 }", "{ fill-opacity: 1 }"
+        steps = f"0%, {begin:.2f}% {hidden} {begin + 0.01:.2f}%, 100% {seen}"
+        style = f"animation: {name} {length:.1f}s {END - length:.1f}s infinite"
+        rules[name] = f"@keyframes {name} {{ {steps} }} .{name} {{ {style} }}"
+        return name
+
     lines = []
     for title, (run, rounds) in ("Target alone", plain), ("Draft and target", fast):
-        lines += [[(title, "bold"), (f"  {1000 * run.seconds:.0f} ms", "soft", run.seconds)]]
+        took = f"  {1000 * run.seconds:.0f} ms"
+        lines.append([(title, "bold"), (took, f"soft {appearing(run.seconds)}")])
         pieces = [(PROMPT, "soft")]
-        seconds = 0
-        for emitted, took in zip(rounds, run.round_seconds):
-            seconds += took
-            for text, origin in emitted:
-                pieces.append((text, origin if run.draft_seconds else "", seconds))
+        for emitted, seconds in zip(rounds, np.cumsum(run.round_seconds)):
+            name = appearing(seconds)
+            pieces += [(text, f"{origin} {name}") for text, origin in emitted]
         lines += [*wrapped(pieces), []]
-    lines += [*wrapped(legend()), [(f"played {SLOWER} times slower", "soft")]]
-    return svg(lines, partial(appearing, length=length))
-
-
-def appearing(seconds, length):
-    """A rule by which something appears after so many seconds of a loop -> its name, the rule."""
-    name = f"t{round(1e6 * seconds)}"
-    begin = 100 * SLOWER * seconds / length
-    hidden, seen = "{ fill-opacity: 0 }", "{ fill-opacity: 1 }"
-    steps = f"0%, {begin:.2f}% {hidden} {begin + 0.01:.2f}%, 100% {seen}"
-    style = f"animation: {name} {length:.1f}s {END - length:.1f}s infinite"
-    return name, f"@keyframes {name} {{ {steps} }} .{name} {{ {style} }}"
+    lines += [legend(), [(f"played {SLOWER} times slower", "soft")]]
+    return svg(lines, rules.values())
 
 
 def demo(plain, fast):
@@ -110,7 +117,7 @@ def demo(plain, fast):
     lines += [[(title, "")], [("-" * len(title), "")]]
     lines += wrapped(sum(rounds[:9], start=[(f"Text = {PROMPT}", "")]))
     lines += [dots, [(f"Time = {run.seconds:.2f}s", "")]]
-    lines += [*wrapped([("Colours: ", ""), *legend()]), []]
+    lines += [[("Colours: ", ""), *legend()], []]
     for row in printed(figures(plain_run, run, f"K = {K}")).split("\n"):
         row = re.sub(" (?=[c=] )|(?<==) ", "\xa0", row)  # no new line within K c = 0.49
         for part in textwrap.wrap(row, WIDE, subsequent_indent=" " * 18):
@@ -137,39 +144,27 @@ def with_dials(page, plain, fast):
 
 
 def wrapped(pieces):
-    """Pieces (text, ...) -> lines of at most WIDE characters, each a list of pieces."""
-    styled = [(char, *style) for text, *style in pieces for char in text.replace("\n", " ")]
-    whole = "".join(char for char, *_ in styled)
+    """Pieces (text, kind) -> lines of at most WIDE characters, each a list of pieces."""
+    characters = [(c, kind) for text, kind in pieces for c in text.replace("\n", " ")]
+    whole = "".join(c for c, _ in characters)
     lines = []
     end = 0
     for part in textwrap.wrap(whole, WIDE, break_on_hyphens=False):
         begin = whole.index(part, end)
         end = begin + len(part)
-        groups = groupby(styled[begin:end], key=itemgetter(slice(1, None)))
-        lines.append([("".join(char for char, *_ in group), *style) for style, group in groups])
+        groups = groupby(characters[begin:end], key=itemgetter(1))
+        lines.append([("".join(c for c, _ in some), kind) for kind, some in groups])
     return lines
 
 
-def svg(lines, appearing=None):
-    """Lines of pieces (text, kind), or (text, kind, seconds) for what appears later."""
-    rules = {}
+def svg(lines, rules=()):
+    """A picture of lines of pieces (text, kind)."""
     shown = []
     for i, pieces in enumerate(lines):
-        spans = ""
-        for text, kind, *seconds in pieces:
-            if seconds:
-                name, rule = appearing(*seconds)
-                rules[name] = rule
-                kind = f"{kind} {name}".strip()
-            spans += f'<tspan class="{kind}">{escape(text)}</tspan>'
-        shown.append(f'<text x="12" y="{24 + 20 * i}">{spans}</text>')
-    moving = ""
-    if rules:
-        steady = "@media (prefers-reduced-motion: no-preference) {"
-        moving = "\n".join([steady, *rules.values(), "}\n"])
-    longest = max(sum(len(text) for text, *_ in pieces) for pieces in lines)
-    size = {"width": int(8.45 * longest) + 24, "height": 20 * len(lines) + 24}
-    return SVG.format(moving=moving, lines="\n".join(shown), **size)
+        spans = [f'<tspan class="{kind}">{escape(text)}</tspan>' for text, kind in pieces]
+        shown.append(f'<text x="12" y="{24 + 20 * i}">{"".join(spans)}</text>')
+    height = 24 + 20 * len(lines)
+    return SVG.format(height=height, rules="\n".join(rules), lines="\n".join(shown))
 
 
 def main():

@@ -1,6 +1,5 @@
 """Downloads from a server on this machine that misbehaves in many ways."""
 
-import hashlib
 import os
 import signal
 import sys
@@ -14,10 +13,15 @@ from terminal.ending import report
 from utils import load_encoder_hparams_and_params
 
 HALF, REST = {"drop": 200_000}, "bytes=200704-"  # 200,000 bytes, rounded up to whole BLOCKs
-NAMED = {"headers": {"ETag": f'"{hashlib.sha256(CONTENT[DATA]).hexdigest()}"'}}
-WHOLE = {"status": 206, "content": CONTENT[DATA]} | NAMED
+OLD = {"headers": {"ETag": '"1"'}}
+NEW = {"headers": {"ETag": '"2"'}}
+WEAK = {"headers": {"ETag": 'W/"2"'}}
+TOO_LONG = {"headers": {"ETag": '"2"', "Content-Length": "409999"}}
+ELSEWHERE = {"status": 206, "headers": {"ETag": '"2"', "Content-Range": "bytes 4096-9/409536"}}
+COMPRESSED = {"headers": {"ETag": '"2"', "Content-Encoding": "gzip"}}
+NO_BYTE = {"status": 416, "headers": {"Content-Range": "bytes */0"}}
 SOON = {"Retry-After": "soon"}
-ELSEWHERE = {"Location": "file:///etc/passwd"}
+A_FILE = {"Location": "file:///etc/passwd"}
 LOGIN = b"<!DOCTYPE html>\n<p>Please log in"
 *SMALL, _ = FILES
 
@@ -48,27 +52,37 @@ def test_missing_and_empty_files_are_downloaded_once(server, tmp_path, load):
             (tmp_path / "355M" / "vocab.bpe").write_bytes(b"")  # then all small files are fetched
 
 
+OVER = f"{DATA}.part starts over: the server has another file by now, or no ETag, or no ranges\n"
+
+
 @pytest.mark.parametrize(
-    ("name", "plan", "asked"),  # a file, what the server does with it, and what it is asked for
+    ("name", "plan", "asked", "n_over"),  # what the server does with a file, and is asked for
     [
-        (DATA, [HALF, {}], [None, None]),
-        (DATA, [HALF | NAMED, NAMED], [None, REST]),
-        (DATA, [HALF | NAMED | {"freeze": 1}, NAMED], [None, REST]),
-        (DATA, [HALF | NAMED, NAMED | {"ranges": False}], [None, REST]),
-        (DATA, [HALF | NAMED, {}, {}], [None, REST, None]),
-        (DATA, [HALF | NAMED, {"status": 416}, {}], [None, REST, None]),
-        (DATA, [HALF | NAMED, {"status": 503}, NAMED], [None, REST, REST]),
-        (DATA, [HALF | NAMED, WHOLE, NAMED], [None, REST, None]),
-        (DATA, [{"status": 500}, {"status": 429, "headers": SOON}, {}], [None] * 3),
-        (DATA, [{"hang_up": True}, {}], [None, None]),
-        ("vocab.bpe", [{"drop": 0}, {}], [None, None]),
+        (DATA, [HALF | NEW, NEW], [None, REST], 0),
+        (DATA, [HALF | NEW | {"freeze": 1}, NEW], [None, REST], 0),
+        (DATA, [HALF | NEW, HALF | NEW, NEW], [None, REST, "bytes=401408-"], 0),
+        (DATA, [HALF | NEW, {"status": 503}, NEW], [None, REST, REST], 0),
+        (DATA, [TOO_LONG, NEW], [None, "bytes=405504-"], 0),
+        (DATA, [HALF | NEW, NEW | {"ranges": False}], [None, REST], 1),
+        (DATA, [HALF | OLD, NEW], [None, REST], 1),
+        (DATA, [HALF | OLD, NEW | {"if_range": False}, NEW], [None, REST, None], 1),
+        (DATA, [HALF | WEAK, WEAK], [None, None], 1),
+        (DATA, [HALF, {}], [None, None], 1),
+        (DATA, [HALF | NEW, ELSEWHERE, NEW], [None, REST, None], 1),
+        (DATA, [HALF | NEW, {"status": 416}, {}], [None, REST, None], 1),
+        (DATA, [{"status": 500}, {"status": 429, "headers": SOON}, {}], [None] * 3, 0),
+        (DATA, [{"hang_up": True}, {}], [None, None], 0),
+        ("vocab.bpe", [{"drop": 0}, {}], [None, None], 0),
     ],
 )
-def test_a_server_that_misbehaves_for_a_while(server, tmp_path, load, name, plan, asked):
+def test_a_server_that_misbehaves_for_a_while(
+    server, tmp_path, load, capsys, name, plan, asked, n_over
+):
     server.plan[name] = plan.copy()
     load()
     assert complete(tmp_path / "355M")
     assert asked_for(server, name) == asked
+    assert capsys.readouterr().err == OVER * n_over
 
 
 @pytest.mark.parametrize(
@@ -76,12 +90,14 @@ def test_a_server_that_misbehaves_for_a_while(server, tmp_path, load, name, plan
     [
         (DATA, {"status": 404}, "answered 404 Not Found"),
         (DATA, {"status": 500}, "answered 500"),
+        (DATA, {"status": 206}, "answered 206"),
         (DATA, {"drop": 8192}, "breaks off every time"),
         (DATA, {"stall": 1}, "no answer"),
         (DATA, {"headers": {"Content-Length": None}}, "does not say how long"),
         (DATA, {"headers": {"Content-Length": "409999"}}, "breaks off every time"),
         (DATA, {"content": b""}, "empty"),
-        (DATA, {"status": 302, "headers": ELSEWHERE}, "file:///etc/passwd"),
+        (DATA, COMPRESSED, "the server compresses it, though it was asked not to"),
+        (DATA, {"status": 302, "headers": A_FILE}, "file:///etc/passwd"),
         (DATA, {"content": CONTENT[DATA][:-9]}, "now removed: .*409,527 bytes, not 409,536"),
         (DATA, {"content": CONTENT[DATA][:-1] + b"x"}, "now removed: .*'model/wte'.* crc32c"),
         ("vocab.bpe", {"content": LOGIN}, "gave a wrong file, .*vocab.bpe is a web page"),
@@ -101,37 +117,43 @@ def test_an_error_leaves_no_wrong_file(server, tmp_path, load, name, wrong, mess
     elif "now removed" in message:
         assert left == {*SMALL}
     else:
-        assert left <= {*SMALL, f"{DATA}.part"}
+        assert left <= {*SMALL, f"{DATA}.part", f"{DATA}.etag"}
     server.plan.clear()
     load()
     assert complete(tmp_path / "355M")
 
 
 @pytest.mark.parametrize(
-    ("begin", "plan", "more"),
+    ("part", "tag", "plan", "asked"),
     [
-        (CONTENT[DATA], NAMED, []),
-        (b"x" * 12_345, {}, [None]),
-        (b"x" * 12_345, NAMED, [None]),  # it was the beginning of another file
+        (CONTENT[DATA], '"2"', [NEW], ["bytes=409536-"]),  # a program ended while it checked this
+        (CONTENT[DATA] + b"x", '"2"', [NEW], ["bytes=409537-", None]),
+        (b"x", '"2"', [NO_BYTE, NEW], ["bytes=1-", None]),
+        (b"x", "\n", [NEW], [None]),
     ],
 )
-def test_resumed_if_the_server_names_a_checksum(server, tmp_path, load, begin, plan, more):
-    (tmp_path / "355M").mkdir()
-    (tmp_path / "355M" / f"{DATA}.part").write_bytes(begin[:12_345])
-    server.plan[DATA] = [plan]
+def test_a_part_that_is_there(server, tmp_path, load, part, tag, plan, asked):
+    model_dir = tmp_path / "355M"
+    model_dir.mkdir()
+    (model_dir / f"{DATA}.part").write_bytes(part)
+    (model_dir / f"{DATA}.etag").write_text(tag)
+    server.plan[DATA] = plan
     load()
-    assert complete(tmp_path / "355M")
-    assert asked_for(server) == ["bytes=12345-", *more]
+    assert complete(model_dir)
+    assert asked_for(server) == asked
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_an_ended_program_does_not_block_the_next_one(server, tmp_path, load, number):
-    server.plan[DATA] = [{"before": lambda: os.kill(os.getpid(), number)}, {}]
+def test_the_next_program_goes_on_where_one_was_ended(server, tmp_path, load, number):
+    before = signal.signal(number, signal.SIG_DFL)  # nohup ignores SIGHUP
+    server.plan[DATA] = [HALF | NEW, NEW | {"before": lambda: os.kill(os.getpid(), number)}, NEW]
     with pytest.raises(SystemExit, match=str(128 + number)):
         report(load, "main.py")
+    signal.signal(number, before)
     load()
     assert complete(tmp_path / "355M")
+    assert asked_for(server)[2:] == [REST]
 
 
 def test_two_downloads_at_once(server, tmp_path, load):

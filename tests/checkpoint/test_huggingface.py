@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import random
 import shutil
 import sys
 
@@ -29,6 +30,7 @@ TENSORS = {
     for name, tensor in huggingface.safetensors(HF / "plain" / WEIGHTS).items()
 }
 WTE = "transformer.wte.weight"
+ATTN = "transformer.h.0.attn.c_attn.weight"
 EOT = "<|endoftext|>"
 FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 BYTE_LEVEL = {
@@ -244,7 +246,7 @@ IN_SETTINGS = [  # the same of tokenizer_config.json
     ({"extra_special_tokens": ["<A>"]}, "the added token '<A>' has no id"),
     ({"extra_special_tokens": {"image": "<A>"}}, "the added token '<A>' has no id"),
     ({"additional_special_tokens": ["<A>"]}, "the added token '<A>' has no id"),
-    ({"eos_token": STRIPPED}, "'<|endoftext|>': lstrip is True"),
+    ({"eos_token": STRIPPED}, "do not agree about the added token '<.endoft"),
     (
         {"added_tokens_decoder": {"9": {"content": EOT}}},
         "do not agree about the added token '<.endoft",
@@ -290,20 +292,23 @@ IN_FILES = [  # the same of other files
     ({"tokenizer.json": b"{}"}, "the tokenizer is damaged: KeyError"),
     ({"tokenizer.json": WITHOUT_EOT, "tokenizer_config.json": LISTED}, "agree about .* '<.endof"),
     ({"special_tokens_map.json": {"pad_token": "<A>"}}, "the added token '<A>' has no id"),
+    ({"vocab.json": WORDS, "added_tokens.json": {EOT: 271}}, "do not agree about .* '<.endoft"),
     ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
     ({WEIGHTS: None, "pytorch_model.bin": b""}, "pytorch_model.bin is a pickle, which can run"),
     ({WEIGHTS: None, LAST: b""}, "model-00001-of-00002.safetensors is missing"),
     (EMPTY_FOLDER, "config.json is missing; docs/your_models.md has what a model needs"),
 ]
 HEAD = {"lm_head.weight": np.zeros(8, "f")}
+TWO_OF_THEM = {ATTN: np.stack([TENSORS[ATTN]] * 2)}
 IN_WEIGHTS = [  # the same of model.safetensors
     (renamed(lambda name: f"module.{name}"), "no tensor of a GPT-2 .*; remove a prefix, merge an"),
-    (stored(TENSORS | {"h.0.attn.bias_k": np.ones(8, "f")}), "h.0.attn.bias_k is no tensor"),
+    (stored(TENSORS | {"h.0.attn.bias_k": np.ones(8, "f")}), "'h.0.attn.bias_k' is no tensor"),
+    (stored(TENSORS | TWO_OF_THEM), r"expected \(8, 24\), found \(2, 8, 24\)"),
     (stored(TENSORS | HEAD), "lm_head.weight is not wte"),
     (stored(TENSORS | {"ln_f.bias": np.ones(8, "f")}), "ln_f.bias is there twice"),
     (stored(TENSORS | {"transformer.h.0.mlp.c_fc.bias": np.ones(32, bool)}), "found bool numbers"),
     (stored({}), "n_layer is 2, but there are only 0 tensors"),
-    (cast("i1"), "numbers of type F8_E4M3 cannot be read here; convert them to F32"),
+    (cast("i1"), "numbers of type .F8_E4M3. cannot be read here; convert them to F32"),
     (b"", "model.safetensors is empty"),
     (b"version https://git-lfs.github.com/spec/v1", "is a pointer of git-lfs; get the file with"),
     (b"<!DOCTYPE html>", "model.safetensors is a web page"),
@@ -368,9 +373,6 @@ FILL = {
 }
 SPLIT = {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
 BOTH = {"type": "Sequence", "pretokenizers": [SPLIT, BYTE_LEVEL]}
-LATER = {"id": 273, "content": "[PAD]bc", "normalized": True}
-RIGHT = PAD | {"rstrip": True}
-ALONE = {"id": 272, "content": "ox", "single_word": True}
 LONGER = {"bb": 271, "bbb": 272}
 UNLEARNT = {"vocab": WORDS | LONGER, "merges": ["bb b", "b b", *MERGES]}
 TWO_WAYS = {
@@ -381,10 +383,6 @@ BEFORE = {"post_processor": START}
 IGNORED = BEFORE | {"truncation": CUT, "padding": FILL}
 OF_GPT2 = [  # tokenizer.json, a text, and what needs the library tokenizers
     ({"added_tokens": [PAD]}, "The cat[PAD]b", r"the added token '\[PAD\]'"),
-    ({"added_tokens": [PAD, LATER]}, "[PAD]bc", r"the added token '\[PAD\]'"),
-    ({"added_tokens": [LEFT]}, "a [PAD] \n b", r"the added token '\[PAD\]'"),
-    ({"added_tokens": [RIGHT]}, "a [PAD] \n b", r"the added token '\[PAD\]'"),
-    ({"added_tokens": [ALONE]}, "ox oxs", "the added token 'ox'"),
     ({"model": {"vocab": WORDS}, "eot": 272, "added_tokens": [FIRST]}, EOT, r"'\[PAD\]'"),
     (BEFORE, "The cat", "post_processor: type is 'Template"),
     (IGNORED, "The cat", "post_processor: type is"),
@@ -398,8 +396,12 @@ OF_OTHERS = [  # the same with another tokenizer_class
     ({"model": {"ignore_merges": True}}, "The cat", "ignore_merges is True"),
 ]
 NUMBERED = {"vocab.json": WORDS, "added_tokens.json": {"[PAD]": 271}}
+NAMED = {"added_tokens.json": {"[PAD]": 272}, "special_tokens_map.json": {"pad_token": "[PAD]"}}
+X_FIRST = {"added_tokens.json": {"oxs": 272}, "tokenizer_config.json": {"pad_token": "x"}}
 LIBRARY = [  # files, and the same
     (NUMBERED, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
+    (NAMED, "a[PAD]b", r"the added token '\[PAD"),
+    (X_FIRST, "oxs", "the added token '"),
     ({"merges.txt": CUT_SHORT}, "The cat", "the vocabulary does not fit its merges"),
     ({"tokenizer.json": WITHOUT_EOT}, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
 ]
@@ -423,14 +425,39 @@ FAILS = "the library tokenizers fails: "
     [
         ({"model": {"merges": [*MERGES, "! !"]}}, FAILS),
         ({"model": {"continuing_subword_prefix": "##"}}, FAILS),  # a panic
+        ({"model": {"vocab": NO_TILDE, "unk_token": "<A>"}}, FAILS),
         ({"added_tokens": [PAD | {"id": 299}]}, r"do not agree about the added token '\[PAD\]'"),
     ],
 )
-def test_what_the_library_cannot_read(tmp_path, told, message):
+def test_what_the_library_cannot_read(tmp_path, capfd, told, message):
     pytest.importorskip("tokenizers")
     folder = write(tmp_path, {"tokenizer.json": told, "tokenizer_config.json": GENERAL})
     with pytest.raises(UserError, match=message):
-        get_encoder(folder, "")
+        get_encoder(folder, "").encode("~")
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_flags_of_added_tokens_mean_what_they_mean_to_transformers(tmp_path, seed):
+    transformers = pytest.importorskip("transformers")
+    rng = random.Random(seed)
+    tokens = []
+    for id, name in enumerate((EOT, "[PAD]", "ox", "[PAD]bc"), start=271):
+        flags = {flag: rng.random() < 0.3 for flag in (*FLAGS, "special")}
+        tokens.append({"id": id, "content": name} | flags)
+    whole = json.dumps(tokenizer_json() | {"added_tokens": tokens}).encode()
+    listed = {"added_tokens_decoder": {token["id"]: token for token in tokens}}
+    files = [
+        {"tokenizer.json": whole},
+        {"tokenizer.json": whole, "tokenizer_config.json": GENERAL},
+        {"tokenizer_config.json": listed},
+    ]
+    folder = write(tmp_path, files[seed % 3])
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    ours = get_encoder(folder, "")
+    for _ in range(20):
+        text = "".join(rng.choices([EOT, "[PAD]", "ox", "bc", " ", "\n", "s"], k=9))
+        assert ours.encode(text) == theirs(text)["input_ids"]
 
 
 @pytest.mark.parametrize(("changes", "text"), [case[:2] for case in OWN + LIBRARY])
@@ -499,7 +526,7 @@ def test_headers_that_lie(tmp_path, lie):
     path.write_bytes(packed(json.dumps({"a": ONE, "b": TWO}), bytes(24)))
     assert huggingface.safetensors(path)["b"].shape == (3,)
     path.write_bytes(packed(json.dumps({"a": ONE | lie, "b": TWO}), bytes(24)))
-    with pytest.raises(ValueError, match=r"x\.safetensors cannot be used"):
+    with pytest.raises(ValueError, match=r"^x\.safetensors (cannot be used|has a damaged)"):
         huggingface.safetensors(path)
 
 
@@ -510,13 +537,16 @@ def test_headers_that_lie(tmp_path, lie):
     ("variable", "folder"),
     [
         ("HF_HOME", "cache/hub/models--gpt2"),
+        ("XDG_CACHE_HOME", "cache/huggingface/hub/models--gpt2"),
         ("HF_HUB_CACHE", "cache/models--openai-community--gpt2"),
+        ("HUGGINGFACE_HUB_CACHE", "cache/models--openai-community--gpt2"),
     ],
 )
 def test_the_cache_of_transformers(tmp_path, monkeypatch, variable, folder):
     """It takes the snapshot that refs/main names."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("HF_HOME", raising=False)
+    for name in "HF_HOME", "XDG_CACHE_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE":
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "~/cache")
     cached = tmp_path / folder
     for commit in "0", "1":
@@ -553,9 +583,16 @@ def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypa
         with pytest.raises(UserError, match=message):
             hub()
     capsys.readouterr()
-    server.plan[WEIGHTS] = [{"drop": 8_000}, {}]
+    server.log.clear()
+    with monkeypatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        with pytest.raises(UserError, match="with HF_HUB_OFFLINE nobody is asked for it"):
+            hub()
+    assert server.log == []
+    same = {"headers": {"ETag": '"1"'}}
+    server.plan[WEIGHTS] = [same | {"drop": 8_000}, same]
     assert hub()[1]["n_layer"] == 2
-    assert server.log[-1][1] is None
+    assert server.log[-1][1] == "bytes=8192-"
     assert sorted(os.listdir(tmp_path / "gpt2")) == sorted(PLAIN)
     warning = "the server names no checksum, so damage may go unnoticed\n"
     assert capsys.readouterr().err == warning

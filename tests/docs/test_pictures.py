@@ -34,54 +34,50 @@ def texts(name):
     return [*filter(None, (html.unescape(re.sub("<[^>]*>", "", text)) for text in found))]
 
 
+def dots(name):
+    """(x, y, title) of each dot."""
+    return re.findall(r'cx="(.+?)" cy="(.+?)" r="6"><title>(.+?)<', picture(name))
+
+
 def short(x):
     """1/3, but .2"""
     return str(x) if x.denominator % 3 == 0 else f"{float(x):g}".lstrip("0")
 
 
 def test_the_tree_has_all_paths_and_they_add_up_to_q():
-    expected = []
-    masses = {"A": [], "B": [], "C": []}
-
-    def emitted(token, *shares):
-        masses[token].append(prod(shares))
-        return f"{token}: {' × '.join(map(short, shares))} = {short(prod(shares))}"
-
+    paths = []
     for guess, p, q in zip("ABC", P, Q):
         keep = acceptance(p, q)
-        expected += [f"{guess} {short(p)}", f"accepted {short(keep)}", emitted(guess, p, keep)]
-        if keep == 1:
-            continue
-        expected.append(f"rejected {short(1 - keep)}")
-        for token, share in zip("ABC", residual(P, Q)):
-            if share:
-                expected += [f"{token} {short(share)}", emitted(token, p, 1 - keep, share)]
-
-    assert [*map(sum, masses.values())] == Q.tolist()
-    *_, sentence = headed = texts("tree")
-    assert headed[4:-1] == expected
-    for token, some in masses.items():
-        total = f" = {short(sum(some))}" if len(some) > 1 else ""
-        assert f"{token}: {' + '.join(map(short, some))}{total}" in sentence
+        paths.append((guess, [p, keep]))
+        if keep < 1:
+            left = zip("ABC", residual(P, Q))
+            paths += [(token, [p, 1 - keep, share]) for token, share in left if share]
+    ends = [f"{name}: {' × '.join(map(short, path))} = {short(prod(path))}" for name, path in paths]
+    *found, sums = texts("tree")
+    assert [text for text in found if "×" in text] == ends
+    labels = [text.split()[-1] for text in found[4:] if "×" not in text]
+    assert {*labels} == {short(share) for _, path in paths for share in path}
+    for name, q in zip("ABC", Q):
+        masses = [prod(path) for token, path in paths if token == name]
+        assert sum(masses) == q
+        assert f"{name}: {' + '.join(map(short, masses))}" in sums and short(q) in sums
 
 
 def test_p_laid_over_q_has_the_heights_and_the_residual():
+    both = np.minimum(P, Q)
+    parts = [("accepted", both), ("rejected", P - both), ("missing", Q - both)]
     expected, heights = [], []
-    for token, p, q in zip("ABC", P, Q):
-        both = min(p, q)
-        for word, share in ("accepted", both), ("rejected", p - both), ("missing", q - both):
-            if share:
-                expected.append(f"{word} {short(share)}")
-                heights.append(280 * float(share))
-        expected += [token, f"p {short(p)}, q {short(q)}"]
+    for i, token in enumerate("ABC"):
+        shares = [(word, share[i]) for word, share in parts if share[i]]
+        expected += [f"{word} {short(share)}" for word, share in shares]
+        expected += [token, f"p {short(P[i])}, q {short(Q[i])}"]
+        heights += [280 * float(share) for _, share in shares]
     expected += [short(share) for share in residual(P, Q) if share]
-    found = texts("laid_over")
-    assert found[:-3] == expected
+    *found, one, two, three = texts("laid_over")
+    assert found == expected
+    assert [line.split()[-1] for line in (one, two, three)] == [short(x.sum()) for _, x in parts]
     rects = re.findall(r'width="92" height="([\d.]+)"', picture("laid_over"))
     assert [*map(float, rects)] == pytest.approx(heights)
-    overlap = np.minimum(P, Q).sum()
-    for line, share in zip(found[-3:], (overlap, 1 - overlap, 1 - overlap)):
-        assert line.endswith(f"in all {short(share)}")
 
 
 def test_the_round_is_one_of_the_bundled_pair():
@@ -117,9 +113,9 @@ def test_the_dots_of_the_speedup_are_those_of_the_theory():
     for alpha in 0.9, 0.6:
         for K in range(1, 17):
             gain = improvement(alpha, K, c=0.1, v=1 + 0.1 * K, r=0.1)
-            expected.append((f"{44 + 22 * K:.1f}", f"{270 - 110 * gain:.1f}", f"{gain:.2f}"))
-    dot = r'cx="(.+?)" cy="(.+?)" r="6"><title>K = \d+: (.+?)<'
-    assert re.findall(dot, picture("speedup")) == expected
+            x, y = 44 + 22 * K, 270 - 110 * gain
+            expected.append((f"{x:.1f}", f"{y:.1f}", f"K = {K}: {gain:.2f}"))
+    assert dots("speedup") == expected
     caption = "if c = 0.1, v = 1 + 0.1 K and r = 0.1"
     assert {"alpha = 0.9", "alpha = 0.6", caption} <= {*texts("speedup")}
 
@@ -137,15 +133,16 @@ def test_each_overlap_is_a_bar_with_its_number():
     assert {*drafts, *(f"T = {T}" for T in results)} <= {*texts("overlap")}
 
 
-def test_each_price_is_a_dot():
-    page = read("docs/exactness.md").split("## The price of being lossy")[1]
+def test_each_dot_is_a_price():
+    """A new row of the page needs no dot, but a dot needs its row."""
+    page = read("docs/exactness.md").split("<!-- prices -->")[1]
     rows = re.findall(r"^\| (.+?) \| ([\d.]+)[^|]* \| ([\d.]+) \|$", page, re.MULTILINE)
-    dots = re.findall(r'cx="(.+?)" cy="(.+?)" r="6"><title>(.+?)<', picture("prices"))
-    assert len(rows) == len(dots) > 20
-    for (name, distance, tokens), (x, y, title) in zip(rows, dots):
-        assert name == title
-        assert float(x) == pytest.approx(40 + 190 * (float(tokens) - 1), abs=0.1)
-        assert float(y) == pytest.approx(406 - 440 * float(distance), abs=0.1)
+    prices = {name: (float(distance), float(tokens)) for name, distance, tokens in rows}
+    assert len(dots("prices")) > 20
+    for x, y, name in dots("prices"):
+        distance, tokens = prices[name]
+        assert float(x) == pytest.approx(40 + 190 * (tokens - 1), abs=0.1)
+        assert float(y) == pytest.approx(406 - 440 * distance, abs=0.1)
 
 
 def test_the_grader_says_what_its_picture_shows():

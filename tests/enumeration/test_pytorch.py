@@ -5,9 +5,11 @@ import random
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import test_numpy
 from support import read
 
 torch = pytest.importorskip("torch")
@@ -142,11 +144,8 @@ DISTRIBUTIONS = {
     "NumPy's": (lambda: np.random.choice(3, p=[0.5, 0.2, 0.3]), FROM_P),
     "NumPy's sample, ranf": (
         lambda: [np.random.sample() < 0.5, np.random.ranf() < 0.2], EACH_ALONE),
-    "NumPy's permutation": (
-        lambda: np.random.permutation(3)[:2],
-        dict.fromkeys(itertools.permutations(range(3), 2), 1 / 6)),
-    "NumPy's rand": (lambda: np.random.rand(2) < [0.5, 0.2], EACH_ALONE),
-    "NumPy's uniform": (lambda: np.random.uniform([0, 0], [1, 2])[1] < 0.6, THIRD),
+    "NumPy's randint": (lambda: 2 ** np.random.randint(63, 65) > 0, {(1,): 1}),
+    "NumPy's randint of many": (lambda: np.random.randint(0, 10_000) < 3_000, THIRD),
     "one seed": (with_one_seed(from_p, from_p), TWICE),
     "seeds alike": (with_seeds_alike, BOTH_THIRD),
     "set_rng_state": (with_the_same_state, BOTH_THIRD),
@@ -211,6 +210,50 @@ def test_uniform_numbers_are_those_of_pytorch(dtype, ends):
     real = torch.empty(n, dtype=dtype).uniform_(*ends, generator=torch.Generator().manual_seed(1))
     numbers = door.Numbers(Given(bits.int().tolist()), {"rand": None})
     assert (door.uniform(numbers, real, *ends) == real.double().numpy()).all()
+
+
+# ---- np.random ----
+
+
+def a_choice(rng):
+    args, options = test_numpy.a_choice(rng)
+    return args, {name: options[name] for name in options if name not in ("axis", "shuffle")}
+
+
+def an_integer(rng):
+    args, options = test_numpy.integer_below(rng)
+    return args, {"dtype": int} | options
+
+
+CALLS = {
+    name: test_numpy.CALLS[name] for name in ("permutation", "shuffle", "multinomial", "uniform")
+}
+CALLS["choice"] = a_choice, test_numpy.choice
+CALLS["randint"] = an_integer, test_numpy.integers
+CALLS["random_sample"] = test_numpy.CALLS["random"]
+
+
+class Functions:
+    """Those of np.random, where an EveryBranch draws, and no search."""
+
+    def __init__(self, rng):
+        def choice(weights):
+            return rng.choice(len(weights), p=weights / np.sum(weights))
+
+        draw = SimpleNamespace(choice=choice, below=rng.choice, refuse=rng.refuse)
+        of_numpy = door.OfNumpy()
+        of_numpy.begin(SimpleNamespace(draw=draw, same_or_new=lambda state, what, make: make()))
+        of_numpy.number = lambda like: rng.random()
+        vars(self).update(of_numpy.functions())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_of_numpy_does_what_it_does_without_the_door(name):
+    def numpys(seed):
+        return np.random.RandomState(np.random.PCG64(seed))
+
+    test_numpy.compare_calls(name, *CALLS[name], numpys, Functions)
 
 
 # ---- What would be a wrong number ----

@@ -285,7 +285,13 @@ def test_the_resolution_says_how_much_may_have_been_missed():
     found = output_distribution(narrow, n_checks=1000)
     assert found == {(0,): 1}
     assert 1e-5 < found.resolution == math.log(1e9) / 1000
-    assert output_distribution(narrow, n_checks=0).resolution == 1
+    for nothing in (
+        output_distribution(narrow, n_checks=0),
+        output_distribution(narrow, n_checks=20),
+    ):
+        for same in nothing, nothing.copy(), nothing | {}, {} | nothing:
+            with pytest.raises(AssertionError, match="nothing is known; take a larger n_checks"):
+                enumeration.assert_same_distribution(same, {(0,): 1})
 
 
 def test_random_inputs_find_what_the_search_has_missed(monkeypatch):

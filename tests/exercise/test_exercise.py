@@ -28,7 +28,7 @@ from gallery.setting import decode, target_rows
 from gallery.variant import edited
 from lab.trees import top_down
 from sampling import sample
-from speculative import acceptance, autoregressive_sampling, propose, residual, verify
+from speculative import acceptance, autoregressive_sampling, max_fn, propose, residual, verify
 
 STEP = {step.function: step for step in STEPS}
 
@@ -188,7 +188,11 @@ def test_another_right_answer_on_two_tables(step, function):
 @pytest.mark.parametrize(
     ("step", "function", "saved"),
     [
-        ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)], "1.00 tokens per round"),
+        ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)],
+         "1.00 tokens per round (2.71 are possible)"),
+        ("speculative_sampling", loop_with((K_MAX, "max(0, min(K, n + N - len(x) - 2))")),
+         "1.43 tokens per pass of the target (2.50 are possible); 0.48 guesses a round, "
+         "0.43 of them accepted; guess more, up to one less than there are tokens to go"),
         ("speculative_sampling", loop_with((K_MAX, "K"), ("return x", "return x[: n + N]")),
          "2.50 tokens per pass of the target; 2.00 guesses a round, 1.50 of them accepted; "
          "1.75 are enough, for a round adds one more token"),
@@ -306,6 +310,37 @@ def test_the_headline_and_the_tree():
     assert lines == TREE.splitlines()
 
 
+RESAMPLED = "sample(residual(p[i], q[i]), rng)"
+P_MINUS_Q = "p - q in place of q - p, or the rejected guess once more"
+P_IS_LATE = f"{CALL}; p = draft_model(np.append(x, drafted), k) if k else p"
+OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
+
+
+@pytest.mark.parametrize(
+    ("step", "function", "words"),
+    [
+        ("residual", lambda p, q: max_fn(p - q), P_MINUS_Q),
+        ("residual", lambda p, q: max_fn(p - q), "keep B .6                          .300"),
+        ("verify", edited(verify, (RESAMPLED, "token")), P_MINUS_Q),
+        ("verify", edited(verify, (RESAMPLED, "token")), "accept B .4 "),
+        ("verify", lambda drafted, p, q, rng: [*drafted, sample(q[-1], rng)],
+         'of "accepts everything" (transformers #28508'),
+        ("verify", edited(verify, (RESAMPLED, f"[{RESAMPLED}, sample(q[-1], rng)]")),
+         "break in place of return"),
+        ("speculative_sampling", loop_with((CALL, P_IS_LATE)), "p one row late"),
+        ("speculative_sampling", loop_with(OWN_SEED), "draws the same numbers each time"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_named(step, function, words):
+    assert words in "\n".join(found_in(step, function))
+
+
+def test_a_guess_that_is_drawn_again_was_not_accepted():
+    rule = edited(verify, (RESAMPLED, "[sample(q[i], rng), sample(q[-1], rng)]"))
+    lines = found_in("verify", rule)
+    assert not any("draw B" in line and "accept" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -411,6 +446,18 @@ accepts_what_is_rare = changed(
 )
 
 
+def residual_of_two(p, q):
+    row = residual(p, q)
+    row[np.argsort(row)[:-2]] = 0
+    return row / row.sum()
+
+
+resamples_two = changed(resampled=lambda p, q, i, t: residual_of_two(p[i], q[i]))
+
+
+has_a_floor = changed(lambda p, q, i, t: min(1, q[i][t] / max(p[i][t], 0.01)))
+
+
 def split(row, token):
     return (row == row.max()) / np.sum(row == row.max())
 
@@ -420,10 +467,15 @@ def split(row, token):
     [
         ("accept", accept_but_for_a_tie),
         ("accept", accept_what_is_rare),
+        ("accept", lambda p, q, t, rng: rng.random() < q[t] / max(p[t], 0.01)),
+        ("accept", lambda p, q, t, rng: abs(q[t] - p[t]) < 1e-3 or accept(p, q, t, rng)),
+        ("residual", residual_of_two),
         ("residual", right_in_one_pair),
         ("residual", residual_without_equals),
         ("verify", changed(resampled=resampled_for_two_guesses)),
         ("speculative_sampling", loop_with(verify=accepts_what_is_rare)),
+        ("speculative_sampling", loop_with(verify=resamples_two)),
+        ("speculative_sampling", loop_with(verify=has_a_floor)),
         ("speculative_sampling", loop_with(remembering(2))),
         ("propose", draft_with(split)),
         ("siblings", certain_of_the_second),
@@ -558,6 +610,9 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
          "IndexError: index 1 is out of bounds for axis 0 with size 1, where there are no guesses"),
         ("return [rng.choice(len(q[0]), p=q[0])] if len(drafted) else []", "verify",
          "it emits one token, drawn from q[0]; found [], where there are no guesses"),
+        ("return [np.searchsorted(np.cumsum([0.3, 0.2, 0.5 - 1e-15]), rng.random())]", "verify",
+         "np.cumsum may end just below 1"),
+        ("target_model(x, N)", "speculative_sampling", "3 rows need as many tokens; ids has 1"),
         ("return x", "speculative_sampling", "the text must have 1 + N = 4 tokens"),
         ("return np.ones(4, int)", "speculative_sampling",
          "the prompt first; found [1, 1, 1, 1]"),
@@ -617,16 +672,26 @@ def test_a_function_that_hangs_or_ends_python_costs_its_own_step(tmp_path, monke
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("while True: pass", "line 1, while True: pass: it did not end within 0.5 seconds"),
+        ("while True: pass", "line 1, while True: pass: it did not end within 0.2 seconds"),
+        (
+            "import time; time.sleep(99)",
+            "line 1, import time; time.sleep(99): it did not end within 0.2 seconds",
+        ),
         ("raise KeyboardInterrupt", "line 1, raise KeyboardInterrupt: KeyboardInterrupt"),
         ("def accept(", "SyntaxError: '(' was never closed"),
     ],
 )
 def test_a_file_that_cannot_be_imported(tmp_path, monkeypatch, source, why):
-    monkeypatch.setattr(process, "LIMIT", 0.5)
+    monkeypatch.setattr(process, "LIMIT", 0.2)
     (tmp_path / "mine.py").write_text(source)
     with pytest.raises(UserError, match=f"mine.py cannot be imported: {re.escape(why)}"):
         program.main([str(tmp_path / "mine.py")])
+
+
+def test_a_file_that_waits_takes_no_time_of_the_processor(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "LIMIT", 0.5)
+    (tmp_path / "mine.py").write_text("import time; time.sleep(1)")
+    assert "not in this file" in printed_by(program, tmp_path / "mine.py")
 
 
 def test_an_interrupt_ends_the_grader_and_the_file(tmp_path):
