@@ -32,11 +32,6 @@ def colder(row):
     return max_fn(row**2)
 
 
-def ranked(row):
-    """A row without its tokens: the largest probability first."""
-    return -np.sort(-row)
-
-
 def only(row, kept):
     """The entries of a row where kept is true, normalised."""
     return max_fn(np.where(kept, row, 0))

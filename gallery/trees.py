@@ -86,8 +86,6 @@ VARIANTS = [
     T("q-stays", "q left as it is between siblings",
       ("r[child.token]", "node.q[child.token]",
        "residual(child.p, r)", "residual(child.p, node.q)")),
-    T("tree-argmax", "the argmax of what is left",
-      ("sample(r, rng)", "r.argmax()")),
     T("without-rejected", "q without the rejected ones",
       ("sample(r, rng)", "sample(without(node.q, *[c.token for c in node.children]), rng)")),
     T("draw-per-branch", "each branch draws for itself", draws_for_each_branch,

@@ -21,6 +21,7 @@ Fulkerson 1956, for guesses Hu et al. 2025, arXiv 2502.18779), so `largest_flow`
 """
 
 from collections import Counter
+from fractions import Fraction
 from itertools import islice, product
 
 from enumeration import sum_over_paths
@@ -33,7 +34,7 @@ def sets(draw):
     """{set of guesses: probability}, where draw(rng) makes the guesses."""
     S = Counter()
     for tokens, probability in sum_over_paths(lambda rng: [g.token for g in draw(rng)]).items():
-        S[frozenset(tokens)] += 1 if probability == 1 else probability  # 1.0 if nothing was drawn
+        S[frozenset(tokens)] += Fraction(probability)  # it's a float if nothing was drawn
     return S
 
 
@@ -49,30 +50,32 @@ def ceiling(S, q):
 def largest_flow(S, q):
     """{(set, token): what is poured}, and the room that is left, [n_vocab]."""
     flow, room = Counter(), q.copy()
-
-    def pour(guesses, amount, tried):
-        """Pour up to this amount of a set into glasses that were not tried -> what went in.
-
-        If a glass is full, another set that was poured into it may move on to its other token.
-        """
-        poured = 0
-        for token in guesses - tried:
-            tried.add(token)
-            fits = min(amount - poured, room[token])
-            room[token] -= fits
-            for other in S:
-                movable = min(amount - poured - fits, flow[other, token])
-                moved = pour(other, movable, tried) if movable > 0 else 0
-                flow[other, token] -= moved
-                fits += moved
-            flow[guesses, token] += fits
-            poured += fits
-        return poured
-
     for guesses, left in S.items():
-        while poured := pour(guesses, left, set()):
-            left -= poured
+        while left > 0 and (way := shortest_way(guesses, S, flow, room)):
+            _, last = way[-1]
+            amount = min(left, room[last], *[flow[step] for step in way[1::2]])
+            for i, step in enumerate(way):
+                flow[step] += -amount if i % 2 else amount
+            left -= amount
+            room[last] -= amount
     return flow, room
+
+
+def shortest_way(guesses, S, flow, room):
+    """From a set to a glass with room: steps (set, token), which pour in, out, in, ... or None.
+
+    If a glass is full, another set that was poured into it may move to its other token.
+    """
+    ways = [[(guesses, token)] for token in guesses]
+    seen = set(guesses)
+    for way in ways:
+        _, token = way[-1]
+        if room[token] > 0:
+            return way
+        for other in S:
+            if flow[other, token] > 0:
+                ways += [[*way, (other, token), (other, next)] for next in other - seen]
+                seen |= other
 
 
 def optimal(node, rng, S=None):

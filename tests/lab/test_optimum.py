@@ -1,12 +1,13 @@
 """The best rule for two guesses is exact and reaches its ceiling. Its numbers are in drafts.md."""
 
 import re
+from fractions import Fraction
 from functools import partial
 from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from support import pairs, read
 
 from enumeration import sum_over_paths
@@ -33,6 +34,10 @@ DRAWS = {
     "the best two, as EAGLE": partial(different, n_sure=2),
     "three, without replacement": partial(different, n=3),
 }
+
+
+# By the first way that was found, drops of 1/30001 were poured to and fro for ever.
+DROPS = np.array([2, 1, 3, 4]) / Fraction(10), np.array([5000, 20000, 1, 5000]) / Fraction(30001)
 
 
 def accepted(rule, draw, p, q):
@@ -64,6 +69,7 @@ def at_best(draw, p, q):
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
 @settings(max_examples=10)
 @given(pair=pairs(sizes=(3, 2), exact=True))
+@example(pair=DROPS)
 def test_no_exact_rule_accepts_more_and_this_one_does(draw, pair):
     best = at_best(draw, *pair)
     assert best >= accepted(bottom_up, draw, *pair) == accepted(top_down, draw, *pair)

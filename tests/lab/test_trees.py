@@ -23,7 +23,7 @@ SHAPES = {
     "2, then 2 and 0": (balanced(2), ()),
     "2, then 0 and 2": ((), balanced(2)),
 }
-both_rules = pytest.mark.parametrize("rule", [top_down, bottom_up, optimal])
+all_rules = pytest.mark.parametrize("rule", [top_down, bottom_up, optimal])
 
 
 def rounds(drawn, shape, rule):
@@ -66,7 +66,7 @@ def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
     assert n_emitted[bottom_up] > n_emitted[top_down] - EXACT
 
 
-@both_rules
+@all_rules
 @settings(max_examples=40)
 @given(
     drawn=models(sizes=(2,), exact=True),
@@ -106,7 +106,7 @@ def test_models_may_reuse_their_arrays():
     assert text(reusing(model), reusing(model)) == text(model, model)
 
 
-@both_rules
+@pytest.mark.parametrize("rule", [top_down, bottom_up])
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_trees_of_a_network_write_the_text_of_the_target_alone(rule, temperature):
     """At temperature 1 a seed decides the target's text, and the draft draws as it likes."""
@@ -121,7 +121,7 @@ def test_trees_of_a_network_write_the_text_of_the_target_alone(rule, temperature
     assert sum(r.n_accepted for r in rounds) > 3
 
 
-@both_rules
+@all_rules
 def test_a_round_adds_a_token_even_if_rounding_leaves_no_residual(rule):
     p = np.array([0.5, 0.5])
     child = Node(0, p)
