@@ -43,7 +43,8 @@ def ffn(x, c_fc, c_proj):  # [n_seq, n_embd] -> [n_seq, n_embd]
 def attention(q, k, v):  # [n_head, n_seq, d], 2 times [n_head, n_past+n_seq, d] -> as q
     n_seq, n_all = q.shape[1], k.shape[1]
     scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[2])  # [n_head, n_seq, n_past+n_seq]
-    is_seen = np.tri(n_seq, n_all, n_all - n_seq, dtype=bool)  # no position sees a later one
+    # Row i is position n_past + i, and sees positions 0 to n_past + i, but no later one.
+    is_seen = np.tri(n_seq, n_all, n_all - n_seq, dtype=bool)
     return softmax(np.where(is_seen, scores, -np.inf)) @ v
 
 
@@ -136,6 +137,8 @@ class GPT2:
         """
         ids = np.array(ids)
         self.check(ids, n_rows)
+        # Where a guess was rejected, ids differ from those of the last call. All that was kept
+        # from there on is dropped: that's rolling back.
         n_past = min(common_prefix(ids, self.ids), len(ids) - n_rows)
         self.reset()  # in case this call is interrupted
         logits = self.forward(ids, n_past, n_rows)

@@ -8,6 +8,7 @@ examples:
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
   python main.py --temperature 1 --same_text
   python main.py --numpy
+  python main.py --mine --temperature 1
   python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would"
 """
 
@@ -22,7 +23,7 @@ from functools import partial
 import gpt2
 from runs import Pair, in_turns
 from speculative import autoregressive_sampling, speculative_sampling
-from terminal.figures import figures, printed, why_texts_differ
+from terminal.figures import Figure, figures, printed, why_texts_differ
 from terminal.options import options
 from terminal.text import show
 from utils import load_models, pair_of, prompt_ids
@@ -31,31 +32,39 @@ LAB = """there is more in the lab:
   python -m lab --draft ngram                       guess without a neural network
   python -m lab --temperature 1 --trace trace.html  a page that shows every round"""
 NUMPY = "multiply by plain x @ w of NumPy, and see what five rows cost"
+MINE = "the second loop is yours: of exercise/mine.py, or of FILE, such as tiny.py resample_from_q"
 
 
 def arguments(argv=None):
     advice = "see --help, and python -m lab --help, which has more options"
     parser = options(__doc__, LAB, advice)
     parser.add_argument("--numpy", action="store_true", help=NUMPY)
+    parser.add_argument("--mine", nargs="*", help=MINE, metavar=("FILE", "FUNCTION"))
     return parser.parse_args(argv)
 
 
 def main(argv=None):
     args = arguments(argv)
     N = args.n_tokens_to_generate
+    mine = None
+    if args.mine is not None:
+        from exercise import demo  # the grader, which nothing else here needs
+
+        mine = demo.graded(*args.mine)
     names = pair_of(args.draft_model_size, args.target_model_size)
     network = gpt2.GPT2 if args.numpy else fast.GPT2
     encoder, draft, target = load_models(*names, args.models_dir, network)
     noise = args.seed if args.same_text else None
     pair = Pair(draft, target, encoder, args.temperature, noise, top_k=args.top_k, top_p=args.top_p)
     x = prompt_ids(args.prompt, N, encoder, [pair])
+    guessing = mine.loop() if mine else speculative_sampling
 
     # `Pair.timed` calls a loop with both models. The plain one leaves the draft alone.
     def plain(draft, target, N, on_round):
         return autoregressive_sampling(x, target, N, args.seed, on_round=on_round)
 
     def speculative(draft, target, N, on_round):
-        return speculative_sampling(x, draft, target, N, args.K, args.seed, on_round=on_round)
+        return guessing(x, draft, target, N, args.K, args.seed, on_round=on_round)
 
     for loop in plain, speculative:  # the first use of the weights is slow
         pair.timed(loop, x, min(N, 8))
@@ -65,6 +74,8 @@ def main(argv=None):
     }
     alone, guessed = in_turns(loops, partial(show, args.prompt, encoder))
     rows = figures(alone, guessed, f"K = {args.K}", why_texts_differ(args))
+    if mine:
+        rows["the grader says"] = Figure(mine.says(args, alone.ids, guessed.ids))
     print(f"\n{printed(rows)}")
 
 

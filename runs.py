@@ -164,7 +164,7 @@ class Run:
         A plain step is what a token of the plain run took.
         """
         plain_step = plain.seconds / plain.n_new
-        unit = plain_step * len(self.round_seconds)
+        unit = plain_step * len(self.round_seconds)  # the rounds, if each cost a plain step
         guesses = sum(self.draft_seconds) / unit
         check = sum(self.target_seconds) / unit
         rest = self.seconds / unit - guesses - check
@@ -174,7 +174,8 @@ class Run:
 def in_turns(loops, show, n_turns=N_TURNS):
     """Run a plain and a faster loop in turns -> the two runs of the turn with the median speedup.
 
-    Other programs disturb the times, and what slows one run of a turn often slows both.
+    Of an even number, that is the lower one of the two in the middle. Other programs disturb
+    the times, and what slows one run of a turn often slows both.
     loops is {title: decode}. The first turn is for all to see, by show(title, decode).
     """
     begun = time.process_time()  # which stands still while other programs have the processor
@@ -216,5 +217,6 @@ def origins(r):
     """Where each emitted token of a round comes from: accepted, resampled or bonus."""
     found = ["accepted"] * r.n_accepted
     if r.n_accepted < len(r.emitted):
-        found.append("bonus" if r.n_accepted == len(r.drafted) else "resampled")
+        kind = "bonus" if r.n_accepted == len(r.drafted) else "resampled"
+        found += [kind] * (len(r.emitted) - r.n_accepted)  # one, of a right rule
     return found

@@ -106,12 +106,16 @@ class as_model:
 def seeded(model, seed):
     """A model that has drawn its tokens in advance: its rows are one-hot, at draws from the rows.
 
-    A draw can be a race. Each token t gets an arrival time E_t / q_t, where the E_t are
-    independent exponential numbers. The first to arrive is a draw from q. Here the E_t depend
-    on the seed and the position alone. So if draft and target have one seed, they often draw
-    the same token, `verify` accepts a guess exactly if the target draws it too, and both loops
-    write the same text. Averaged over seeds, it has the target's distribution. A guess is
-    accepted with probability (1 - TV) / (1 + TV) or more, where TV is the total variation
+    With --same_text both loops write the same text at any temperature. Draft and target have
+    one seed, and `verify` accepts a guess exactly if the target has drawn the same token.
+    Averaged over seeds, the text has the target's distribution.
+
+    A draw is a race. Token t arrives at the time E_t / q_t, where the E_t are independent
+    exponential numbers, and the first to arrive is a draw from q. The E_t depend on the seed
+    and the position alone. So draft and target hold nearly the same race, and often draw the
+    same token.
+
+    How often? With probability (1 - TV) / (1 + TV) or more, where TV is the total variation
     distance of p and q: Daliri et al. 2024 (arXiv 2408.07978), who call this Gumbel sampling.
     """
 

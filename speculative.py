@@ -10,7 +10,7 @@ Leviathan et al. swap p and q, and write gamma for K.
 A model is any callable `model(ids, n_rows=1) -> probs`, float64 [n_rows, n_vocab]. Row -1 is
 the distribution of the token after ids, row -2 that of ids[-1] given those before it, and so on.
 Temperature, top-k and top-p belong to the model, see sampling.py. So does a cache: after a
-rejection, the model drops what it has kept of the wrong guesses, see gpt2.py.
+rejection, the model drops what it has kept of the rejected guesses, see gpt2.py.
 
 `prepared`, and what has check in its name, are at the end. They copy what a caller hands in,
 mend the sum of a row and raise errors. Skip them: the algorithm is the same without.
@@ -112,9 +112,9 @@ def verify(drafted, p, q, rng):
         # Accept it with probability min(1, q / p) and look at the next one.
         if rng.random() < acceptance(p[i, token], q[i, token]):
             continue
-        # Otherwise resample it from the residual. Later guesses followed a wrong token: drop them.
+        # Otherwise resample it from the residual, and drop the later guesses, which followed it.
         return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
-    # All accepted: the last row of q gives one more token for free.
+    # All accepted: the last row of q gives one more token, the bonus.
     return np.append(drafted, sample(q[-1], rng))
 
 

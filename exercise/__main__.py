@@ -67,11 +67,14 @@ def main(argv=None):
     names = [step.function for step in STEPS]
     asked = [args.step] if args.step else names
     is_wrong = False
-    for name, verdict in zip(asked, verdicts(args.file, asked, args.tree)):
+    for name, verdict in zip(asked, verdicts(args.file, zip(asked, asked), args.tree)):
         if verdict is None and args.step:
             raise UserError(f"{args.file} has no function {args.step}")
         lines, is_exact = verdict or (["not in this file"], None)
         show(names.index(name) + 1, name, lines, is_exact)
+        if is_exact and name == "speculative_sampling":
+            file = min(args.file, os.path.relpath(args.file), key=len)
+            print(f"    let it write: python main.py --mine {file}")
         is_wrong |= is_exact is False
     if is_wrong:
         sys.exit(1)

@@ -50,6 +50,7 @@ def calls_of(function):
 
     def count(rng):
         n = [0, 0, 0]
+        asked = []
 
         def draft_model(ids, n_rows=1):
             n[1] += 1
@@ -57,7 +58,9 @@ def calls_of(function):
 
         def target_model(ids, n_rows=1):
             n[0] += 1
-            n[2] += n_rows
+            if [*ids] not in asked:  # twice about the same
+                n[2] += n_rows
+            asked.append([*ids])
             return CYCLE.target_model(ids, n_rows)
 
         function(np.array(CYCLE.prompt), draft_model, target_model, CYCLE.N, CYCLE.K, rng)

@@ -30,22 +30,25 @@ HAS_TIMER = hasattr(signal, "setitimer")  # of the processor's time; Windows has
 # ---- Here ----
 
 
-def verdicts(file, names, with_tree):
-    """The answers about some steps, in turn. Where a process ends over one, another goes on."""
+def verdicts(file, asked, with_tree=False):
+    """The answers about (step, function) in turn. Where a process ends over one, another goes on.
+
+    Both are names: step 3 may have any in a file.
+    """
     path = os.path.abspath(file)
-    names = [*names]
-    while names:
-        with process_for(path, names, with_tree) as (process, next_answer):
+    asked = [*asked]
+    while asked:
+        with process_for(path, asked, with_tree) as (process, next_answer):
             lines, is_imported = next_answer()
             if not is_imported:
                 raise UserError(f"{file} cannot be imported: {lines[0]}")
-            while names and process.is_alive():
-                names.pop(0)
+            while asked and process.is_alive():
+                asked.pop(0)
                 yield next_answer()
 
 
 @contextlib.contextmanager
-def process_for(path, names, with_tree):
+def process_for(path, asked, with_tree):
     """A process that imports a file and grades steps of it, and a function that awaits an answer.
 
     If none comes, the function ends the process, and says why.
@@ -54,7 +57,7 @@ def process_for(path, names, with_tree):
     answers, theirs = spawn.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        process = spawn.Process(target=answer, args=[path, names, with_tree, theirs, LIMIT, log])
+        process = spawn.Process(target=answer, args=[path, asked, with_tree, theirs, LIMIT, log])
         usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the process inherits:
         process.start()  # Ctrl-C ends us, and we end it
         signal.signal(signal.SIGINT, usual)
@@ -98,7 +101,7 @@ def why_it_ended(code, path, log):
 # ---- There ----
 
 
-def answer(path, names, with_tree, answers, limit, log):
+def answer(path, asked, with_tree, answers, limit, log):
     """Send whether a file can be imported, and then what is to be said about its steps.
 
     After `limit` seconds without an answer the process ends by itself, and the log holds what
@@ -111,11 +114,11 @@ def answer(path, names, with_tree, answers, limit, log):
         begin_clock(limit, file)
         mine, lines = imported(path)
         answers.send((lines, mine is not None))
-        for step in STEPS:
-            if step.function in names:
-                begin_clock(limit, file)
-                function = getattr(mine, step.function, None)
-                answers.send(function and graded(step, function, path, with_tree))
+        steps = {step.function: step for step in STEPS}
+        for step, name in asked:
+            begin_clock(limit, file)
+            function = getattr(mine, name, None)
+            answers.send(function and graded(steps[step], function, path, with_tree))
 
 
 def begin_clock(limit, log):

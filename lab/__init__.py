@@ -1,4 +1,7 @@
-"""More drafts, schedules, block verification, the trace page: `python -m lab`. Trees, theory."""
+"""More drafts, schedules, block verification and the trace page: `python -m lab`.
+
+Trees of guesses and the theory of the speedup are for Python: lab/trees.py and lab/theory.py.
+"""
 
 from terminal import ending  # noqa: F401  # first, so that Ctrl-C is one line from here on
 

@@ -20,38 +20,39 @@ K + 1. The code doesn't draw these extra tokens. A completed round has the same 
 K + 1 tokens of the target alone. To see that, look at any of its positions. What happened
 before decides where its token comes from:
 
-- The round still goes on, and there is a guess. It was drawn from p, and is verified with
-  fresh random numbers. By steps 1 to 5 the token is a draw from q.
+- The round still goes on, and there is a guess. The guesses before it were accepted, but other
+  random numbers decided that, and they say nothing about this one. So it's still a draw from p,
+  and by steps 1 to 5 the token is a draw from q.
 - The round still goes on, and the guesses are used up. The token is the bonus, a draw from q.
 - The round has ended. The token is the target's own, a draw from q.
 
 In all three the token is a draw from q, whatever came before it.
 
-Step 7. Here is a text of five tokens, with K = 2. P is a token of the target alone, and R one of
-a round. The rounds emit two tokens, one, and two:
+Step 7. Here is a text of five tokens, with K = 2. P is a token of the target alone, and R one
+that a round has emitted. The rounds emit two tokens, one, and two:
 
-    |P P P P P      the target alone
-    R R|P P P       a round emitted two tokens
-    R R R|P P       the next one emitted one
-    R R R R R|      the last one emitted the two that were left
+    [P P P] P P      the target alone
+    R R [P P P]      a round emitted two tokens
+    R R R [P P]      the next one emitted one
+    R R R R R        the last one emitted the two that were left
 
-Read a line as a program that draws from left to right, each token given those before it. A
-completed round has three tokens. In the first line, let it take the place of the three P's
-behind the bar. Only the two that it emitted are really drawn, and they become R's. The third is
-imagined, a token of the target alone, so it stays a P, and the P's after it follow the new
-tokens. By step 6 the text still has the same distribution, and the bar moves past what was
-emitted. Wherever it lands, only tokens of the target alone stand behind it, so step 6 applies
-again. At the third line two tokens are left: the code makes one guess, and a completed round
-has two. docs/proof.svg shows it, with a line under what the next round replaces.
+From each line to the next, a completed round takes the place of the P's in brackets. In the
+first line these are three, and the round has three tokens as well: the two that it emitted, R R,
+and the one that the target adds, P. By step 6 they have the same distribution as the three P's.
+The target draws the P's to their right as before, each after all that stands to its left. So the
+text keeps its distribution. And however many tokens a round emits, its R's are followed by P's
+of the target alone. So the next round may take the place of the first P's again. Near the end
+there is less room: two P's are left in the third line, so the code makes one guess, and a
+completed round has two tokens.
 
 Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
 text of `speculative_sampling`. If there is an eos, both samplers cut the text after it.
 
-Which ways to guess are covered? Step 2 needs the very p that the guess was drawn from. For step
-6, a guess that was drawn has to be verified. How sure you are of it may only decide whether
-you make the next one.
+Which ways to guess are covered? Step 2 needs the very p that the guess was drawn from. You may
+stop guessing whenever you like, but don't take back a guess that you have drawn. Say you take
+back every B: then only A and C are left, and they are no draws from p.
 
-Next: the check in tiny.py, from "with three tokens, we can run every path" on.
+Next: tiny.py, from top to bottom. It's the algorithm, and then the check.
 
 The tests compute exact probabilities: sum_over_paths runs a function down every path. The
 library Hypothesis makes up p and q from small whole numbers, zeros among them, as support.py

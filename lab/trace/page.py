@@ -5,7 +5,6 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from runs import speedup
 from terminal.text import LEGEND
 
 SHOWN = str.maketrans(" \n\t", "·⏎⇥")  # for white space in a token that stands alone
@@ -37,7 +36,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, temperature, command, be
     parts["prompt"] = as_html(encoder.decode(prompt), {})
     parts["text"] = text(encoder, rounds)
     parts["rounds"] = "".join(card(encoder, i, r) for i, r in enumerate(rounds, start=1))
-    parts["speedup"] = f"{speedup(plain, fast):.2f} at temperature {temperature:g}"
+    parts["speedup"] = f"{figures['speedup'].text}, at temperature {temperature:g}"
     parts["figures"] = "".join(term(label, figure) for label, figure in figures.items())
     return Template(read("page.html")).substitute(parts)
 

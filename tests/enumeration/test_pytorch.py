@@ -215,22 +215,15 @@ def test_uniform_numbers_are_those_of_pytorch(dtype, ends):
 # ---- np.random ----
 
 
-def a_choice(rng):
-    args, options = test_numpy.a_choice(rng)
-    return args, {name: options[name] for name in options if name not in ("axis", "shuffle")}
-
-
-def an_integer(rng):
-    args, options = test_numpy.integer_below(rng)
-    return args, {"dtype": int} | options
-
-
 CALLS = {
-    name: test_numpy.CALLS[name] for name in ("permutation", "shuffle", "multinomial", "uniform")
+    "permutation": ("x",),
+    "shuffle": ("x",),
+    "choice": ("a", "size", "p", "replace"),
+    "multinomial": ("n", "pvals", "size"),
+    "randint": ("low", "high", "size", "dtype"),
+    "random_sample": ("size",),
+    "uniform": ("low", "high", "size"),
 }
-CALLS["choice"] = a_choice, test_numpy.choice
-CALLS["randint"] = an_integer, test_numpy.integers
-CALLS["random_sample"] = test_numpy.CALLS["random"]
 
 
 class Functions:
@@ -250,10 +243,9 @@ class Functions:
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_function_of_numpy_does_what_it_does_without_the_door(name):
-    def numpys(seed):
-        return np.random.RandomState(np.random.PCG64(seed))
-
-    test_numpy.compare_calls(name, *CALLS[name], numpys, Functions)
+    of_generator = {"randint": "integers", "random_sample": "random"}.get(name, name)
+    options = {option: test_numpy.CALLS[of_generator][option] for option in CALLS[name]}
+    test_numpy.compare_calls(name, options, np.random.RandomState(0), Functions)
 
 
 # ---- What would be a wrong number ----

@@ -201,6 +201,8 @@ def test_another_right_answer_on_two_tables(step, function):
          "1.30 guesses a round, 0.86 of them accepted; does the draft see its own guesses?"),
         ("speculative_sampling", loop_with_a_call_per_row,
          "0.91 tokens per pass of the target (2.50 are possible)"),
+        ("speculative_sampling", loop_with((CALL, f"{CALL}; target_model(np.append(x, drafted))")),
+         "1.25 tokens per pass of the target (2.50 are possible)"),
         ("speculative_sampling", plain_loop,
          "1.00 tokens per pass of the target (2.50 are possible)"),
     ],
@@ -218,6 +220,7 @@ def handed_in(name, variant):
 
         def loop(x, draft_model, target_model, N, K, rng, eos=None):
             models = {"draft_model": draft_model, "target_model": target_model}
+            rng = SimpleNamespace(random=rng.random, choice=rng.choice)  # NumPy's takes no rng.u
             return variant.text(rng, SimpleNamespace(prompt=tuple(x), N=N, K=K, **models))
 
         return loop
@@ -695,6 +698,7 @@ def test_a_file_that_waits_takes_no_time_of_the_processor(tmp_path, monkeypatch)
 
 
 def test_an_interrupt_ends_the_grader_and_the_file(tmp_path):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a script has none
     (tmp_path / "mine.py").write_text("print('here', flush=True)\nwhile True: pass")
     grader = subprocess.Popen(
         [sys.executable, "-m", "exercise", str(tmp_path / "mine.py")],
@@ -703,6 +707,7 @@ def test_an_interrupt_ends_the_grader_and_the_file(tmp_path):
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, before)
     assert grader.stderr.readline() == "here\n"
     os.killpg(grader.pid, signal.SIGINT)
     _, printed = grader.communicate(timeout=15)  # until nobody can write any more
@@ -737,6 +742,13 @@ def test_the_tree_of_a_right_function(tmp_path):
     first, title, *_, errors = printed.splitlines()
     assert first.endswith("exact") and title.startswith('    after "A"')
     assert errors.split() == ["error", "0", "0", "0"]
+
+
+def test_an_exact_loop_is_told_where_it_can_write(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(program, "verdicts", lambda *args: [(["exact"], True)])
+    output = printed_by(program, "exercise/stubs.py", 4)
+    assert output.endswith("let it write: python main.py --mine exercise/stubs.py\n")
 
 
 def test_the_stubs_are_copied_once_and_then_yours(tmp_path, monkeypatch):

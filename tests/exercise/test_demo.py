@@ -1,0 +1,130 @@
+"""main.py --mine: the rounds of a loop that reports none, how it ends, and the grader's word."""
+
+import time
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support import Table, printed_by
+
+import main
+from checkpoint import UserError
+from exercise import demo
+from runs import chances_of_verify, origins
+from speculative import Round, speculative_sampling, verify
+
+
+def rounds_of(decode, loop, N=40, K=3, seed=0):
+    """What is said of each round of a loop over random tables."""
+    rng = np.random.default_rng(seed)
+    draft, target = (Table(rng.dirichlet(np.ones(3), 4)) for _ in range(2))
+    rounds = []
+    decode(*loop, np.array([0]), draft, target, N, K, seed, on_round=rounds.append)
+    return [(*r.drafted, *r.emitted, r.n_accepted, *chances_of_verify(r)[1]) for r in rounds]
+
+
+LOOP = speculative_sampling, __file__
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rounds_of_a_loop_are_those_that_it_would_report(seed):
+    sizes = np.random.default_rng(seed).integers([1, 0], [40, 6])
+    reported = rounds_of(speculative_sampling, [], *sizes, seed)
+    assert rounds_of(demo.run, LOOP, *sizes, seed) == reported
+
+
+def test_a_loop_that_asks_the_target_row_by_row_is_shown():
+    def loop(x, draft, target, *args):
+        def rows(ids, n):
+            return np.array([target(ids[: len(ids) - i])[0] for i in reversed(range(n))])
+
+        return speculative_sampling(x, draft, rows, *args)
+
+    *found, _ = rounds_of(demo.run, [loop, __file__])
+    assert found == rounds_of(demo.run, LOOP)[: len(found)] and len(found) > 10
+
+
+def test_a_round_without_a_bonus_ends_where_the_next_guess_begins():
+    loop = partial(speculative_sampling, verify=lambda drafted, p, q, rng: [*drafted] or [0])
+    assert len(rounds_of(demo.run, [loop, __file__], N=9)) == 3
+
+
+@pytest.mark.parametrize(
+    ("loop", "message"),
+    [
+        (lambda x, draft, *args: len(draft(x)) and any(x is None for _ in iter(int, 1)),
+         "spent 0.1 seconds in a round"),
+        (lambda x, draft, *args: any(draft(x) is None for _ in iter(int, 1)),
+         "Endless: it called the models 106 times without a new token"),
+        (lambda *args: undefined, "line .*: NameError: name 'undefined'"),  # noqa: F821
+    ],
+)  # fmt: skip
+def test_a_loop_that_ends_never_or_badly_is_one_line(loop, message, monkeypatch):
+    monkeypatch.setattr(demo, "LIMIT", 0.1)
+    with pytest.raises(UserError, match=f"test_demo.py: line .*{message}"):
+        rounds_of(demo.run, [loop, __file__])
+
+
+def test_each_token_behind_a_rejected_guess_is_shown():
+    assert origins(Round([1], None, None, [2, 3], n_accepted=0)) == ["resampled"] * 2
+
+
+def burning(seconds, function):
+    """The function, but it takes so much time of the processor."""
+
+    def call(*args):
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+        return function(*args)
+
+    return call
+
+
+def test_many_guesses_a_slow_model_and_slow_rounds_are_not_endless(monkeypatch):
+    assert rounds_of(demo.run, LOOP, N=250, K=250)
+    assert rounds_of(demo.run, LOOP, N=250, K=0)
+    monkeypatch.setattr(demo, "LIMIT", 0.3)
+    loop = partial(speculative_sampling, verify=burning(0.1, verify))
+    assert len(rounds_of(demo.run, [loop, __file__], N=6, K=0)) == 6
+    monkeypatch.setattr(Table, "__call__", burning(0.4, Table.__call__))
+    assert rounds_of(demo.run, LOOP, N=1)
+
+
+def test_a_wrong_rule_writes_fluently_and_the_grader_tells():
+    options = "--temperature 1 --n_tokens_to_generate 20 --mine tiny.py resample_from_q".split()
+    output = printed_by(main, *options)
+    assert "resample_from_q is wrong by 0.0924" in output and "no: two samples differ" in output
+    assert output.endswith("would you have seen that?\n")
+
+
+@pytest.mark.parametrize(
+    ("temperature", "same_text", "others", "is_hidden"),
+    [(0, False, [1, 2], True), (0, False, [1, 3], False), (1, True, [1, 2], True),
+     (1, False, [1, 2], False)],
+)  # fmt: skip
+def test_what_temperature_0_hides(temperature, same_text, others, is_hidden):
+    mine = demo.Mine("mine.py", "verify", "wrong by 0.1", False)
+    args = SimpleNamespace(temperature=temperature, same_text=same_text)
+    assert ("not to be seen here" in mine.says(args, [1, 2], others)) == is_hidden
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (None, "is not there; python -m exercise begins yours"),
+        ("x = 1", "it has no function verify"),
+        ("def verify(*args): raise NotImplementedError", "not written yet"),
+        ("def verify(*args):\n    return undefined", "line 2, return undefined: NameError"),
+        ("def verify(", "cannot be imported: SyntaxError: '[(]' was never closed .*line 1"),
+        ("def speculative_sampling(*args): 1 / 0\nfrom speculative import verify", "ZeroDivision"),
+    ],
+)
+def test_what_is_wrong_with_their_file_is_one_line(tmp_path, source, message):
+    path = tmp_path / "their.py"
+    if source:
+        path.write_text(source)
+    with pytest.raises(UserError, match=f"their.py.*{message}") as found:
+        printed_by(main, "--mine", path)
+    assert "\n" not in str(found.value)
