@@ -11,10 +11,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from fast.product import TILE, aligned_zeros, in_groups
+from fast.product import GROUP, TILE, aligned_zeros, in_groups
 from fast.threads import in_parallel
 
 BLOCK = TILE  # positions in a block; it is multiplied like a tile
+STEP = 60  # queries at a time, because all of them compute as many scores as the last one
 LANES = 16  # numbers in a register of AVX-512
 
 
@@ -32,27 +33,33 @@ class KVCache:
 
     def attend(self, n_past, q, k, v):  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
         """As `gpt2.attention`, for positions n_past, n_past + 1, ... k and v are stored."""
-        self.write(n_past, k, v)
         n_head, n_seq, d = q.shape
+        if n_seq > STEP:
+            steps = []
+            for begin in range(0, n_seq, STEP):
+                some = slice(begin, begin + STEP)
+                steps.append(self.attend(n_past + begin, q[:, some], k[:, some], v[:, some]))
+            return np.concatenate(steps, axis=1)
+        self.write(n_past, k, v)
         q = in_groups(q / math.sqrt(d))  # [n_head, n_groups, group, d]
         _, n_groups, group, _ = q.shape
         n_blocks = math.ceil((n_past + n_groups * group) / BLOCK)
-        make_mask = small_mask if n_groups * group <= BLOCK else mask
-        masked = make_mask(n_past % BLOCK, n_groups, group)
+        masked = mask(n_past % BLOCK, n_groups, group)
         heads = np.empty((n_groups, group, n_head, d), dtype=np.float32)
 
         def attend_to(some):  # a slice of the heads
             # order="C" as in `Tiles` -> [n_blocks, n_some, n_groups, group, BLOCK]
             scores = np.matmul(q[some], self.keys[:n_blocks, some], order="C")
             scores[n_past // BLOCK :] += masked
-            scores -= scores.max(axis=(0, 4), keepdims=True)
+            # First over the blocks: axis=(0, 4) takes up to three times as long
+            scores -= scores.max(axis=0).max(axis=-1, keepdims=True)
             shares = np.exp(scores, out=scores)  # a softmax but for the division, which comes last
             sums = np.matmul(shares, self.values[:n_blocks, some], order="C").sum(axis=0)
             sums = sums.transpose(1, 2, 0, 3)  # [n_groups, group, n_some, d + 1 and padding]
             np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, :, some])
 
-        # 8 d bytes for the key and the value of a position, once per group, as in `Tiles`
-        in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * n_groups)
+        # 8 d bytes for the key and the value of a position, once for each GROUP queries
+        in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * math.ceil(n_seq / GROUP))
         return heads.reshape(-1, n_head, d)[:n_seq].swapaxes(0, 1)
 
     def write(self, n_past, k, v):  # twice [n_head, n_seq, d]
@@ -68,6 +75,7 @@ class KVCache:
             begin = end
 
 
+@lru_cache(maxsize=256)  # of up to 30 kB
 def mask(first, n_groups, group):
     """0 where a query may look and -inf where it may not.
 
@@ -80,7 +88,3 @@ def mask(first, n_groups, group):
     masked = np.where(later, np.float32(-np.inf), np.float32(0))
     masked = masked.reshape(n_groups, group, n_blocks, BLOCK)
     return masked.transpose(2, 0, 1, 3)[:, None]  # [n_blocks, 1, n_groups, group, BLOCK]
-
-
-# At most 8 MB. A larger mask takes little time, compared with its pass.
-small_mask = lru_cache(maxsize=256)(mask)

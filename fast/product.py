@@ -22,10 +22,10 @@ other bits. A tile is 64 columns wide. If 12 rows times a tile would make more t
 multiplications, it is cut into *chunks* of equal depth, whose results are added up.
 
 gemv multiplies "single rows", and works everywhere. The second row finds the tile in
-the core's own cache, so it takes less time than the first: five rows take 1.3 to 1.5 times
-as long as one. A tile is 32 columns wide, and stored transposed. gemv reads it faster
-that way, and all tiles together are the matrix w.T. So the rows of a long prompt can be
-*joined* in one gemm, where packing is little work.
+the core's own cache, so it takes less time than the first: on one core, five rows take
+about twice as long as one. The tiles are only 32 columns wide, because gemv reads several
+rows of a tile at a time, and in a narrow one they lie side by side in memory. The many
+rows of a long prompt are *joined* in gemm, where packing is little work.
 
 The same bits. Greedy decoding gives the same text with and without speculation because
 a row of the result has the same bits, whatever rows are computed beside it. gemv
@@ -65,26 +65,23 @@ class Tiles:
         self.n_out = w.shape[1]
         self.kernel = matrix_kernel()
         self.tiles = room.reshape(tile_shape(*w.shape))
-        columns = self.tiles.swapaxes(2, 3) if self.kernel == SINGLE else self.tiles
-        width = columns.shape[-1]  # columns are [n_tiles, n_chunks, depth, width]
+        n_tiles, _, _, width = self.tiles.shape
 
         def fill(some):
-            for i in range(len(columns))[some]:
+            for i in range(n_tiles)[some]:
                 part = w[:, i * width : (i + 1) * width]
                 n = part.shape[1]  # the last part may be narrower, and leaves some zeros
-                columns[i].reshape(-1, width)[:, :n] = part
+                self.tiles[i].reshape(-1, width)[:, :n] = part
 
-        n_bytes = 4 * columns[0].nbytes  # 4, because copying is slower than reading
-        in_parallel(fill, len(columns), n_bytes)
+        n_bytes = 4 * self.tiles[0].nbytes  # 4, because copying is slower than reading
+        in_parallel(fill, n_tiles, n_bytes)
 
     def __rmatmul__(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
         w, n_seq = self.tiles, len(x)
         if n_seq == 0:
             return np.zeros((0, self.n_out), dtype=np.float32)
-        if self.kernel == SINGLE:
-            if n_seq == 1 or n_seq >= MANY:
-                return self.one_gemm(x)
-            w = w.swapaxes(2, 3)
+        if self.kernel == SINGLE and n_seq >= MANY:
+            return self.joined(x)
         n_tiles, n_chunks, depth, width = w.shape
         x = in_groups(x)  # [n_groups, group, n_in]
         n_groups, group, _ = x.shape
@@ -106,23 +103,22 @@ class Tiles:
         padded = out.reshape(n_groups * group, n_tiles * width)
         return padded[:n_seq, : self.n_out]
 
-    def one_gemm(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
-        """All tiles are w.T, so one row takes one gemv, and many rows take one gemm.
-
-        The bits of one row are the same as tile by tile.
-        """
+    def joined(self, x):  # [n_seq, n_in] -> [n_seq, n_out]
+        """All rows at once, by gemm. It takes 8 tiles, copied into a wider one, at a time."""
         n_seq, n_in = x.shape
-        w = self.tiles.reshape(-1, n_in).T
-        out = np.empty((n_seq, w.shape[1]), dtype=np.float32)
+        w = self.tiles.reshape(-1, n_in, NARROW)
+        out = np.empty((n_seq, len(w) * NARROW), dtype=np.float32)
 
         def multiply(some):  # a slice of the tiles
-            columns = slice(some.start * NARROW, some.stop * NARROW)
-            np.matmul(x, w[:, columns], out=out[:, columns])
+            for first in range(some.start, some.stop, 8):
+                end = min(first + 8, some.stop)
+                wider = w[first:end].swapaxes(0, 1).reshape(n_in, -1)
+                np.matmul(x, wider, out=out[:, first * NARROW : end * NARROW])
 
         if ONE_POOL:
-            in_parallel(multiply, len(self.tiles), self.tiles[0].nbytes * n_seq)
+            in_parallel(multiply, len(w), w[0].nbytes * n_seq)
         else:  # BLAS shares it among threads of its own
-            multiply(slice(0, len(self.tiles)))
+            multiply(slice(0, len(w)))
         return out[:, : self.n_out]
 
 
@@ -202,12 +198,11 @@ def aligned_zeros(*shape):
 
 
 def tile_shape(n_in, n_out):
-    """-> n_tiles, n_chunks, depth, width, or for single rows n_tiles, 1, width, depth"""
-    if matrix_kernel() == SINGLE:
-        return math.ceil(n_out / NARROW), 1, NARROW, n_in
+    """-> n_tiles, n_chunks, depth, width"""
+    width = TILE if matrix_kernel() == GROUPED else NARROW
     deepest = SMALL // (2 * GROUP * TILE)  # 1,302
     n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= deepest)
-    return math.ceil(n_out / TILE), n_chunks, n_in // n_chunks, TILE
+    return math.ceil(n_out / width), n_chunks, n_in // n_chunks, width
 
 
 @cache

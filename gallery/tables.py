@@ -146,15 +146,20 @@ def of_exact_rules():
 
 
 def of_famous():
-    """Four diffs for the README."""
+    """Four diffs for the README, each with who had it and why it is wrong."""
+    github = "https://github.com"
     seen = {
         "greedy-draft": "transformers, until "
-        "[#33534](https://github.com/huggingface/transformers/pull/33534)",
+        f"[#33534]({github}/huggingface/transformers/pull/33534). "
+        "The argmax is certain, so its p is 1, but p is still what the draft said.",
         "from-row-after": "openvino.genai "
-        "[#4190](https://github.com/openvinotoolkit/openvino.genai/issues/4190)",
+        f"[#4190]({github}/openvinotoolkit/openvino.genai/issues/4190). "
+        "That row is for the token behind the rejected one.",
         "one-noise": "vLLM, as an option up to release 0.28.0, "
-        "[#54282](https://github.com/vllm-project/vllm/pull/54282)",
-        "without-it": "EAGLE, until [#20](https://github.com/SafeAILab/EAGLE/issues/20)",
+        f"[#54282]({github}/vllm-project/vllm/pull/54282). "
+        "`picked` draws with a given number.",
+        "without-it": f"EAGLE, until [#20]({github}/SafeAILab/EAGLE/issues/20). "
+        "`without` takes the token out of the row. That's the residual if p is 1 at the guess.",
     }
     variants = by_distance(GALLERY[id] for id in seen)
     return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)

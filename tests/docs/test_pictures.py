@@ -160,7 +160,7 @@ def test_the_grader_says_what_its_picture_shows():
 
 def test_the_readme_and_the_dials_have_the_figures_of_the_terminal():
     shown = " ".join(" ".join(texts("terminal")).split())
-    sentence = re.search(r"a round yields (\d.*?)\. Your", read("README.md"))[1]
+    sentence = re.search(r"a round yields (\d.*?)\. The", read("README.md"))[1]
     figures = re.findall(r"\d\.\d+", sentence)
     assert len(figures) >= 5
     assert [figure for figure in figures if figure not in shown] == []
