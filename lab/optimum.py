@@ -74,7 +74,7 @@ def shortest_way(guesses, S, flow, room):
             return way
         for other in S:
             if flow[other, token] > 0:
-                ways += [[*way, (other, token), (other, next)] for next in other - seen]
+                ways += [[*way, (other, token), (other, further)] for further in other - seen]
                 seen |= other
 
 
