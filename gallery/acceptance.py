@@ -5,11 +5,14 @@ from fractions import Fraction
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
+
 from gallery.names import top_k
 from gallery.setting import decode
 from gallery.truncation import truncated_rows
-from gallery.variant import ACCEPTED, RATIO, RESAMPLED, V, Variant, edited
-from speculative import verify
+from gallery.variant import ACCEPTED, RATIO, RESAMPLED, VERIFY, Place, V, Variant, edited
+from sampling import sample
+from speculative import acceptance, residual, verify
 
 REPLACED = "max(q - p, 0)"  # as docs/play.html has it
 
@@ -39,6 +42,16 @@ def on_a_grid(rule):
     return tests
 
 
+def tests_all_before_it_looks(drafted, p, q, rng):
+    passed = []
+    for i, token in enumerate(drafted):
+        passed.append(rng.random() < acceptance(p[i, token], q[i, token]))
+    i = [*passed, False].index(False)
+    row = residual(p[i], q[i]) if i < len(drafted) else q[i]
+    return np.append(drafted[:i], sample(row, rng))
+
+
+TESTS_ALL = Place(tests_all_before_it_looks, VERIFY.parts)
 AT_MOST = ("rng.random() <", "rng.random() <=")
 with_zeros = partial(truncated_rows, top_k)  # all but the two most probable tokens have q = 0
 
@@ -65,24 +78,31 @@ VARIANTS = [
       seen="Leviathan et al. 2023, appendix A.5", formula=("min(1, q / (λ * p))", REPLACED)),
     V("accept-all", "accepts everything",
       (ACCEPTED, "True"),
-      looks="or a rejected guess is emitted again, where p is NaN",
+      looks="or a rejected guess is emitted again, in shorter rounds, where p is NaN",
       seen="huggingface/transformers#28508, vllm-project/vllm-ascend#13730; "
            "NaN, vllm-project/vllm#41834", formula=("1", REPLACED)),
     V("first-unchecked", "first guess not verified",
       ("rng.random() <", "i == 0 or rng.random() <"),
       seen="until ohdearquant/lattice#258"),
     Variant("u-at-most", "u <= ratio", edit=AT_MOST, looks="where u may be 0",
-            seen="sgl-project/sglang#35771, mended since; until EricLBuehler/mistral.rs#2366",
+            seen="sgl-project/sglang#35771, whose mend is not merged; "
+                 "until EricLBuehler/mistral.rs#2366; youssofal/MTPLX; "
+                 "in a draw, sizzlecar/ferrum-infer-rs",
             verify=on_a_grid(edited(verify, AT_MOST)), rows=with_zeros,
             own=partial(decode, verify=on_a_grid(verify), rows=with_zeros)),
     V("argmax", "argmax in place of draws",
       (ACCEPTED, "token == q[i].argmax()", RESAMPLED, "q[i].argmax()",
        "sample(q[-1], rng)", "q[-1].argmax()"),
       seen="until Pushkinist/rMLX#519, sgl-project/sglang#31214; "
-           "except for the bonus, ROCm/ATOM#2318"),
+           "except for the bonus, ROCm/ATOM#2318; if no temperature was set, "
+           "until NVIDIA/TensorRT-LLM#19390"),
     V("u-zero", "u = 0 called greedy",
       ("rng.random()", "0", "sample(q[-1], rng)", "picked(q[-1], 0)"),
       looks="where no generator is given", seen="zerfoo/zerfoo"),
+    V("passed", "as many kept as passed",
+      ("[*passed, False].index(False)", "sum(passed)"), of=TESTS_ALL,
+      looks="not those before the first that failed",
+      seen="as a count alone, in vllm-project/vllm#2658"),
     V("continues", "continues after a rejection",
       (f"return np.append(drafted[:i], {RESAMPLED})", f"drafted[i] = {RESAMPLED}")),
 ]  # fmt: skip

@@ -15,13 +15,6 @@ def from_the_beginning(setting, x, drafted):
     return np.array([*q[: len(drafted)], q[-1]])
 
 
-def reads_accepted_tokens_twice(setting, x, drafted):
-    q = target_rows(setting, x, drafted)
-    for i in range(len(drafted)):
-        q[i] = setting.target_model([*x, *drafted[:i], *drafted[:i]])[-1]
-    return q
-
-
 def with_notes(of_round, rng, setting, rows, **parts):
     """A `decode` whose rows get noted=..., what of_round(drafted, emitted) found in each round."""
     noted = []
@@ -38,6 +31,10 @@ def rejected_tokens(drafted, emitted):
     return drafted[len(emitted) - 1 :]
 
 
+def accepted_tokens(drafted, emitted):
+    return emitted[:-1]
+
+
 def last_token(drafted, emitted):
     return emitted[-1:]
 
@@ -45,6 +42,13 @@ def last_token(drafted, emitted):
 def never_rolled_back(setting, x, drafted, noted=()):
     """The sum of the tokens is a recurrent state."""
     return setting.target_model([*noted, *x, *drafted], len(drafted) + 1)
+
+
+def lacks_accepted_tokens(setting, x, drafted, noted=()):
+    """In a round without guesses, the state is that before those that were accepted."""
+    if len(drafted):
+        return target_rows(setting, x, drafted)
+    return never_rolled_back(setting, x, drafted, noted=[-token for token in noted])
 
 
 VARIANTS = [
@@ -55,11 +59,10 @@ VARIANTS = [
     V("from-beginning", "rows counted from the beginning of the text", from_the_beginning,
       of=ROWS, looks="so the first row verifies the first guess, and so on",
       seen="openvinotoolkit/openvino_notebooks, 612d3e0"),
-    V("context-twice", "accepted tokens twice in the context",
-      reads_accepted_tokens_twice, of=ROWS,
-      looks="the row that verifies a token has read those before it twice",
-      seen="levvius/adaptive-speculative-decoding"),
     V("recurrent", "recurrent state not rolled back", never_rolled_back, of=ROWS,
       decode=partial(with_notes, rejected_tokens), looks="it has read the rejected tokens",
-      seen="ml-explore/mlx-lm#846"),
+      seen="ml-explore/mlx-lm#846, vllm-project/tpu-inference#3178"),
+    V("lacks-accepted", "recurrent state that lacks accepted guesses", lacks_accepted_tokens,
+      of=ROWS, decode=partial(with_notes, accepted_tokens), looks="in rounds without guesses",
+      seen="vllm-project/vllm#52942"),
 ]  # fmt: skip

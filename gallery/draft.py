@@ -6,21 +6,6 @@ from gallery.variant import PROPOSE, V
 from sampling import sample
 
 
-def best_of_two_beams(x, draft_model, k_max, rng):
-    """Beam search is not greedy: a worse first token may lead to the better text."""
-    beams = [(1, x, [])]
-    for _ in range(k_max):
-        longer = []
-        for probability, ids, rows in beams:
-            row = draft_model(ids)[-1]
-            for token, share in enumerate(row):
-                longer.append((probability * share, np.append(ids, token), [*rows, row]))
-        longer.sort(key=lambda beam: -beam[0])
-        beams = longer[:2]
-    _, ids, rows = beams[0]
-    return ids[len(x) :], np.array(rows)
-
-
 def marginals(x, draft_model, k_max):
     """The distribution of each of the next tokens, with those between summed out."""
     rows = []
@@ -49,12 +34,14 @@ def from_marginals(x, draft_model, k_max, rng):
 VARIANTS = [
     V("greedy-draft", "greedy draft with its ordinary p",
       ("sample(p, rng)", "p.argmax()"), of=PROPOSE,
-      seen="until huggingface/transformers#33534"),
-    V("beam", "the best beam with its ordinary p", best_of_two_beams, of=PROPOSE,
-      looks="a beam search is no draw either", seen="apple/ml-recurrent-drafter#6"),
+      seen="until huggingface/transformers#33534; "
+           "with the best beam for the argmax, apple/ml-recurrent-drafter#6"),
     V("top-k-draft", "top-k draft with the p of all tokens",
       ("sample(p, rng)", "sample(top_k(p), rng)"), of=PROPOSE,
-      seen="until huggingface/transformers#48007"),
+      seen="until huggingface/transformers#48007; measured in huggingface/transformers#47932"),
+    V("other-temperature", "p at another request's temperature",
+      ("rows.append(p)", "rows.append(colder(p))"), of=PROPOSE,
+      seen="found in review of NVIDIA/TensorRT-LLM#12588"),
     V("stale-p", "p of later guesses never written",
       ("rows.append(p)", "rows.append(rows[0] if rows else p)"), of=PROPOSE,
       looks="so the first one's stays there",
@@ -65,5 +52,5 @@ VARIANTS = [
     V("other-sequence", "the rows of another sequence",
       ("rows.append(p)", "rows.append(draft_model((x[:-1] + 1) % len(p))[-1])"), of=PROPOSE,
       looks="as where a batch has been put in another order",
-      seen="feared in vllm-project/vllm#41044"),
+      seen="until vllm-project/vllm#14645; feared in vllm-project/vllm#41044"),
 ]  # fmt: skip

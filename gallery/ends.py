@@ -57,5 +57,5 @@ VARIANTS = [
       **about_eos()),
     V("stop-at-end", "stop sequence sought at a round's end",
       ("range(len(stop), len(new) + 1)", "[len(new)]"), of=LENGTH,
-      seen="sgl-project/sglang#23802"),
+      seen="until sgl-project/sglang#23802"),
 ]  # fmt: skip

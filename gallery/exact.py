@@ -2,8 +2,7 @@
 
 from functools import partial
 
-import numpy as np
-
+from gallery.acceptance import tests_all_before_it_looks
 from gallery.draft import from_marginals
 from gallery.grammar import MASK
 from gallery.kept import LEFT, as_the_shortest, stops_behind
@@ -11,18 +10,6 @@ from gallery.noise import keeps_its_numbers, keeps_u
 from gallery.truncation import XTC_BONUS, xtc_text
 from gallery.variant import ACCEPTED, DECODE, PROPOSE, RATIO, RESAMPLED, V
 from lab.block import verify_block
-from sampling import sample
-from speculative import acceptance, residual
-
-
-def tests_all_before_it_looks(drafted, p, q, rng):
-    passed = []
-    for i, token in enumerate(drafted):
-        passed.append(rng.random() < acceptance(p[i, token], q[i, token]))
-    i = [*passed, False].index(False)
-    row = residual(p[i], q[i]) if i < len(drafted) else q[i]
-    return np.append(drafted[:i], sample(row, rng))
-
 
 X = partial(V, exact=True)
 

@@ -55,7 +55,8 @@ VARIANTS = [
       looks="so no guess turns it on", seen="vllm-project/vllm#36138"),
     V("grammar-bonus", "grammar that forgets the bonus",
       ("enumerate(q)", "enumerate(q[: max(1, len(drafted))])"), of=MASK,
-      seen="behind a withdrawn guess, until vllm-project/vllm#44297"),
+      seen="behind a withdrawn guess, until vllm-project/vllm#44297; "
+           "other rows there, vllm-project/vllm#54442"),
     V("grammar-withdrawn", "forbidden guess withdrawn",
       ("token = sample(p, rng)",
        "token = sample(p, rng)\n        if token == A and B in x: break"), of=PROPOSE,

@@ -22,11 +22,6 @@ def one_hot(row, token=None):
     return np.eye(len(row), dtype=row.dtype)[row.argmax() if token is None else token]
 
 
-def uniform(row):
-    """As much for each token that is possible."""
-    return max_fn(np.where(row > 0, Fraction(1), 0))
-
-
 def softmax(row):
     row = np.exp(row.astype(float))
     return row / row.sum()

@@ -1,16 +1,11 @@
 """A random number u in [0, 1) decides a draw, and is used again."""
 
-from fractions import Fraction
-from functools import partial
 from types import SimpleNamespace
 
-import numpy as np
-
 from gallery.names import picked
-from gallery.setting import decode, plain, target_rows
-from gallery.variant import DECODE, RESAMPLED, Place, V, edited
+from gallery.setting import decode
+from gallery.variant import DECODE, RESAMPLED, V, edited
 from lab.block import verify_block
-from sampling import sample
 from speculative import propose, verify
 
 
@@ -77,29 +72,6 @@ def keeps_u(rule, from_the_right=False):
     return text
 
 
-# ---- Draws with one of ten numbers, 0 among them, from rows in which A has no probability ----
-
-
-def draws_by(picked):
-    def draw(row, rng):
-        return picked(row, Fraction(sample(TENTHS, rng), 10))
-
-    return edited(verify, ("sample(q[-1], rng)", "draw(q[-1], rng)"), draw=draw)
-
-
-TENTHS = np.full(10, Fraction(1, 10))
-
-
-def without_a(setting, x, drafted):
-    q = target_rows(setting, x, drafted)
-    q[:, 1] += q[:, 0]
-    q[:, 0] = 0 * q[:, 0]
-    return q
-
-
-own_text = partial(plain, rows=without_a)
-PICKED = Place(picked, lambda rule: {"verify": draws_by(rule), "rows": without_a, "own": own_text})
-
 VARIANTS = [
     V("one-u-for-all", "one random number for all",
       ("for i, token in enumerate(drafted):",
@@ -111,9 +83,6 @@ VARIANTS = [
     V("u-replaces", "the u that rejected also resamples",
       ("rng.random()", "(u := rng.random())", RESAMPLED, "picked(residual(p[i], q[i]), u)"),
       seen="vllm-project/vllm-ascend#16370"),
-    V("draws-at-most", "draws with <=",
-      ("<= u", "< u"), of=PICKED,
-      looks="where u may be 0", seen="sizzlecar/ferrum-infer-rs"),
     V("one-noise", "one noise for two draws",
       (RESAMPLED, "picked(residual(p[i], q[i]), rng.u[i])"), propose=keeps_its_numbers,
       looks="where rng.u[i] also drew the guess",

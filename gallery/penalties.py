@@ -46,7 +46,7 @@ VARIANTS = [
     penalty("no-penalty-in-rounds", "no penalty in rounds with guesses",
             ("for i, row in enumerate(q):",
              "if len(drafted): return q\n    for i, row in enumerate(q):"),
-            seen="vllm-project/vllm#18902"),
+            seen="vllm-project/vllm#18902, until NVIDIA/TensorRT-LLM#17701"),
     penalty("penalty-first-token", "penalty before the first token only",
             ("enumerate(q)", "enumerate(q[:1] if len(x) == len(setting.prompt) else [])"),
             seen="found in mlx-node/mlx-node#11"),

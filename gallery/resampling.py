@@ -1,12 +1,8 @@
 """Wrong ways to resample a rejected token."""
 
-import numpy as np
-
 from gallery.names import without
-from gallery.setting import decode
-from gallery.variant import ACCEPTED, DECODE, RESAMPLED, V, edited
-from sampling import sample
-from speculative import max_fn, propose, residual, verify
+from gallery.variant import ACCEPTED, RESAMPLED, V, edited
+from speculative import propose
 
 ACCEPT = "min(1, q / p)"  # as docs/play.html has it
 
@@ -20,38 +16,6 @@ def lacks_the_last_token(x, draft_model, k_max, rng):
         return [without(row, len(row) - 1) for row in draft_model(ids, n_rows)]
 
     return propose(x, small_draft, k_max, rng)
-
-
-def changes_a_row_in_place(rng, setting, **parts):
-    """The residual is computed in a row of a model that computes each row once, and keeps it."""
-    kept = setting.Q.copy()
-    indices = []
-
-    def rows(setting, x, drafted):
-        indices[:] = setting.index([*x, *drafted])[len(x) - 1 :]
-        return kept[indices]
-
-    def rule(drafted, p, q, rng):
-        emitted = verify(drafted, p, q, rng)
-        i = len(emitted) - 1
-        if i < len(drafted):
-            kept[indices[i]] = residual(p[i], q[i])
-        return emitted
-
-    return decode(rng, setting, rule, rows=rows)
-
-
-def guesses_again(drafted, p, q, rng):
-    """Nothing is added after a rejection.
-
-    Rounds that add nothing go on until the first guess of one is accepted: a draw from min(p, q).
-    """
-    accepted = verify(drafted, p, q, rng)
-    if len(accepted) > len(drafted):
-        return accepted
-    if len(accepted) > 1:
-        return accepted[:-1]
-    return [sample(max_fn(np.minimum(p[0], q[0])), rng)]
 
 
 VARIANTS = [
@@ -84,11 +48,13 @@ VARIANTS = [
     V("one-hot-redrawn", "one-hot draft, drawn again after a miss",
       (ACCEPTED, "sample(q[i], rng) == token", "residual(p[i], q[i])", "q[i]"),
       propose=greedy_draft, seen="romsto/Speculative-Decoding", formula=("q", "q")),
-    V("in-place", "changes a row in place", changes_a_row_in_place, of=DECODE,
-      looks="the residual is computed in a row that the model keeps",
-      seen="a kind of vllm-project/vllm#16952"),
-    V("guesses-again", "nothing after a rejection", guesses_again,
-      looks="and the next round guesses there again"),
+    V("place-as-token", "a token's place in the sorted row, read as the token",
+      (RESAMPLED, "sample(-np.sort(-residual(p[i], q[i])), rng)",
+       "sample(q[-1], rng)", "sample(-np.sort(-q[-1]), rng)"),
+      looks="a greedy request has A every time",
+      seen="for greedy requests among others, vllm-project/vllm-ascend#16430"),
+    V("from-last-row", "resamples from the last row",
+      ("residual(p[i], q[i])", "q[-1]"), seen="feared in tenstorrent/tt-xla#5542"),
     V("keeps-rejected", "keeps the rejected token",
       ("drafted[:i]", "drafted[:i + 1]")),
 ]  # fmt: skip

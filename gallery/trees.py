@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
-from gallery.names import only, without, λ
+from gallery.names import without, λ
 from gallery.variant import Place, V, unchecked
-from lab.trees import Node, bottom_up, score, top_down, tree_sampling
+from lab.trees import Node, bottom_up, score, siblings, top_down, tree_sampling
 from sampling import sample
-from speculative import residual
+from speculative import max_fn
 
 sample_by_trees = unchecked(tree_sampling)
 
@@ -25,20 +26,6 @@ def without_guesses(rng, setting):
     return decode_by_trees(rng, replace(setting, shape=()))
 
 
-def verifies_the_best_of_its_siblings(node, rng):
-    """The one with the largest q / p, as if it were the only one."""
-
-    def quotient(child):
-        return node.q[child.token] / child.p[child.token]
-
-    if not node.children:
-        return [sample(node.q, rng)]
-    best = max(node.children, key=quotient)
-    if rng.random() < min(1, quotient(best)):
-        return [best.token, *verifies_the_best_of_its_siblings(best, rng)]
-    return [sample(residual(best.p, node.q), rng)]
-
-
 def draws_for_each_branch(node, rng):
     own = []
     for child in node.children:
@@ -48,38 +35,36 @@ def draws_for_each_branch(node, rng):
     return own[:1] or [sample(node.q, rng)]
 
 
-def verified_by_softmax(rng, setting, **parts):
-    """The draft's two most probable tokens, with p as if they were drawn from these two."""
+def one_coin(node, rng, threshold=1):
+    """One u for all siblings: the first wins where u < q / threshold, and so on."""
+    u = rng.random()
+    reached = 0
+    for child in node.children:
+        reached += node.q[child.token]
+        if u < reached / threshold:
+            return [child.token]
+    return [sample(without(node.q, *[child.token for child in node.children]), rng)]
+
+
+# ---- The draft's two most probable tokens as siblings, which are there for sure ----
+
+
+def for_sure(p, rng):
+    return [*islice(siblings(p, rng, n_sure=2), 2)]
+
+
+def as_if_drawn(p, rng):
+    first, second = for_sure(p, rng)
+    first.p = max_fn(p * (first.p + second.p))
+    return [first, second]
+
+
+def decode_by_two(guesses, rng, setting, verify=top_down, **parts):
     x = np.array(setting.prompt)
     for _ in range(setting.N - 1):
-        p = setting.draft_model(x)[-1]
-        first, second = np.argsort(-p, kind="stable")[:2].tolist()
-        p = only(p, np.isin(np.arange(len(p)), [first, second]))
-        root = Node(children=[Node(first, p), Node(second, without(p, first))])
+        root = Node(children=guesses(setting.draft_model(x)[-1], rng))
         score(x, setting.target_model, root)
-        x = np.append(x, top_down(root, rng)[0])
-    return x
-
-
-def one_coin(rng, setting, threshold=1, **parts):
-    """The draft's two most probable tokens, with p = 1, and one u for both.
-
-    The first is accepted where u < q / threshold, and so on.
-    """
-    x = np.array(setting.prompt)
-    for _ in range(setting.N - 1):
-        p = setting.draft_model(x)[-1]
-        q = setting.target_model(x)[-1]
-        siblings = np.argsort(-p, kind="stable")[:2].tolist()
-        u = rng.random()
-        reached = 0
-        for token in siblings:
-            reached += q[token]
-            if u < reached / threshold:
-                break
-        else:
-            token = sample(without(q, *siblings), rng)
-        x = np.append(x, token)
+        x = np.append(x, verify(root, rng)[0])
     return x
 
 
@@ -89,12 +74,11 @@ def of_a_tree(rule):
 
 TOP_DOWN, BOTTOM_UP = (Place(rule, of_a_tree) for rule in (top_down, bottom_up))
 T = partial(V, of=TOP_DOWN)
+of_two = {"decode": partial(decode_by_two, for_sure), "step": ""}
 
 VARIANTS = [
     T("first-p", "all siblings verified with the first p",
       ("child.p[child.token]", "node.children[0].p[child.token]")),
-    T("best-sibling", "the best of the siblings verified", verifies_the_best_of_its_siblings,
-      looks="the one with the largest q / p, as if it were the only one"),
     T("shuffled", "siblings in random order",
       ("in node.children", "in shuffled(node.children, rng)")),
     T("by-their-q", "siblings in the order of their q",
@@ -102,12 +86,8 @@ VARIANTS = [
     T("q-stays", "q left as it is between siblings",
       ("r[child.token]", "node.q[child.token]",
        "residual(child.p, r)", "residual(child.p, node.q)")),
-    T("tree-argmax", "the argmax of what is left",
-      ("sample(r, rng)", "r.argmax()")),
     T("without-rejected", "q without the rejected ones",
       ("sample(r, rng)", "sample(without(node.q, *[c.token for c in node.children]), rng)")),
-    T("uniform", "uniform over what is left",
-      ("sample(r, rng)", "sample(uniform(r), rng)")),
     T("draw-per-branch", "each branch draws for itself", draws_for_each_branch,
       looks="its own token of the target; the first match counts",
       seen="FasterDecoding/REST, with another draw after a miss; warned of in "
@@ -118,7 +98,8 @@ VARIANTS = [
        "acceptance(child.p[number], r[number])"),
       seen="sail-sg/LongSpec"),
     T("top-two-by-softmax", "the two most probable tokens, verified with their softmax",
-      decode=verified_by_softmax, step="", looks="p as if they were drawn from these two",
+      decode=partial(decode_by_two, as_if_drawn), step="",
+      looks="p as if they were drawn from these two",
       seen="NJUNLP/MCSD, at a draft temperature of 0"),
     T("two-norms", "w from the ratio of two norms",
       ("w = 1 if w == 1 else surplus / (surplus + 1 - w)",
@@ -128,9 +109,9 @@ VARIANTS = [
        "if rng.random() < w", "if node.token is None or rng.random() < w"), of=BOTTOM_UP,
       seen="brian030128/subspec_v2"),
     T("coin-threshold", "one coin for all siblings, and a threshold",
-      decode=partial(one_coin, threshold=λ), step="", looks="accepts where u < the q so far / .8",
+      partial(one_coin, threshold=λ), **of_two, looks="accepts where u < the q so far / .8",
       seen="in sgl-project/sglang#35798"),
-    T("one-coin", "one coin for all siblings", decode=one_coin, step="", exact=True,
+    T("one-coin", "one coin for all siblings", one_coin, **of_two, exact=True,
       looks="accepts where u < the q so far", seen="sgl-project/sglang#35798"),
     T("top-down", "`top_down`", top_down, exact=True,
       looks="each child against what the ones before it left", seen="SpecInfer"),

@@ -78,7 +78,7 @@ VARIANTS = [
     V("other-order", "truncated in another order",
       ("top_k(top_p(row))", "top_p(top_k(row))"), of=BOTH,
       looks="where autoregressive sampling has top-p first",
-      seen="sgl-project/sglang#36173; with top-p and temperature, "
+      seen="sgl-project/sglang#36173, closed unmerged; with top-p and temperature, "
            "since vllm-project/tpu-inference#1385"),
     V("residual-truncated", "residual truncated again",
       ("residual(p[i], q[i])", "top_p(residual(p[i], q[i]))"), **all_rows(top_p), step="",

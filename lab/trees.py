@@ -64,25 +64,35 @@ def pruned(shape, depth):
     return tuple(pruned(below, depth - 1) for below in shape) if depth > 0 else ()
 
 
+def siblings(p, rng, n_sure=0):
+    """Guesses at one token, all different, until each token of p has been drawn.
+
+    The first n_sure are not drawn: they are the most probable tokens, for sure.
+    """
+    row = p
+    for i in range(len(p)):
+        if i < n_sure:
+            row = np.eye(len(p), dtype=p.dtype)[p.argmax()]
+        token = sample(row, rng)
+        yield Node(token, row)
+        p = np.where(np.arange(len(p)) == token, 0, p)
+        if not p.any():
+            break
+        row = p = max_fn(p)
+
+
 def grow(x, draft_model, shape, rng):
     """Draft a tree below the text x -> its nodes right below x.
 
     shape has an entry for each of them, the shape of what grows below: ((), ()) is two
-    siblings, (((),),) a chain of two. Once each token of p has been drawn, there are no
-    more siblings, as in a row of temperature 0.
+    siblings, (((),),) a chain of two.
     """
     if not shape:
         return []
     children = []
-    p = draft_model(x)[-1]
-    for below in shape:
-        token = sample(p, rng)
-        grown = grow(np.append(x, token), draft_model, below, rng)
-        children.append(Node(token, p, grown))
-        left = np.where(np.arange(len(p)) == token, 0, p)
-        if not left.any():
-            break
-        p = max_fn(left)
+    for below, child in zip(shape, siblings(draft_model(x)[-1], rng)):
+        child.children = grow(np.append(x, child.token), draft_model, below, rng)
+        children.append(child)
     return children
 
 

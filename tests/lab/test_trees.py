@@ -11,6 +11,7 @@ from support import EXACT, Table, assert_same, bundled, models, product_of_condi
 
 from enumeration import sum_over_paths
 from lab.block import verify_block
+from lab.optimum import optimal
 from lab.trees import Node, balanced, bottom_up, grow, score, top_down, tree_sampling
 from sampling import as_model, seeded
 from speculative import autoregressive_sampling, propose, verify
@@ -22,7 +23,7 @@ SHAPES = {
     "2, then 2 and 0": (balanced(2), ()),
     "2, then 0 and 2": ((), balanced(2)),
 }
-both_rules = pytest.mark.parametrize("rule", [top_down, bottom_up])
+all_rules = pytest.mark.parametrize("rule", [top_down, bottom_up, optimal])
 
 
 def rounds(drawn, shape, rule):
@@ -65,7 +66,7 @@ def test_a_round_filled_up_by_plain_sampling_is_a_plain_sample(shape, drawn):
     assert n_emitted[bottom_up] > n_emitted[top_down] - EXACT
 
 
-@both_rules
+@all_rules
 @settings(max_examples=40)
 @given(
     drawn=models(sizes=(2,), exact=True),
@@ -82,7 +83,9 @@ def test_a_text_has_the_distribution_of_the_target(rule, drawn, shape, n, eos):
     assert_same(sum_over_paths(sampler), product_of_conditionals(x, target, n, eos))
 
 
-@pytest.mark.parametrize(("rule", "verifier"), [(top_down, verify), (bottom_up, verify_block)])
+@pytest.mark.parametrize(
+    ("rule", "verifier"), [(top_down, verify), (bottom_up, verify_block), (optimal, verify)]
+)
 @given(drawn=models(sizes=(3, 2)))
 def test_on_a_chain_the_rules_are_verify_and_verify_block(rule, verifier, drawn):
     draft, target, x = drawn
@@ -103,7 +106,7 @@ def test_models_may_reuse_their_arrays():
     assert text(reusing(model), reusing(model)) == text(model, model)
 
 
-@both_rules
+@pytest.mark.parametrize("rule", [top_down, bottom_up])
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_trees_of_a_network_write_the_text_of_the_target_alone(rule, temperature):
     """At temperature 1 a seed decides the target's text, and the draft draws as it likes."""
@@ -118,7 +121,7 @@ def test_trees_of_a_network_write_the_text_of_the_target_alone(rule, temperature
     assert sum(r.n_accepted for r in rounds) > 3
 
 
-@both_rules
+@all_rules
 def test_a_round_adds_a_token_even_if_rounding_leaves_no_residual(rule):
     p = np.array([0.5, 0.5])
     child = Node(0, p)
