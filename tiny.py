@@ -84,23 +84,24 @@ def every_path(function):  # -> (what function(rng) returns, probability), for e
     first possible outcome of each draw. For every other one it notes a list: what was drawn so
     far, and then that outcome. Each noted list is told to a later run.
 
-    Here are three runs of a round with one guess, where p = .2, .5, .3 and q = .3, .2, .5. A, B
-    and C are drawn as 0, 1 and 2, and whether u < a as 0 for no, 1 for yes:
+    A round with one guess, where p = .2, .5, .3 and q = .3, .2, .5, has 11 runs. Here are three,
+    each told what an earlier one noted. A, B and C are drawn as 0, 1 and 2, and whether u < a as
+    0 for no, 1 for yes:
 
         told       guess   accepted?   resampled, or bonus   notes
         []         0 (A)   1 (yes)     0 (A)                 [1], [2], [0, 1, 1], [0, 1, 2]
         [1]        1 (B)   0 (no)      0 (A)                 [1, 1], [1, 0, 2]
         [1, 0, 2]  1 (B)   0 (no)      2 (C)
 
-    A is always accepted, so no run is told [0, 0]. In all there are 11 paths: three bonuses for
-    each guess, and two tokens in place of B. docs/tree.svg leaves out the bonus, and has 5.
+    A is always accepted, so no run is told [0, 0]. The 11 are three bonuses for each guess, and
+    two tokens in place of B. docs/tree.svg leaves out the bonus, and has 5.
     """
-    told = [[]]
-    while told:
-        rng = EveryBranch(told.pop())
+    todo = [[]]
+    while todo:
+        rng = EveryBranch(todo.pop())
         result = function(rng)
         yield result, rng.probability
-        told += rng.noted
+        todo += rng.noted
 
 
 class EveryBranch:

@@ -151,7 +151,7 @@ def of_famous():
     seen = {
         "greedy-draft": "transformers, until "
         f"[#33534]({github}/huggingface/transformers/pull/33534). "
-        "The argmax is certain, so its p is 1, but p is still what the draft said.",
+        "The argmax is certain, so divide by 1. `verify` divides by what the draft said.",
         "from-row-after": "openvino.genai "
         f"[#4190]({github}/openvinotoolkit/openvino.genai/issues/4190). "
         "That row is for the token behind the rejected one.",

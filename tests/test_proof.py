@@ -21,8 +21,8 @@ K + 1 tokens of the target alone. To see that, look at any of its positions. Wha
 before decides where its token comes from:
 
 - The round still goes on, and there is a guess. The guesses before it were accepted, but other
-  random numbers decided that, not those that drew this one. So it's still a draw from p, and by
-  steps 1 to 5 the token is a draw from q.
+  random numbers decided that, not the one that drew this guess. So the guess is still a draw
+  from p, and by steps 1 to 5 the token is a draw from q.
 - The round still goes on, and the guesses are used up. The token is the bonus, a draw from q.
 - The round has ended. The token is the target's own, a draw from q.
 
@@ -40,16 +40,16 @@ that a round has emitted. The rounds emit two tokens, one, and two:
 
 A completed round takes the place of the P's in brackets. By step 6 both have the same
 distribution. The target draws the P's to their right as before, each after all that stands to
-its left. So the text keeps its distribution. The P that completed a round is like any other P of
-the target alone. So the next bracket may begin there. Near the end there is less room: two P's
-are left, so the code makes one guess, and a completed round has two tokens.
+its left. So the text keeps its distribution. The P that completed a round is a draw of the
+target, like every P. So it may be forgotten, and drawn anew by the next round. Near the end there
+is less room: two P's are left, so the code makes one guess, and a completed round has two tokens.
 
 Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
 text of `speculative_sampling`. If there is an eos, both samplers cut the text after it.
 
 Which ways to guess are covered? Step 2 needs the very p that the guess was drawn from. You may
-stop guessing whenever you like, but don't take back a guess that you have drawn. Say you take
-back every B: then only A and C are left, and they are no draws from p.
+stop guessing whenever you like, but keep each guess that you have drawn. Say you take back every
+B: then only A and C are left, and they are no draws from p.
 
 The tests compute exact probabilities: sum_over_paths runs a function down every path. The
 library Hypothesis makes up p and q from small whole numbers, zeros among them, as support.py
