@@ -373,7 +373,7 @@ def row_of(weights):
     return Row(np.frombuffer(weights))
 
 
-class Run(NamedTuple):
+class Record(NamedTuple):
     """What was seen in a run."""
 
     outcome: tuple
@@ -392,7 +392,7 @@ class Point(dict):
     choice and of those before it, and if there is no such choice, the outcome.
     """
 
-    run = None  # as long as it hasn't been run
+    record = None  # as long as it hasn't been run
 
     def __init__(self, new, depth=0, values=()):
         super().__init__(values)
@@ -410,12 +410,12 @@ class Point(dict):
     def at(self, depth):
         """The same run, looked at up to another choice."""
         point = Point(self.new, depth, self)
-        point.run = self.run
+        point.record = self.record
         return point
 
     def seen(self):
-        rows = [row for row, _ in self.run.choices[: self.depth + 1]]
-        return rows, None if len(rows) > self.depth else self.run.outcome
+        rows = [row for row, _ in self.record.choices[: self.depth + 1]]
+        return rows, None if len(rows) > self.depth else self.record.outcome
 
     def on_the_way_to(self, other, n):
         """This point with the first n values that the other one asked for."""
@@ -424,7 +424,7 @@ class Point(dict):
 
     def numbers(self):
         """The keys of all numbers and noise that were asked for before it."""
-        before = itertools.takewhile(lambda key: key != Choice(self.depth), self.run.asked)
+        before = itertools.takewhile(lambda key: key != Choice(self.depth), self.record.asked)
         return [key for key in before if not isinstance(key, Choice)]
 
 
@@ -473,7 +473,7 @@ class Part:
         """
         part = self
         while part.split is not None:
-            if isinstance(part.split, Fork) and point.run.row(part.depth) != part.split.row:
+            if isinstance(part.split, Fork) and point.record.row(part.depth) != part.split.row:
                 return part
             side = part.split.side(point)
             if side is None:
@@ -483,7 +483,7 @@ class Part:
 
     def is_long(self):
         """Whether it's a path of low probability that is not at its end, as in a loop."""
-        return self.mass < FAINT and LONG < len(self.box) < len(self.point.run.asked)
+        return self.mass < FAINT and LONG < len(self.box) < len(self.point.record.asked)
 
     def n_races(self):
         """How many races divide the parts above it."""
@@ -502,7 +502,7 @@ class Fork(NamedTuple):
     row: Row
 
     def side(self, point):
-        _, branch = point.run.choices[self.key.i]
+        _, branch = point.record.choices[self.key.i]
         return self.row.possible.index(branch) if branch in self.row.possible else None
 
     def entries(self, box):
@@ -551,7 +551,7 @@ class Race(NamedTuple):
         return second > best * (1 - CLOSE)
 
 
-class Step(NamedTuple):
+class Change(NamedTuple):
     """One value of a point becomes another one, and what is seen changes."""
 
     n_before: int  # how many other values were changed before
@@ -589,7 +589,7 @@ class Search:
             self.run_first_again()
         masses = defaultdict(list)
         for part in root.leaves():
-            masses[part.point.run.outcome].append(part.mass)
+            masses[part.point.record.outcome].append(part.mass)
         n_races = max(part.n_races() for part in root.leaves())
         resolution = bound(n_checks, self.n_tests) + n_races * CLOSE
         return Distribution(masses, self.n_runs, resolution)
@@ -621,7 +621,7 @@ class Search:
             raise
         if draw.refused:  # code in C does not notice
             raise draw.refused
-        return Run(outcome, draw.asked, draw.choices)
+        return Record(outcome, draw.asked, draw.choices)
 
     def run_first_again(self):
         """For the first runs have seen the function as it was."""
@@ -630,12 +630,12 @@ class Search:
 
     def run_again(self, point):
         """An error if something else is seen now, or other numbers are asked for."""
-        if self.run(point) != point.run:
+        if self.run(point) != point.record:
             raise NotByThresholds(STATE)
 
     def look(self, point):
-        if point.run is None:
-            point.run = self.run(point)
+        if point.record is None:
+            point.record = self.run(point)
             self.first += [point][: N_AGAIN - len(self.first)]
         return point.seen()
 
@@ -716,7 +716,7 @@ class Search:
         same, others = self.look_at(part)
         if others:
             return self.divide(part, same, others)
-        row = part.point.run.row(part.depth)
+        row = part.point.record.row(part.depth)
         if row is None or part.mass <= SMALL:
             return None
         part.cut(Fork(Choice(part.depth), row))
@@ -759,27 +759,27 @@ class Search:
 
     def divide(self, part, same, others):
         """Cut a part, or one above it that should have been cut otherwise. Returns which."""
-        step = self.earliest_step(same, others)
-        points = same[0], others[0], step.before, step.after
+        change = self.earliest_change(same, others)
+        points = same[0], others[0], change.before, change.after
         for above in part.above:
             for point in points:
                 pair = self.objection(above, point.at(above.depth))
                 if pair is not None:
-                    above.cut(self.split(above.box, self.first_step(*pair)))
+                    above.cut(self.split(above.box, self.first_change(*pair)))
                     return above
-        if isinstance(step.key, Noise) and step.key in part.box:
-            return self.cut_earlier(part, step)
-        part.cut(self.split(part.box, step))
+        if isinstance(change.key, Noise) and change.key in part.box:
+            return self.cut_earlier(part, change)
+        part.cut(self.split(part.box, change))
         return part
 
-    def cut_earlier(self, part, step):
+    def cut_earlier(self, part, change):
         """Where noise would be raced twice, cut first by what comes before it. Returns what.
 
         An earlier number or race may decide which race it is.
         """
-        keys = step.before.numbers()
-        earlier = keys[: keys.index(step.key)]
-        raced = next(above for above in part.above if above.split.key == step.key)
+        keys = change.before.numbers()
+        earlier = keys[: keys.index(change.key)]
+        raced = next(above for above in part.above if above.split.key == change.key)
         for above in part.above[len(raced.above) :]:
             if above.split.key in earlier:
                 raced.cut(above.split)
@@ -794,16 +794,16 @@ class Search:
             return part.point, point
         return None
 
-    def earliest_step(self, same, others):
-        """The `Step` with the fewest others before it, on the ways between some pairs of points."""
-        step = None
+    def earliest_change(self, same, others):
+        """The `Change` with the fewest others before it, on the ways between pairs of points."""
+        change = None
         for x, y in zip(itertools.cycle(same), others[:N_PAIRS]):
             for start, end in (x, y), (y, x):
-                if step is None or self.differ(start, start.on_the_way_to(end, step.n_before)):
-                    step = self.first_step(start, end)
-        return step
+                if change is None or self.differ(start, start.on_the_way_to(end, change.n_before)):
+                    change = self.first_change(start, end)
+        return change
 
-    def first_step(self, x, y):
+    def first_change(self, x, y):
         """On the way from one point to another one. By bisection, so it may not be the first."""
         keys = y.numbers()
         before, after = x, x.on_the_way_to(y, len(keys))
@@ -817,27 +817,27 @@ class Search:
                 low, before = middle, point
         if not keys or not self.differ(before, after):
             raise NotByThresholds(STATE)
-        return Step(low, keys[low], before, after)
+        return Change(low, keys[low], before, after)
 
-    def split(self, box, step):
-        """The `Threshold` or `Race` that divides a box in which a step was found."""
+    def split(self, box, change):
+        """The `Threshold` or `Race` that divides a box in which a change was found."""
         tried = []
-        while step.key not in tried:
-            tried.append(step.key)
-            if isinstance(step.key, Number):
-                return self.threshold(box, step)
-            if step.key in box:  # which has no room for a second race of a row
+        while change.key not in tried:
+            tried.append(change.key)
+            if isinstance(change.key, Number):
+                return self.threshold(box, change)
+            if change.key in box:  # which has no room for a second race of a row
                 raise NotByThresholds(NO_RACE)
-            race = self.race(step)
+            race = self.race(change)
             pair = self.others_weigh(box, race)
             if pair is None:
                 return race
-            step = self.first_step(*pair)
+            change = self.first_change(*pair)
         raise NotByThresholds(SEVERAL)
 
-    def threshold(self, box, step):
-        key, point = step.key, step.after
-        low, high = sorted([step.before, step.after], key=lambda point: point[key])
+    def threshold(self, box, change):
+        key, point = change.key, change.after
+        low, high = sorted([change.before, change.after], key=lambda point: point[key])
 
         def is_low(number):
             return not self.differ(low, point.but(key, number))
@@ -845,7 +845,7 @@ class Search:
         _, at = self.bisected(key, low[key], high[key], is_low)
         below, above = point.but(key, at - 1), point.but(key, at)
         if not self.differ(below, above):  # weights that change little by little do that
-            raise NotByThresholds(VALUES if above.run.row(above.depth) else STATE)
+            raise NotByThresholds(VALUES if above.record.row(above.depth) else STATE)
         self.run_again(above)
         around = [point.but(key, i) for i in range(max(at - 2, 0), min(at + 2, key.n))]
         if key.n > WIDE and all(map(self.differ, around, around[1:])):
@@ -858,11 +858,11 @@ class Search:
             raise NotByThresholds(SEVERAL)
         return Threshold(key, at)
 
-    def race(self, step):
-        weights = Duels(self, step.key, step.after).weights()
+    def race(self, change):
+        weights = Duels(self, change.key, change.after).weights()
         if not weights.any():
             raise NotByThresholds(NO_RACE)
-        return Race(step.key, weights, step.after)
+        return Race(change.key, weights, change.after)
 
     def others_weigh(self, box, race):
         """Two points which show that other values change the weights of a race, or None."""
