@@ -245,7 +245,9 @@ class Number(NamedTuple):
         return (high - low) / self.n
 
     def nearer(self, number, corner):
-        """A little nearer to the corner, by 1 at least."""
+        """A little nearer to the corner, by 1 at least. No change is little among few values."""
+        if self.n <= WIDE:
+            return number
         way = (corner - number) * NUDGE
         return number + (int(way) or int(math.copysign(corner != number, way)))
 
@@ -850,13 +852,27 @@ class Search:
         around = [point.but(key, i) for i in range(max(at - 2, 0), min(at + 2, key.n))]
         if key.n > WIDE and all(map(self.differ, around, around[1:])):
             raise NotByThresholds(VALUES)
-        others = dict.fromkeys([*below.numbers(), *above.numbers()])
-        del others[key]
-        nudges = (self.nudged(box, point, others) for _ in range(N_NUDGES))
-        # Some directions lead across another threshold.
-        if not any(self.differ(nudge.but(key, at - 1), nudge.but(key, at)) for nudge in nudges):
+        if self.moves(box, key, below, above):
             raise NotByThresholds(SEVERAL)
         return Threshold(key, at)
+
+    def moves(self, box, key, below, above):
+        """Whether a threshold of a number moves as soon as another value does.
+
+        Some directions lead across another threshold. So if it is nowhere with all others
+        nudged at once, it's looked for with each alone.
+        """
+
+        def is_there(others):
+            nudge = self.nudged(box, above, others)
+            return self.differ(nudge.but(key, below[key]), nudge.but(key, above[key]))
+
+        def is_seen(others):
+            return any(is_there(others) for _ in range(N_NUDGES))
+
+        others = dict.fromkeys([*below.numbers(), *above.numbers()])
+        del others[key]
+        return not is_seen(others) and not all(is_seen([other]) for other in others)
 
     def race(self, change):
         weights = Duels(self, change.key, change.after).weights()
