@@ -59,8 +59,9 @@ UNIT = 2**53  # draw() is a whole number of units 2^-53, as in NumPy and Python
 NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for sure, or loses
 CLOSE = 1e-5  # a race that is won by less may end otherwise in float32, so it is no evidence
 ROUNDING = 1e-6  # by which the weights of a choice may change from run to run
-N_POINTS = 32  # at which each part is tried
-N_FRESH = 8  # of them that are new, at least; the others are known from the part above
+N_POINTS = 32  # random ones at which each part is tried; some are known from the part above
+N_CORNERS = 8  # of each part, a power of 2
+N_FRESH = 4  # random points at which the weights of a race are tried
 N_PAIRS = 8  # of points with different outcomes, which are compared before a cut
 N_NUDGES = 8  # of all other values, which show whether a threshold moves
 NUDGE = 2.0**-20  # as a part of the way to a corner, or of the noise; float32 can see it
@@ -220,7 +221,8 @@ class Choice(NamedTuple):
         _, branch = entry
         return branch
 
-    corner = inside
+    def corner(self, random, entry, is_high):
+        return self.inside(random, entry)
 
     def share(self, entry):
         fork, branch = entry
@@ -236,9 +238,9 @@ class Number(NamedTuple):
     def inside(self, random, entry=None):
         return random.randrange(*entry or (0, self.n))
 
-    def corner(self, random, entry=None):
+    def corner(self, random, entry, is_high):
         low, high = entry or (0, self.n)
-        return random.choice((low, high - 1))
+        return high - 1 if is_high else low
 
     def share(self, entry):
         low, high = entry
@@ -270,7 +272,7 @@ class Noise(NamedTuple):
         noise = self.rounded(race.won_by(winner, noise))
         return self.inside(random, entry) if race.is_close(noise) else noise
 
-    def corner(self, random, entry=None):
+    def corner(self, random, entry, is_high):
         """With which any token wins, however small its weight is."""
         if entry is None:
             return self.of({random.randrange(self.n): NEAR})
@@ -396,10 +398,11 @@ class Point(dict):
 
     record = None  # as long as it hasn't been run
 
-    def __init__(self, new, depth=0, values=()):
+    def __init__(self, new, depth=0, values=(), is_corner=False):
         super().__init__(values)
         self.new = new
         self.depth = depth
+        self.is_corner = is_corner
 
     def __missing__(self, key):
         self[key] = self.new(key)
@@ -411,7 +414,7 @@ class Point(dict):
 
     def at(self, depth):
         """The same run, looked at up to another choice."""
-        point = Point(self.new, depth, self)
+        point = Point(self.new, depth, self, self.is_corner)
         point.record = self.record
         return point
 
@@ -599,8 +602,7 @@ class Search:
     def find(self, root, n_checks):
         """Look at some points, cut parts, and try random inputs, until these find nothing new."""
         self.choose_point(root)
-        root.points = [self.point({}) for _ in range(n_checks // 10)]
-        root.points += self.points({}, N_POINTS)
+        root.points = [*self.points({}, n_checks // 10 + N_POINTS)]
         [*map(self.look, root.points)]
         todo = [root]
         while todo:
@@ -667,24 +669,29 @@ class Search:
         """A random value in a box."""
         return key.inside(self.random, box.get(key))
 
-    def corner(self, box, key):
-        return key.corner(self.random, box.get(key))
-
     def point(self, box):
         return Point(functools.partial(self.inside, box), depth_of(box))
 
-    def corner_point(self, box):
-        return Point(functools.partial(self.corner, box), depth_of(box))
+    def corners(self, box):
+        """Some corners. Whichever two numbers you take, they are low or high in all four ways."""
+        masks = itertools.cycle(self.random.sample(range(1, N_CORNERS), N_CORNERS - 1))
+        mask_of = defaultdict(lambda: next(masks) + self.random.choice((0, N_CORNERS)))
+        for i in range(N_CORNERS):
+            new = functools.partial(self.corner, box, mask_of, i + N_CORNERS)
+            yield Point(new, depth_of(box), is_corner=True)
+
+    def corner(self, box, mask_of, i, key):
+        is_high = (i & mask_of[key]).bit_count() % 2
+        return key.corner(self.random, box.get(key), is_high)
 
     def points(self, box, n):
-        """Random points and random corners, by turns."""
-        for _ in range(n // 2):
-            yield self.point(box)
-            yield self.corner_point(box)
+        """Random points, and then corners."""
+        yield from (self.point(box) for _ in range(n))
+        yield from self.corners(box)
 
     def nudged(self, box, point, keys):
         """The point with these values a little nearer to a corner."""
-        corner = self.corner_point(box)
+        corner = next(self.corners(box))
         values = {key: key.nearer(point[key], corner[key]) for key in keys}
         return Point(point.__getitem__, point.depth, values)
 
@@ -728,7 +735,8 @@ class Search:
         """Points where the same is seen as at the point of a part, and points where it isn't."""
         if part.mass <= SMALL or not part.point.numbers():  # then it is certain what is seen
             return [part.point], []
-        part.points += self.points(part.box, max(N_FRESH, N_POINTS - len(part.points)))
+        n_known = sum(not point.is_corner for point in part.points)
+        part.points += self.points(part.box, N_POINTS - n_known)
         same, others = [part.point], []
         for point in part.points:
             group = others if self.differ(part.point, point) else same
