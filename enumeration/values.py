@@ -699,10 +699,12 @@ class Search:
         """Cut these parts, and theirs, until one outcome is seen in each."""
         waiting = []
         while todo or waiting:
+            is_new = bool(todo)
             part = (todo or waiting).pop()
             self.choose_point(part)
-            if todo and part.is_long():
+            if is_new and part.is_long():
                 waiting.append(part)
+                waiting.sort(key=lambda part: -part.mass)  # the last is next to its end
                 if len(waiting) > MANY:
                     raise TooManyRuns(MULTIPLIES)
                 continue
@@ -857,7 +859,8 @@ class Search:
         if not self.differ(below, above):  # weights that change little by little do that
             raise NotByThresholds(VALUES if above.record.row(above.depth) else STATE)
         self.run_again(above)
-        around = [point.but(key, i) for i in range(max(at - 2, 0), min(at + 2, key.n))]
+        start = min(max(at - 2, 0), key.n - 4)
+        around = [point.but(key, i) for i in range(start, start + 4)]
         if key.n > WIDE and all(map(self.differ, around, around[1:])):
             raise NotByThresholds(VALUES)
         if self.moves(box, key, below, above):

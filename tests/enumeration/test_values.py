@@ -54,6 +54,16 @@ def until_it_is_below(limit, draw):
     return u
 
 
+def choice_after_a_loop(draw):
+    while draw.choice([0.8, 0.2]) == 0:
+        pass
+    return draw.choice([1, 1])
+
+
+def bounded_rejection(draw):
+    return next((i for i in (draw.below(4) for _ in range(4)) if i < 3), 3)
+
+
 def uses_what_is_left_of_a_number(draw):
     u = draw()
     i = token_of(P[0], u)
@@ -113,10 +123,17 @@ RIGHT = {
     "two digits": (lambda draw: int(int(10 * draw()) < int(10 * draw())), coin(0.45)),
     "a logarithm": (lambda draw: int(-math.log(1 - draw())),
                     {k: math.exp(-k) - math.exp(-k - 1) for k in range(37)}),
+    "a logarithm to base 2": (lambda draw: int(math.log(1 - draw()) / math.log(0.5)),
+                              {k: 2.0 ** -(k + 1) for k in range(53)} | {53: 2.0**-53}),
     "a loop": (lambda draw: int(until_it_is_below(0.9, draw) < 0.6), coin(2 / 3)),
+    "a choice after a loop": (choice_after_a_loop, coin(0.5)),
     "a number used twice": (
         uses_what_is_left_of_a_number, {(i, j): p for (j, i), p in PAIRS.items()}),
     "whole numbers": (lambda draw: int(draw.below(10) < 3), coin(0.3)),
+    "a whole number": (lambda draw: draw.below(100), dict.fromkeys(range(100), 0.01)),
+    "two whole numbers": (lambda draw: int(draw.below(10) < draw.below(10)), coin(0.45)),
+    "a bounded rejection": (bounded_rejection, dict(enumerate([85 / 256] * 3 + [1 / 256]))),
+    "rare five times": (lambda draw: int(max([draw() for _ in range(5)]) < 1e-7), coin(1e-35)),
     "a race in place": (race_in_place, {i: w for i, w in enumerate(RACE) if w}),
     "a row before a rare coin": (
         row_before_a_rare_coin, dict(enumerate(0.01 * P[0] + 0.99 * P[1]))),
@@ -154,16 +171,18 @@ def test_forks_are_exact_and_tried_on_random_inputs():
     assert found.resolution == math.log(1e9) / 10_000
 
 
-HARD = "very rare", "a rare winner", "a row before a rare coin", "one row on either path"
+SLOW = "very rare", "a rare winner", "a row before a rare coin", "one row on either path", "a loop"
+HARD = "a whole number", "two whole numbers", "a bounded rejection", "rare five times"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(
+    "name", [*HARD, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+)
 def test_the_seed_of_the_search_does_not_matter(name):
     function, expected = RIGHT[name]
     for seed in range(10):
-        found = output_distribution(function, n_checks=1000, seed=seed)
-        assert difference(found, expected) < 1e-15
+        found = output_distribution(function, n_checks=2000, seed=seed)
+        assert difference(found, expected) < 1e-12
 
 
 @pytest.mark.parametrize(
