@@ -628,14 +628,13 @@ class Search:
         return Record(outcome, draw.asked, draw.choices)
 
     def run_first_again(self):
-        """For the first runs have seen the function as it was."""
-        for point in self.first:
-            self.run_again(point)
+        """An error if something else is seen now, or other numbers are asked for.
 
-    def run_again(self, point):
-        """An error if something else is seen now, or other numbers are asked for."""
-        if self.run(point) != point.record:
-            raise NotByThresholds(STATE)
+        The first runs have seen the function as it was.
+        """
+        for point in self.first:
+            if self.run(point) != point.record:
+                raise NotByThresholds(STATE)
 
     def look(self, point):
         if point.record is None:
@@ -833,19 +832,17 @@ class Search:
 
     def split(self, box, change):
         """The `Threshold` or `Race` that divides a box in which a change was found."""
-        tried = []
-        while change.key not in tried:
-            tried.append(change.key)
-            if isinstance(change.key, Number):
-                return self.threshold(box, change)
-            if change.key in box:  # which has no room for a second race of a row
+        tried = {*box}  # which has no room for a second race of a row
+        while isinstance(change.key, Noise):
+            if change.key in tried:
                 raise NotByThresholds(NO_RACE)
+            tried.add(change.key)
             race = self.race(change)
             pair = self.others_weigh(box, race)
             if pair is None:
                 return race
             change = self.first_change(*pair)
-        raise NotByThresholds(SEVERAL)
+        return self.threshold(box, change)
 
     def threshold(self, box, change):
         key, point = change.key, change.after
@@ -858,7 +855,6 @@ class Search:
         below, above = point.but(key, at - 1), point.but(key, at)
         if not self.differ(below, above):  # weights that change little by little do that
             raise NotByThresholds(VALUES if above.record.row(above.depth) else STATE)
-        self.run_again(above)
         start = min(max(at - 2, 0), key.n - 4)
         around = [point.but(key, i) for i in range(start, start + 4)]
         if key.n > WIDE and all(map(self.differ, around, around[1:])):

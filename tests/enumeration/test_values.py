@@ -226,6 +226,12 @@ def normal(draw):
     return radius * math.cos(2 * math.pi * draw())
 
 
+def row_around_another(draw):
+    first, second = draw.exponential(3), draw.exponential(3)
+    token = winner(P[winner(Q[0], first)], second)
+    return token, winner(Q[token], first)
+
+
 def forgets(draw):
     while True:
         draw()
@@ -295,6 +301,12 @@ def test_what_has_no_distribution_by_thresholds_is_refused_by_name(name):
     with pytest.raises((RuntimeError, TypeError, ValueError), match=message) as error:
         output_distribution(function, n_checks=2000, max_runs=20_000)
     assert "\n" not in str(error.value)
+
+
+def test_the_seed_of_the_search_does_not_matter_to_a_refusal():
+    for seed in range(10):
+        with pytest.raises(values.NotByThresholds, match=NOISE):
+            output_distribution(row_around_another, n_checks=1000, seed=seed)
 
 
 def test_the_resolution_says_how_much_may_have_been_missed():
