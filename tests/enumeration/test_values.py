@@ -123,15 +123,14 @@ RIGHT = {
     "two digits": (lambda draw: int(int(10 * draw()) < int(10 * draw())), coin(0.45)),
     "a logarithm": (lambda draw: int(-math.log(1 - draw())),
                     {k: math.exp(-k) - math.exp(-k - 1) for k in range(37)}),
-    "a logarithm to base 2": (lambda draw: int(math.log(1 - draw()) / math.log(0.5)),
-                              {k: 2.0 ** -(k + 1) for k in range(53)} | {53: 2.0**-53}),
+    "a logarithm to base 2": (lambda draw: int(-math.log2(1 - draw())),
+                              {k: 2.0 ** -min(k + 1, 53) for k in range(54)}),
     "a loop": (lambda draw: int(until_it_is_below(0.9, draw) < 0.6), coin(2 / 3)),
     "a choice after a loop": (choice_after_a_loop, coin(0.5)),
     "a number used twice": (
         uses_what_is_left_of_a_number, {(i, j): p for (j, i), p in PAIRS.items()}),
     "whole numbers": (lambda draw: int(draw.below(10) < 3), coin(0.3)),
     "a whole number": (lambda draw: draw.below(100), dict.fromkeys(range(100), 0.01)),
-    "two whole numbers": (lambda draw: int(draw.below(10) < draw.below(10)), coin(0.45)),
     "a bounded rejection": (bounded_rejection, dict(enumerate([85 / 256] * 3 + [1 / 256]))),
     "rare five times": (lambda draw: int(max([draw() for _ in range(5)]) < 1e-7), coin(1e-35)),
     "a race in place": (race_in_place, {i: w for i, w in enumerate(RACE) if w}),
@@ -172,7 +171,7 @@ def test_forks_are_exact_and_tried_on_random_inputs():
 
 
 SLOW = "very rare", "a rare winner", "a row before a rare coin", "one row on either path", "a loop"
-HARD = "a whole number", "two whole numbers", "a bounded rejection", "rare five times"
+HARD = "a whole number", "a bounded rejection", "rare five times"
 
 
 @pytest.mark.parametrize(
@@ -227,9 +226,9 @@ def normal(draw):
 
 
 def row_around_another(draw):
-    first, second = draw.exponential(3), draw.exponential(3)
-    token = winner(P[winner(Q[0], first)], second)
-    return token, winner(Q[token], first)
+    first, second = draw.exponential(2), draw.exponential(2)
+    token = winner(P[winner(Q[0, :2], first), :2], second)
+    return token, winner(Q[token, 1:], first)
 
 
 def forgets(draw):
@@ -270,6 +269,7 @@ REFUSED = {
     "Box-Muller, rarely": (lambda draw: int(normal(draw) < 1) if draw() < 0.02 else 2, SEVERAL),
     "number against noise": (one_row(lambda e, draw: draw() < e[0] / sum(e)), f"{SEVERAL}|{NOISE}"),
     "one row, two draws": (one_row(lambda e, draw: [winner(P[0], e), winner(Q[0], e)]), NOISE),
+    "a row around another": (row_around_another, NOISE),
     "one entry": (lambda draw: int(draw.exponential(1)[0] < 1), NOISE),
     "random, rarely": (lambda draw: int(draw() < 0.5) + 2 * (random.random() < 0.01), STATE),
     "random, rarely, beside forks": (
@@ -301,12 +301,6 @@ def test_what_has_no_distribution_by_thresholds_is_refused_by_name(name):
     with pytest.raises((RuntimeError, TypeError, ValueError), match=message) as error:
         output_distribution(function, n_checks=2000, max_runs=20_000)
     assert "\n" not in str(error.value)
-
-
-def test_the_seed_of_the_search_does_not_matter_to_a_refusal():
-    for seed in range(10):
-        with pytest.raises(values.NotByThresholds, match=NOISE):
-            output_distribution(row_around_another, n_checks=1000, seed=seed)
 
 
 def test_the_resolution_says_how_much_may_have_been_missed():
