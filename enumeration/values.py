@@ -59,8 +59,8 @@ UNIT = 2**53  # draw() is a whole number of units 2^-53, as in NumPy and Python
 NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for sure, or loses
 CLOSE = 1e-5  # a race that is won by less may end otherwise in float32, so it is no evidence
 ROUNDING = 1e-6  # by which the weights of a choice may change from run to run
-N_POINTS = 32  # random ones at which each part is tried; some are known from the part above
-N_CORNERS = 8  # of each part, a power of 2
+N_POINTS = 32  # at which each part is tried; some are known from the part above
+N_CORNERS = 8  # of each part, beside them; a power of 2
 N_FRESH = 4  # random points at which the weights of a race are tried
 N_PAIRS = 8  # of points with different outcomes, which are compared before a cut
 N_NUDGES = 8  # of all other values, which show whether a threshold moves
@@ -398,11 +398,10 @@ class Point(dict):
 
     record = None  # as long as it hasn't been run
 
-    def __init__(self, new, depth=0, values=(), is_corner=False):
+    def __init__(self, new, depth=0, values=()):
         super().__init__(values)
         self.new = new
         self.depth = depth
-        self.is_corner = is_corner
 
     def __missing__(self, key):
         self[key] = self.new(key)
@@ -414,7 +413,7 @@ class Point(dict):
 
     def at(self, depth):
         """The same run, looked at up to another choice."""
-        point = Point(self.new, depth, self, self.is_corner)
+        point = Point(self.new, depth, self)
         point.record = self.record
         return point
 
@@ -677,7 +676,7 @@ class Search:
         mask_of = defaultdict(lambda: next(masks) + self.random.choice((0, N_CORNERS)))
         for i in range(N_CORNERS):
             new = functools.partial(self.corner, box, mask_of, i + N_CORNERS)
-            yield Point(new, depth_of(box), is_corner=True)
+            yield Point(new, depth_of(box))
 
     def corner(self, box, mask_of, i, key):
         is_high = (i & mask_of[key]).bit_count() % 2
@@ -736,8 +735,7 @@ class Search:
         """Points where the same is seen as at the point of a part, and points where it isn't."""
         if part.mass <= SMALL or not part.point.numbers():  # then it is certain what is seen
             return [part.point], []
-        n_known = sum(not point.is_corner for point in part.points)
-        part.points += self.points(part.box, N_POINTS - n_known)
+        part.points += self.points(part.box, N_POINTS - len(part.points))
         same, others = [part.point], []
         for point in part.points:
             group = others if self.differ(part.point, point) else same
