@@ -57,7 +57,7 @@ class Forks(Refusals):
         self.n_paths = 0  # that were taken
         self.n_all_forks = 0  # along them
         self.covered = 0  # their total probability
-        self.kept = []  # some paths, with their outputs
+        self.kept = []  # some paths, with their outputs and numbers
 
     def take(self, branches, limit=None):
         """Go on from a fork: the outcome of a branch. All of them are possible.
@@ -92,9 +92,10 @@ class Forks(Refusals):
         self.n_forks = 0
         try:
             output = as_output(function(self))
-        except Stop:
-            raise self.refused from None
-        if self.refused:
+        except (Exception, Stop):
+            if not self.refused:
+                raise
+        if self.refused:  # whatever the program did then
             raise self.refused
         if self.n_forks < len(self.path):
             self.differ("the end", "another fork", 1)
@@ -111,7 +112,7 @@ class Forks(Refusals):
             problem = f"a path with {self.n_forks} forks and a probability below {LEAST}"
             raise TooManyPaths(problem, self.covered)
         if self.n_paths < REPEATS or self.n_paths % REPEATS == 0:
-            self.kept.append(([*self.path], output))
+            self.kept.append(([*self.path], output, self.numbers))
         self.n_paths += 1
         self.n_all_forks += self.n_forks
         return self.others(len(begin))
@@ -138,7 +139,7 @@ class Forks(Refusals):
     def run_again(self, function):
         """Take the paths that were kept again, the last one first."""
         n_times = math.ceil(FEW / len(self.kept))
-        for path, output in self.kept[::-1] * n_times:
+        for path, output, _ in self.kept[::-1] * n_times:
             found = self.run(function, path)
             if found != output:
                 self.differ(found, output)

@@ -38,7 +38,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import values
 from .forks import NotByRng, as_output
-from .generator import EveryBranch
+from .generator import Valued
 from .watch import nothing_else_draws
 
 FEW = 64  # a draw from more integers is a number, and no fork
@@ -84,18 +84,14 @@ def output_distribution(function, n_checks=4_500, max_runs=200_000, seed=0):
     NotByRng
         If something else draws, see `enumeration.output_distribution`.
     """
-    first_problem = None
-    for axes in LAYOUTS:
+
+    def search(axes, n_runs):
         sources = Sources(axes)
-        try:
-            with nothing_else_draws(sources, Sources.run), sources.replaced():
-                search = values.Search(partial(sources.run, function), max_runs, seed)
-                return search.distribution(n_checks)
-        except values.NotByThresholds as error:
-            if error.problem == values.STATE:
-                raise
-            first_problem = first_problem or error
-    raise first_problem
+        with nothing_else_draws(sources), sources.replaced():
+            found = values.Search(partial(sources.run, function), max_runs, seed, n_runs)
+            return found.distribution(n_checks)
+
+    return values.first_found(LAYOUTS, search)
 
 
 def plain(output):
@@ -432,7 +428,7 @@ class Followed:
     """A Mersenne twister whose numbers are those of a run. It's seen if it gives its own."""
 
     def begin(self, numbers):
-        self.numbers = numbers
+        self.numbers, self.draw = numbers, numbers.draw
         self.known = {self.state()}
 
     def check(self):
@@ -450,7 +446,7 @@ class Followed:
         return self.numbers.same_or_new(state, what, make)
 
     def refuse(self, error):
-        self.numbers.draw.refuse(error)
+        self.draw.refuse(error)
 
 
 class OfPython(Followed, random.Random):
@@ -468,13 +464,13 @@ class OfPython(Followed, random.Random):
         super().random()
 
     def random(self):
-        return self.once("random", self.numbers.draw)
+        return self.once("random", self.draw)
 
     def getrandbits(self, k):
         return self._randbelow(2**k)
 
     def _randbelow(self, n):
-        return self.once(n, lambda: integer(self.numbers.draw, n))
+        return self.once(n, lambda: integer(self.draw, n))
 
 
 @contextlib.contextmanager
@@ -490,7 +486,7 @@ def of_python():
         generator.__class__ = random.Random
 
 
-class OfNumpy(Followed, EveryBranch):
+class OfNumpy(Followed, Valued):
     """np.random, while its numbers are those of a run."""
 
     name = "np.random"
@@ -525,15 +521,8 @@ class OfNumpy(Followed, EveryBranch):
     def refuse_function(self, name, *_, **__):
         self.numbers.refuse(f"np.random.{name} (use choice or random)")
 
-    def take(self, branches):
-        weights, outcomes = zip(*branches)
-        return outcomes[self.once(weights, lambda: self.numbers.draw.choice(weights))]
-
-    def number(self, like):
-        return self.once("random", self.numbers.draw)
-
     def one_of(self, n):
-        return self.once(n, lambda: integer(self.numbers.draw, n))
+        return self.once(n, lambda: integer(self.draw, n))
 
     def rand(self, *size):
         return self.random(size or None)
