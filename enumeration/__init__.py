@@ -52,8 +52,8 @@ loop that may run for ever can't be enumerated.
 All randomness has to come from `rng`. Other generators are found, and refused, and so are
 other processes. A clock can't be found, but paths are run twice, then with values, which C
 code and `type(u)` can tell, and then the function runs with NumPy's own generator: if the
-outputs don't fit, that's an error as well. Of many paths, the first 300 and each 300th are run
-again. The function has to forget, though: a memo that outlives a call gives its first draw
+outputs don't fit, that's an error as well. Of many paths some hundreds are run again, and
+up to 60 with values. The function has to forget, though: a memo that outlives a call gives its first draw
 again and again, and nobody sees it.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
