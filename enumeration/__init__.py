@@ -50,11 +50,11 @@ the text, or a row from the wrong position goes unnoticed, and put zeros into th
 loop that may run for ever can't be enumerated.
 
 All randomness has to come from `rng`. Other generators are found, and refused, and so are
-other processes. A clock can't be found, but paths are run twice, then with values, which C
-code and `type(u)` can tell, and then the function runs with NumPy's own generator: if the
-outputs don't fit, that's an error as well. Of many paths some hundreds are run again, and
-up to 60 with values. The function has to forget, though: a memo that outlives a call gives its first draw
-again and again, and nobody sees it.
+other processes. A clock can't be found, but paths are run twice, some a third time with
+values, which C code and `type(u)` can tell, and then the function runs with NumPy's own
+generator. If the outputs don't fit, that's an error as well. Of many paths only some hundreds
+are run again, and up to 60 with values. The function has to forget, though: a memo that
+outlives a call gives its first draw again and again, and nobody sees it.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, generator.py imitates

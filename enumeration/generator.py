@@ -199,30 +199,28 @@ class EveryBranch(Forks, Refusing):
         self.numbers.append(number.interval)
         return number
 
-    def standard_exponential(self, size=None):
-        noise = -np.log(self.random(size))
+    def standard_exponential(self, size=None, dtype=np.float64, method="zig", out=None):
+        numpys_own().standard_exponential(size, dtype, method, copy.copy(out))
+        noise = -np.log(self.random(size, dtype, out))
         return noise.item() if size is None else noise
 
     def exponential(self, scale=1.0, size=None):
         numpys_own().exponential(scale, size)
-        if size is None:
-            size = np.shape(scale) or None
-        return np.array(scale)[()] * self.standard_exponential(size)
+        return number_or_array(scale) * self.standard_exponential(size_of(size, scale))
 
     def gumbel(self, loc=0.0, scale=1.0, size=None):
         numpys_own().gumbel(loc, scale, size)
-        if size is None:
-            size = np.broadcast_shapes(np.shape(loc), np.shape(scale)) or None
-        return loc - scale * np.log(self.standard_exponential(size))
+        noise = -np.log(self.standard_exponential(size_of(size, loc, scale)))
+        noise = number_or_array(loc) + number_or_array(scale) * noise
+        return noise if np.ndim(noise) else noise.item()
 
     def uniform(self, low=0.0, high=1.0, size=None):
         numpys_own().uniform(low, high, size)
         return self.between(low, high, size)
 
     def between(self, low=0.0, high=1.0, size=None):
-        if size is None:
-            size = np.broadcast_shapes(np.shape(low), np.shape(high)) or None
-        low, high = (np.array(end) if np.ndim(end) else float(end) for end in (low, high))
+        size = size_of(size, low, high)
+        low, high = map(number_or_array, (low, high))
         return low + (high - low) * self.random(size)
 
     def refuse_argument(self, call):
@@ -276,6 +274,15 @@ def plain(a):
     if isinstance(a, Fraction):
         return Fraction(int(a.numerator), int(a.denominator))
     return a
+
+
+def number_or_array(a):
+    return np.array(a) if np.ndim(a) else float(a)
+
+
+def size_of(size, *given):
+    """The size that was asked for, or that of the arrays that were given."""
+    return np.broadcast_shapes(*map(np.shape, given)) or None if size is None else size
 
 
 def several(size, draw):

@@ -616,8 +616,8 @@ class Search:
             try:
                 self.find(root, n_checks)
             except NotByThresholds as error:
-                error.n_runs = self.n_runs
                 self.run_first_again()  # something else that decides is the problem, if it exists
+                error.n_runs = self.n_runs
                 raise
             self.run_first_again()
         masses = defaultdict(list)

@@ -151,6 +151,8 @@ def test_fractions_of_numpy_integers_do_not_overflow():
         lambda rng: rng.random() * np.float64(2) < 1,
         lambda rng: rng.random() / np.float64(2) < 0.3,
         lambda rng: np.log(rng.random()) < -1,
+        lambda rng: rng.standard_exponential(),
+        lambda rng: rng.exponential(2),
         lambda rng: np.array(2.0) + rng.random() > 2.5,
         lambda rng: np.random.default_rng(rng).choice(4),
     ],
@@ -386,6 +388,14 @@ def test_what_c_code_sees_of_a_number_is_found_even_if_the_program_catches_its_e
         output_distribution(draw, resolution=0)
 
 
+def test_rounding_in_a_narrow_interval_is_no_reason_to_need_values():
+    def draw(rng):
+        u = rng.random(1, dtype=np.float32)[0]
+        return [int(u < 0.3), int(u + 4 < np.float32(4.3))]
+
+    assert type(output_distribution(draw)) is dict
+
+
 KEPT = []
 
 
@@ -448,9 +458,9 @@ def test_max_paths_is_how_often_a_function_with_values_may_run(use):
         calls.append(1)
         return [rng.choice(2), use(rng.random(2))]
 
-    with pytest.raises(RuntimeError, match=r"^600 runs are not enough; take fewer tokens, or"):
-        output_distribution(draw, max_paths=600)
-    assert len(calls) == 600
+    with pytest.raises(RuntimeError, match=r"^1,500 runs are not enough; take fewer tokens, or"):
+        output_distribution(draw, max_paths=1500)
+    assert len(calls) == 1500
 
 
 # ---- Something else decides ----
