@@ -57,7 +57,8 @@ class Forks(Refusals):
         self.n_paths = 0  # that were taken
         self.n_all_forks = 0  # along them
         self.covered = 0  # their total probability
-        self.kept = []  # some paths, with their outputs and numbers
+        self.intervals = []  # in which the random numbers of this run lie
+        self.kept = []  # some paths, with their outputs and intervals
 
     def take(self, branches, limit=None):
         """Go on from a fork: the outcome of a branch. All of them are possible.
@@ -112,7 +113,7 @@ class Forks(Refusals):
             problem = f"a path with {self.n_forks} forks and a probability below {LEAST}"
             raise TooManyPaths(problem, self.covered)
         if self.n_paths < REPEATS or self.n_paths % REPEATS == 0:
-            self.kept.append(([*self.path], output, self.numbers))
+            self.kept.append(([*self.path], output, self.intervals))
         self.n_paths += 1
         self.n_all_forks += self.n_forks
         return self.others(len(begin))

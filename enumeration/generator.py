@@ -50,43 +50,39 @@ class EveryBranch(Forks, Refusing):
 
     def __init__(self):
         Forks.__init__(self)
-        self.numbers = []  # of this run: the interval of each
         # So that default_rng(rng) is rng. It draws nothing.
         np.random.Generator.__init__(self, np.random.PCG64(0))
 
     def run(self, function, begin):
         """Take the path that begins so. NeedsValues if an error of the program comes of that."""
-        self.numbers = numbers = []
+        self.intervals = intervals = []
         try:
             return super().run(function, begin)
         except Exception as error:
-            self.numbers = []  # for those of this run are of an earlier one now
-            if not self.refused and numbers:
-                self.compare_with_values(function, self.path[: self.n_forks], numbers, error)
+            self.intervals = []  # for those of this run are of an earlier one now
+            if not self.refused and intervals:
+                self.compare_with_values(function, self.path[: self.n_forks], intervals, error)
             error.n_runs = self.n_paths + 1
             raise
 
     def run_again(self, function):
         """And take some a third time with values, which show what C code does with a number."""
         super().run_again(function)
-        for path, output, numbers in self.kept[:: len(self.kept) // THIRD_TIME + 1]:
-            self.compare_with_values(function, path, numbers, output)
+        for path, output, intervals in self.kept[:: len(self.kept) // THIRD_TIME + 1]:
+            self.compare_with_values(function, path, intervals, output)
 
-    def compare_with_values(self, function, path, numbers, before):
+    def compare_with_values(self, function, path, intervals, before):
         """An error if a path with values leads to another output or another kind of error."""
-        if any(high - low < NARROW for low, high in numbers):
+        if any(high - low < NARROW for low, high in intervals):
             return  # rounding may decide
         try:
-            now = Valued().run(function, None, Taken(path, numbers))
+            now = Valued().run(function, None, Taken(path, intervals))
         except Exception as error:
             now = error
-        if isinstance(before, Exception):
-            now, before = type(now), type(before)
-        if now != before:
-            problem = (
-                f"was looked at by C code, or for its type: {before} without a value, {now} with"
-            )
-            raise NeedsValues(f"a random number {problem} one; {RULE}")
+        is_same = type(now) is type(before) if isinstance(before, Exception) else now == before
+        if not is_same:
+            problem = f"led to {before!r:.80}, and to {now!r:.80} when it had a value"
+            raise NeedsValues(f"a random number {problem}; {RULE}")
 
     def __getattr__(self, name):
         if hasattr(np.random.RandomState, name):
@@ -196,7 +192,7 @@ class EveryBranch(Forks, Refusing):
 
     def number(self, like):
         number = Uniform(self, like)
-        self.numbers.append(number.interval)
+        self.intervals.append(number.interval)
         return number
 
     def standard_exponential(self, size=None, dtype=np.float64, method="zig", out=None):
@@ -242,7 +238,7 @@ def numpys_own():
     return np.random.default_rng(0)
 
 
-@functools.lru_cache(maxsize=99)
+@functools.lru_cache(maxsize=9)
 def equal_branches(n):
     return [(1 / n, i) for i in range(n)]
 
@@ -336,7 +332,7 @@ class Uniform:
 
     def __init__(self, rng, like):
         self.rng = rng
-        self.run = rng.numbers
+        self.run = rng.intervals  # of the run that it's from
         self.like = like  # a number of the type that NumPy's would have here
         self.interval = [0, 1]  # shared by all numbers with the same u
         self.shift = 0
@@ -468,7 +464,7 @@ class Uniform:
         self.rng.refuse(NeedsValues(f"a random number {problem}; {RULE}"))
 
     def check_run(self):
-        if self.run is not self.rng.numbers:
+        if self.run is not self.rng.intervals:
             self.rng.refused = None  # an error of the run that it's from
             self.rng.refuse(NotByRng(EARLIER))
 
@@ -597,9 +593,9 @@ class Valued(EveryBranch):
 class Taken:
     """The draws of a path that was taken, whose numbers are in the middle of where they lie."""
 
-    def __init__(self, path, numbers):
+    def __init__(self, path, intervals):
         self.choices = [i for branches, i in path if not isinstance(branches[0][1], bool)]
-        self.numbers = [float(low + high) / 2 for low, high in numbers]
+        self.numbers = [float(low + high) / 2 for low, high in intervals]
 
     def choice(self, weights):
         return self.choices.pop(0)
