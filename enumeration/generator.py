@@ -598,10 +598,15 @@ class Taken:
         self.numbers = [float(low + high) / 2 for low, high in intervals]
 
     def choice(self, weights):
-        return self.choices.pop(0)
+        return self.next_of(self.choices)
 
     def below(self, n):
-        return int(self.numbers.pop(0) * n)
+        return int(self.next_of(self.numbers) * n)
+
+    def next_of(self, values):
+        if not values:
+            raise EOFError("a further draw")
+        return values.pop(0)
 
     def refuse(self, error):
         raise error
