@@ -53,7 +53,7 @@ All randomness has to come from `rng`. Other generators are found, and refused, 
 other processes. A clock can't be found, but paths are run twice, some a third time with
 values, which C code and `type(u)` can tell, and then the function runs with NumPy's own
 generator. If the outputs don't fit, that's an error as well. Of many paths only some hundreds
-are run again, and up to 60 with values. The function has to forget, though: a memo that
+are run again, and up to 30 with values. The function has to forget, though: a memo that
 outlives a call gives its first draw again and again, and nobody sees it.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this

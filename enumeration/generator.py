@@ -22,7 +22,7 @@ from .forks import MAX_BRANCHES, Forks, NotByRng, TooManyPaths, as_output
 # A number of this type may be shifted by so many times its scale. Rounding, which then
 # decides as well, is below 1e-12, and below 1e-6 in float32.
 LARGEST_SHIFT = {float: 4096, np.float64: 4096, np.float32: 16}
-THIRD_TIME = 60  # paths that are taken with values, at most
+THIRD_TIME = 30  # paths that are taken with values, at most
 WHOLE = int, np.integer
 NARROW = 1e-5  # an interval in which rounding in float32 may decide
 

@@ -236,7 +236,7 @@ class Functions:
         draw = SimpleNamespace(choice=choice, below=rng.choice, refuse=rng.refuse)
         of_numpy = door.OfNumpy()
         of_numpy.begin(SimpleNamespace(draw=draw, same_or_new=lambda state, what, make: make()))
-        of_numpy.number = lambda like: rng.random()
+        of_numpy.number = rng.number
         vars(self).update(of_numpy.functions())
 
 
