@@ -114,12 +114,12 @@ def check_real_runs(outputs, draw_once, n):
     counts = Counter(draw_once() for _ in range(n))
     candidates = {*outputs, *counts}
 
-    def bound(output):
+    def at_most(output):
         p = outputs.get(output, 0)
         return chernoff(counts[output] / max(n, 1), n, p), p
 
-    output = min(candidates, key=bound)
-    how_probable, p = bound(output)
+    output = min(candidates, key=at_most)
+    how_probable, p = at_most(output)
     if len(candidates) * how_probable < SURE:
         raise Contradicted(
             f"{n:,} real runs gave {output} {counts[output]:,} times, where the distribution "
@@ -129,7 +129,7 @@ def check_real_runs(outputs, draw_once, n):
 
 
 def chernoff(frequency, n, p):
-    """A bound on how probable such a frequency, or one further off, is in n trials."""
+    """How probable such a frequency, or one further off, is in n trials, at most."""
     divergence = 0
     for seen, probability in (frequency, p), (1 - frequency, 1 - p):
         if seen > 0:

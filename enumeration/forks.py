@@ -6,6 +6,7 @@ from fractions import Fraction
 from .values import Refusals, Stop
 
 MAX_FORKS = 10_000  # along one path; a loop without end gets there within seconds
+ALL_FORKS, PER_PATH = 1_000_000, 30  # of a call, which a loop with a rare end has within seconds
 LONG, LEAST = 100, 1e-100  # a path of more forks, and less probable, is one of a loop without end
 MAX_BRANCHES = 1_000_000  # of one fork
 REPEATS = 300  # paths that are run again, and of more paths each 300th
@@ -27,7 +28,7 @@ class TooManyPaths(RuntimeError):
     def __init__(self, problem, covered):
         super().__init__(
             f"{problem}; the paths run so far have a total probability of {float(covered):.6g}. "
-            "Use a smaller vocabulary or fewer tokens. "
+            "Use a smaller vocabulary or fewer tokens, or a larger max_paths. "
             "A loop that may run for ever cannot be enumerated, even if it ends with probability "
             "1; draw at once what it amounts to, as in rng.choice(n, p=row / row.sum())."
         )
@@ -54,8 +55,10 @@ class Forks(Refusals):
         self.n_forks = 0  # that this run has come to
         self.is_exact = False  # whether it was given Fractions
         self.n_paths = 0  # that were taken
+        self.n_all_forks = 0  # along them
         self.covered = 0  # their total probability
-        self.kept = []  # some paths, with their outputs
+        self.intervals = []  # in which the random numbers of this run lie
+        self.kept = []  # some paths, with their outputs and intervals
 
     def take(self, branches, limit=None):
         """Go on from a fork: the outcome of a branch. All of them are possible.
@@ -90,9 +93,10 @@ class Forks(Refusals):
         self.n_forks = 0
         try:
             output = as_output(function(self))
-        except Stop:
-            raise self.refused from None
-        if self.refused:
+        except (Exception, Stop):
+            if not self.refused:
+                raise
+        if self.refused:  # whatever the program did then
             raise self.refused
         if self.n_forks < len(self.path):
             self.differ("the end", "another fork", 1)
@@ -109,8 +113,9 @@ class Forks(Refusals):
             problem = f"a path with {self.n_forks} forks and a probability below {LEAST}"
             raise TooManyPaths(problem, self.covered)
         if self.n_paths < REPEATS or self.n_paths % REPEATS == 0:
-            self.kept.append(([*self.path], output))
+            self.kept.append(([*self.path], output, self.intervals))
         self.n_paths += 1
+        self.n_all_forks += self.n_forks
         return self.others(len(begin))
 
     def run_all(self, function, max_paths, begin=()):
@@ -118,15 +123,24 @@ class Forks(Refusals):
         outputs = {}
         todo = [begin]
         while todo:
-            if self.n_paths == max_paths:
-                raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", self.covered)
+            self.check_numbers(max_paths)
             todo += self.add(function, todo.pop(), outputs)
         return outputs if self.is_exact else in_floats(outputs)
+
+    def check_numbers(self, max_paths):
+        """An error if no more paths may follow. If each has more forks, there is a loop."""
+        if max_paths is None or not max_paths > 0:
+            raise ValueError(f"max_paths must be 1 or more; found {max_paths}")
+        if self.n_paths >= max_paths:
+            raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", self.covered)
+        if self.n_all_forks > max(max_paths, ALL_FORKS) + PER_PATH * self.n_paths:
+            problem = f"{self.n_all_forks:,} forks along {self.n_paths:,} paths"
+            raise TooManyPaths(f"{problem}, where max_paths = {max_paths:,}", self.covered)
 
     def run_again(self, function):
         """Take the paths that were kept again, the last one first."""
         n_times = math.ceil(FEW / len(self.kept))
-        for path, output in self.kept[::-1] * n_times:
+        for path, output, _ in self.kept[::-1] * n_times:
             found = self.run(function, path)
             if found != output:
                 self.differ(found, output)

@@ -1,8 +1,11 @@
 """NumPy's generator, imitated: choice, integers, random, uniform, and what choices make.
 
-A random number has no value. It can be compared, shifted, scaled, and its logarithm can
-be taken. What is not imitated is refused by name, and the enumeration ends with that
-error, even if the program catches it.
+A random number of `EveryBranch` has no value. It can be compared, shifted, scaled, and
+its logarithm can be taken. A program that does anything else with one is run by `Valued`,
+whose numbers all have values, and values.py finds where its output changes.
+
+What is not imitated is refused by name, and the enumeration ends with that error, even if
+the program catches it.
 """
 
 import copy
@@ -13,14 +16,25 @@ from fractions import Fraction
 
 import numpy as np
 
-from .forks import MAX_BRANCHES, Forks, TooManyPaths
+from .compare import in_python
+from .forks import MAX_BRANCHES, Forks, NotByRng, TooManyPaths, as_output
 
 # A number of this type may be shifted by so many times its scale. Rounding, which then
 # decides as well, is below 1e-12, and below 1e-6 in float32.
 LARGEST_SHIFT = {float: 4096, np.float64: 4096, np.float32: 16}
+THIRD_TIME = 30  # paths that are taken with values, at most
+WHOLE = int, np.integer
+NARROW = 1e-5  # an interval in which rounding in float32 may decide
 
-
+RULE = "to be exact, compare it with plain numbers, one by one"
+EARLIER = "a random number of an earlier run was used; keep none, for each run begins anew"
 ADVICE = "cannot be enumerated; use rng.choice or rng.random() < a, or see enumeration/values.py"
+
+
+class NeedsValues(TypeError):
+    """A number was used for more than `EveryBranch` can follow."""
+
+    n_runs = 0  # that there were, when it was raised
 
 
 def refused(name):
@@ -39,22 +53,69 @@ class EveryBranch(Forks, Refusing):
         # So that default_rng(rng) is rng. It draws nothing.
         np.random.Generator.__init__(self, np.random.PCG64(0))
 
+    def run(self, function, begin):
+        """Take the path that begins so. NeedsValues if an error of the program comes of that."""
+        self.intervals = intervals = []
+        try:
+            return super().run(function, begin)
+        except Exception as error:
+            self.intervals = []  # for those of this run are of an earlier one now
+            if not self.refused and intervals:
+                self.compare_with_values(function, self.path[: self.n_forks], intervals, error)
+            error.n_runs = self.n_paths + 1
+            raise
+
+    def run_again(self, function):
+        """And take some a third time with values, which show what C code does with a number."""
+        super().run_again(function)
+        for path, output, intervals in self.kept[:: len(self.kept) // THIRD_TIME + 1]:
+            self.compare_with_values(function, path, intervals, output)
+
+    def compare_with_values(self, function, path, intervals, before):
+        """An error if a path with values leads to another output or another kind of error."""
+        if any(high - low < NARROW for low, high in intervals):
+            return  # rounding may decide
+        try:
+            now = Valued().run(function, None, Taken(path, intervals))
+        except Exception as error:
+            now = error
+        is_same = type(now) is type(before) if isinstance(before, Exception) else now == before
+        if not is_same:
+            problem = f"led to {before!r:.80}, and to {now!r:.80} when it had a value"
+            raise NeedsValues(f"a random number {problem}; {RULE}")
+
     def __getattr__(self, name):
         if hasattr(np.random.RandomState, name):
             name = f"rng.{name} {ADVICE}"
         raise AttributeError(name)  # as a Generator does
 
-    def choice(self, a, size=None, replace=True, p=None):
+    def choice(self, a, size=None, replace=True, p=None, axis=0, shuffle=True):
         n = len(a) if np.ndim(a) else a
-        if p is not None and np.ndim(p) == 1:
-            branches = self.branches_of(n, p)
-        else:
-            numpys_own().choice(a, p=p)
-            if n > MAX_BRANCHES:
-                self.refuse(TooManyPaths(f"a choice among {n:,} items", self.covered))
-            branches = [(1 / n, i) for i in range(n)]
-        if not replace:
-            numpys_own().choice(n, size, replace, None if p is None else np.array(p, float))
+        if size is None and axis == 0 and np.ndim(p) == 1 and isinstance(n, WHOLE):
+            drawn = self.take(self.branches_of(n, p))
+            return np.array(a)[drawn] if np.ndim(a) else drawn
+        if size is None and p is None and type(a) is int and a > 0:
+            return self.one_of(a)
+        has_objects = isinstance(p, np.ndarray) and p.dtype == object
+        floats = p.astype(float) if has_objects else p
+        found = numpys_own().choice(a, size, replace, floats, axis, shuffle)
+        if not replace and not shuffle:
+            self.refuse_argument("choice(shuffle=False)")
+        items = np.asarray(a)
+        n = items.shape[axis] if items.ndim else int(a)
+        drawn = several(size, self.draws_of(n, replace, p))
+        if items.ndim:
+            drawn = items.take(drawn, axis)
+        if size is None:
+            return drawn
+        found[...] = drawn
+        return found
+
+    def draws_of(self, n, replace, p):
+        """A function that draws an index, another one each time if there's no replacement."""
+        if replace and p is None:
+            return lambda: self.one_of(n)
+        branches = equal_branches(n) if p is None else self.branches_of(n, p)
 
         def draw():
             nonlocal branches
@@ -63,46 +124,103 @@ class EveryBranch(Forks, Refusing):
                 branches = without(drawn, branches)
             return drawn
 
-        drawn = several(size, draw)
-        return np.array(a)[drawn] if np.ndim(a) else drawn
+        return draw
 
-    def permutation(self, x):
-        return self.choice(x, len(x) if np.ndim(x) else x, replace=False)
+    def one_of(self, n):
+        if n > MAX_BRANCHES:
+            self.refuse(TooManyPaths(f"a choice among {n:,} items", self.covered))
+        return self.take(equal_branches(n))
 
-    def shuffle(self, x):
-        x[:] = [x[i] for i in self.permutation(len(x))]
+    def permutation(self, x, axis=0):
+        found = numpys_own().permutation(x, axis)
+        if np.ndim(x):
+            found[...] = x
+            self.shuffle(found, axis)
+        else:
+            found.sort()
+            self.shuffle(found)
+        return found
 
-    def multinomial(self, n, pvals):
-        return np.bincount(self.choice(len(pvals), n, p=pvals), minlength=len(pvals))
+    def shuffle(self, x, axis=0):
+        numpys_own().shuffle(copy.copy(x), axis)
+        if isinstance(x, np.ndarray):
+            order = [*range(x.shape[axis])]
+            self.shuffle(order)
+            x[...] = x.take(np.array(order, int), axis)
+            return
+        for i in range(len(x) - 1, 0, -1):
+            j = self.choice(i + 1)
+            x[i], x[j] = x[j], x[i]
 
-    def integers(self, low, high=None, size=None, *, endpoint=False):
-        if high is None:
-            low, high = 0, low
+    def multinomial(self, n, pvals, size=None):
+        found = numpys_own().multinomial(n, pvals, size)
+        if found.ndim > 1:
+            self.refuse_argument("multinomial of several rows")
+        *p, last = pvals
+        rest = max(1 - sum(p), 0)
+        p.append(last if abs(rest - last) < 1e-12 else rest)  # NumPy doesn't ask for a sum of 1
+        return np.bincount(self.choice(len(p), int(n), p=p), minlength=len(p))
+
+    def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
+        found = numpys_own().integers(low, high, size, dtype, endpoint)
+        if np.size(found) == 0:
+            return found
         if np.ndim(low) or np.ndim(high):
             problem = "rng.integers takes plain numbers here, and found an array"
             self.refuse(TypeError(f"{problem}; call it once for each"))
-        n = int(high) - int(low) + bool(endpoint)
-        return np.int64(low) + self.choice(n, size)
+        if high is None:
+            low, high = 0, low
+        low = int(low)
+        n = int(high) - low + bool(endpoint)
+        if size is None:
+            return type(found)(low + self.choice(n))
+        for place in np.ndindex(found.shape):
+            found[place] = low + self.choice(n)
+        return found
 
-    def random(self, size=None, dtype=np.float64):
+    def random(self, size=None, dtype=np.float64, out=None):
         """Numbers in float32 are multiples of 2^-24, which is left out of account."""
         if dtype is not np.float64:
             numpys_own().random(dtype=dtype)
+        if out is not None:
+            self.refuse_argument("random(out=...)")
         if size is None:
             return self.number(0.5)
         like = np.dtype(dtype).type(0.5)
         numbers = several(size, lambda: self.number(like))
-        return numbers.view(Uniforms) if numbers.dtype == object else numbers
+        return numbers.view(Uniforms) if numbers.dtype == object else numbers.astype(dtype)
 
     def number(self, like):
-        return Uniform(self, like)
+        number = Uniform(self, like)
+        self.intervals.append(number.interval)
+        return number
+
+    def standard_exponential(self, size=None, dtype=np.float64, method="zig", out=None):
+        numpys_own().standard_exponential(size, dtype, method, copy.copy(out))
+        noise = -np.log(self.random(size, dtype, out))
+        return noise.item() if size is None else noise
+
+    def exponential(self, scale=1.0, size=None):
+        numpys_own().exponential(scale, size)
+        return number_or_array(scale) * self.standard_exponential(size_of(size, scale))
+
+    def gumbel(self, loc=0.0, scale=1.0, size=None):
+        numpys_own().gumbel(loc, scale, size)
+        noise = -np.log(self.standard_exponential(size_of(size, loc, scale)))
+        noise = number_or_array(loc) + number_or_array(scale) * noise
+        return noise if np.ndim(noise) else noise.item()
 
     def uniform(self, low=0.0, high=1.0, size=None):
-        numpys_own().uniform(low, high)
-        if size is None:
-            size = np.broadcast_shapes(np.shape(low), np.shape(high)) or None
-        low, high = (np.array(end) if np.ndim(end) else float(end) for end in (low, high))
+        numpys_own().uniform(low, high, size)
+        return self.between(low, high, size)
+
+    def between(self, low=0.0, high=1.0, size=None):
+        size = size_of(size, low, high)
+        low, high = map(number_or_array, (low, high))
         return low + (high - low) * self.random(size)
+
+    def refuse_argument(self, call):
+        self.refuse(TypeError(f"rng.{call} {ADVICE}"))
 
     def branches_of(self, n, p):
         row = np.asarray(p)
@@ -118,6 +236,11 @@ class EveryBranch(Forks, Refusing):
 def numpys_own():
     """A generator that raises NumPy's errors, a new one each time, for none may stay and draw."""
     return np.random.default_rng(0)
+
+
+@functools.lru_cache(maxsize=9)
+def equal_branches(n):
+    return [(1 / n, i) for i in range(n)]
 
 
 @functools.lru_cache(maxsize=9999)  # because many paths draw from the same rows
@@ -149,6 +272,15 @@ def plain(a):
     return a
 
 
+def number_or_array(a):
+    return np.array(a) if np.ndim(a) else float(a)
+
+
+def size_of(size, *given):
+    """The size that was asked for, or that of the arrays that were given."""
+    return np.broadcast_shapes(*map(np.shape, given)) or None if size is None else size
+
+
 def several(size, draw):
     """draw(), or an array of such draws."""
     if size is None:
@@ -174,8 +306,9 @@ def elementwise(method):
             a = np.asarray(a)[()]  # also of a tensor
         if isinstance(a, np.ndarray):
             results = [operator_of(self, x, operation) for x in a.flat]
-            is_comparison = operation(self.like, a).dtype == bool
-            return np.array(results, bool if is_comparison else object).reshape(a.shape)
+            if operation(self.like, a).dtype == bool:
+                return np.array(results, bool).reshape(a.shape)
+            return np.array(results, object).reshape(a.shape).view(Uniforms)
         self.check(a)
         return method(self, self.value_of(a), operation(self.like, a))
 
@@ -199,6 +332,7 @@ class Uniform:
 
     def __init__(self, rng, like):
         self.rng = rng
+        self.run = rng.intervals  # of the run that it's from
         self.like = like  # a number of the type that NumPy's would have here
         self.interval = [0, 1]  # shared by all numbers with the same u
         self.shift = 0
@@ -233,7 +367,7 @@ class Uniform:
         """A plain number. Whole numbers and Fractions stay exact."""
         if isinstance(a, Fraction):
             self.rng.is_exact = True
-        return a.item() if hasattr(a, "item") else plain(a)
+        return plain(in_python(a))
 
     def is_below(self, a):
         """Whether the number is below a. It never equals a, so <= is the same as <."""
@@ -249,6 +383,7 @@ class Uniform:
 
     def narrow(self, limit):
         """Whether u is below a limit. From now on, u lies on the side that was taken."""
+        self.check_run()
         lower, upper = self.interval
         limit = min(max(limit, lower), upper)
         mass = (limit - lower) / Fraction(upper - lower)
@@ -281,7 +416,7 @@ class Uniform:
 
     @elementwise
     def __mul__(self, a, like):
-        return self.scaled(like, a)
+        return self.scaled(like, a) if a else like
 
     @elementwise
     def __truediv__(self, a, like):
@@ -325,15 +460,25 @@ class Uniform:
         return type(self.like)  # for isinstance(u, float)
 
     def refuse(self, problem="was used as a value"):
-        rule = "it stands for all its values here, so compare it with plain numbers, one by one"
-        way_out = "enumeration/values.py runs code that needs values"
-        self.rng.refuse(TypeError(f"a random number {problem}; {rule}; {way_out}"))
+        self.check_run()
+        self.rng.refuse(NeedsValues(f"a random number {problem}; {RULE}"))
+
+    def check_run(self):
+        if self.run is not self.rng.intervals:
+            self.rng.refused = None  # an error of the run that it's from
+            self.rng.refuse(NotByRng(EARLIER))
 
     __eq__ = __ne__ = __hash__ = __bool__ = __repr__ = __str__ = __format__ = has_no_value
     __float__ = __int__ = __index__ = __complex__ = __pos__ = __abs__ = has_no_value
     __round__ = __trunc__ = __floor__ = __ceil__ = has_no_value
     __pow__ = __mod__ = __divmod__ = __floordiv__ = has_no_value
     __rpow__ = __rmod__ = __rdivmod__ = __rfloordiv__ = __rtruediv__ = has_no_value
+    # NumPy calls these for each of an array of numbers.
+    exp = exp2 = expm1 = log2 = log10 = log1p = sqrt = cbrt = rint = degrees = radians = (
+        has_no_value
+    )
+    sin = cos = tan = arcsin = arccos = arctan = sinh = cosh = tanh = has_no_value
+    arcsinh = arccosh = arctanh = fabs = deg2rad = rad2deg = has_no_value
 
 
 UFUNCS = {  # the methods for ufunc(u, a) and ufunc(a, u)
@@ -353,6 +498,20 @@ UFUNCS = {  # the methods for ufunc(u, a) and ufunc(a, u)
 class Uniforms(np.ndarray):
     """An array of random numbers, or what came of them."""
 
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        """As for any array of objects, whose errors a program could catch, so they are refused."""
+        if "out" in options:
+            options["out"] = tuple(map(as_objects, options["out"]))
+        try:
+            found = getattr(ufunc, method)(*map(as_objects, inputs), **options)
+        except TypeError:
+            for number in filter(is_uniform, self.flat):
+                number.refuse(f"was given to np.{ufunc.__name__}")
+            raise
+        if isinstance(found, np.ndarray) and found.dtype == object:
+            return found.view(Uniforms)
+        return found
+
     def tolist(self):
         return self.in_python().tolist()
 
@@ -361,8 +520,8 @@ class Uniforms(np.ndarray):
 
     def in_python(self):
         """An array whose entries have types of Python, not of NumPy."""
-        items = [x.item() if hasattr(x, "item") else x for x in self.flat]
-        return np.array(items, object).reshape(self.shape)
+        items = np.frompyfunc(in_python, 1, 1)(np.asarray(self))
+        return np.asarray(items, object)
 
     def __array_function__(self, function, types, args, kwargs):
         if function is np.searchsorted:
@@ -370,8 +529,84 @@ class Uniforms(np.ndarray):
         return super().__array_function__(function, types, args, kwargs)
 
 
+def is_uniform(x):
+    return type(x) is Uniform
+
+
+def as_objects(x):
+    return np.asarray(x) if isinstance(x, Uniforms) else x
+
+
 def looked_up(a, v, *args, **options):
     """np.searchsorted, for one number at a time, as it compares them with one another."""
     limits = np.asarray(a)
     places = [np.searchsorted(limits, u, *args, **options) for u in np.ravel(v)]
     return np.array(places, int).reshape(np.shape(v))
+
+
+# ---- Random numbers with values ----
+
+
+LAYOUTS = (  # how a row of numbers is made of exponential noise, whose largest or least may win
+    None,
+    lambda noise: np.exp(-noise),
+    lambda noise: -np.expm1(-noise),
+)
+
+
+class Valued(EveryBranch):
+    """Stands in for a generator in the runs of values.py."""
+
+    layout = None
+
+    def run(self, function, layout, draw):
+        self.layout, self.draw = layout, draw
+        return as_output(function(self))
+
+    def refuse(self, error):
+        self.draw.refuse(error)
+
+    def once(self, what, make):
+        return make()
+
+    def take(self, branches):
+        weights, outcomes = zip(*branches)
+        return outcomes[self.once(weights, lambda: self.draw.choice(weights))]
+
+    def random(self, size=None, dtype=np.float64, out=None):
+        numbers = np.empty(size or (1,), dtype)
+        n = numbers.shape[-1]
+        if self.layout is None or n < 2 or out is not None:
+            return super().random(size, dtype, out)
+        for row in numbers.reshape(-1, n):
+            row[:] = self.layout(self.draw.exponential(n))
+        kind = np.finfo(dtype)
+        return numbers.clip(kind.tiny, 1 - kind.epsneg)
+
+    def number(self, like):
+        """One that NumPy could have drawn, but not 0, which is as good as never, for its log."""
+        steps = 2 ** (np.finfo(like).nmant + 1)
+        whole = self.once(steps, lambda: self.draw.below(steps))
+        return type(like)(max(whole, 1) / steps)
+
+
+class Taken:
+    """The draws of a path that was taken, whose numbers are in the middle of where they lie."""
+
+    def __init__(self, path, intervals):
+        self.choices = [i for branches, i in path if not isinstance(branches[0][1], bool)]
+        self.numbers = [float(low + high) / 2 for low, high in intervals]
+
+    def choice(self, weights):
+        return self.next_of(self.choices)
+
+    def below(self, n):
+        return int(self.next_of(self.numbers) * n)
+
+    def next_of(self, values):
+        if not values:
+            raise EOFError("a further draw")
+        return values.pop(0)
+
+    def refuse(self, error):
+        raise error

@@ -2,7 +2,7 @@
 
     >>> from enumeration.pytorch import output_distribution
     >>> output_distribution(lambda: torch.multinomial(torch.tensor([0.25, 0.75]), 1))
-    {(0,): 0.25, (1,): 0.75}
+    {(0,): 0.25, (1,): 0.75}, but runs may have missed 0.0046
 
 PyTorch's dispatcher sees every random operation, whatever it is called, in place or not.
 Its numbers are replaced there by those of values.py, which finds the distribution:
@@ -21,6 +21,7 @@ PyTorch, and so are choice, randint, random and uniform of np.random.
 """
 
 import contextlib
+import copy
 import ctypes
 import functools
 import random
@@ -37,7 +38,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import values
 from .forks import NotByRng, as_output
-from .generator import EveryBranch
+from .generator import Valued
 from .watch import nothing_else_draws
 
 FEW = 64  # a draw from more integers is a number, and no fork
@@ -57,6 +58,7 @@ LAYOUTS = (  # the axes along which exponential_ and rand have rows of noise, or
     {"exponential": None, "rand": None},
     {"exponential": -1, "rand": -1},
 )
+SERVED = "choice", "multinomial", "permutation", "rand", "randint", "shuffle"
 SYNONYMS = "random", "random_sample", "sample", "ranf"  # in np.random
 ADVICE = "use torch.multinomial, rand or exponential_"
 NOT_ALIKE = "two draws from one state of a generator, which are not alike"
@@ -82,18 +84,14 @@ def output_distribution(function, n_checks=4_500, max_runs=200_000, seed=0):
     NotByRng
         If something else draws, see `enumeration.output_distribution`.
     """
-    first_problem = None
-    for axes in LAYOUTS:
+
+    def search(axes, n_runs):
         sources = Sources(axes)
-        try:
-            with nothing_else_draws(sources, Sources.run), sources.replaced():
-                search = values.Search(partial(sources.run, function), max_runs, seed)
-                return search.distribution(n_checks)
-        except values.NotByThresholds as error:
-            if error.problem == values.STATE:
-                raise
-            first_problem = first_problem or error
-    raise first_problem
+        with nothing_else_draws(sources), sources.replaced():
+            found = values.Search(partial(sources.run, function), max_runs, seed, n_runs)
+            return found.distribution(n_checks)
+
+    return values.first_found(LAYOUTS, search)
 
 
 def plain(output):
@@ -152,7 +150,7 @@ class Numbers(TorchDispatchMode):
         """PyTorch checks its arguments first, and moves its generator on."""
         name = function._schema.name.removeprefix("aten::")
         kind, names = KINDS.get(name, (None, ()))
-        arguments = bound(function, args, kwargs)
+        arguments = arguments_by_name(function, args, kwargs)
         given = [numbers_in(arguments.get(name)) for name in names]
         generator = arguments.get("generator") or torch.default_generator
         before = generator.get_state()
@@ -227,7 +225,7 @@ def leave_something(out):
         out.random_(2, generator=LEFTOVERS)
 
 
-def bound(function, args, kwargs):
+def arguments_by_name(function, args, kwargs):
     """The arguments of an operation by their names, with its defaults."""
     names, defaults = signature(function)
     return defaults | dict(zip(names, args)) | kwargs
@@ -430,14 +428,14 @@ class Followed:
     """A Mersenne twister whose numbers are those of a run. It's seen if it gives its own."""
 
     def begin(self, numbers):
-        self.numbers = numbers
+        self.numbers, self.draw = numbers, numbers.draw
         self.known = {self.state()}
 
     def check(self):
         """Its state, which a draw has left that was served, or a seed."""
         state = self.state()
         if state not in self.known and not self.is_seeded(state):
-            problem = f"the function draws from {self.name} by a name that was bound before"
+            problem = f"the function draws from {self.name} by a name that was given before"
             self.refuse(NotByRng(f"{problem}, or sets its state; call {self.name}'s functions"))
         return state
 
@@ -448,7 +446,7 @@ class Followed:
         return self.numbers.same_or_new(state, what, make)
 
     def refuse(self, error):
-        self.numbers.draw.refuse(error)
+        self.draw.refuse(error)
 
 
 class OfPython(Followed, random.Random):
@@ -466,13 +464,13 @@ class OfPython(Followed, random.Random):
         super().random()
 
     def random(self):
-        return self.once("random", self.numbers.draw)
+        return self.once("random", self.draw)
 
     def getrandbits(self, k):
         return self._randbelow(2**k)
 
     def _randbelow(self, n):
-        return self.once(n, lambda: integer(self.numbers.draw, n))
+        return self.once(n, lambda: integer(self.draw, n))
 
 
 @contextlib.contextmanager
@@ -488,7 +486,7 @@ def of_python():
         generator.__class__ = random.Random
 
 
-class OfNumpy(Followed, EveryBranch):
+class OfNumpy(Followed, Valued):
     """np.random, while its numbers are those of a run."""
 
     name = "np.random"
@@ -510,19 +508,24 @@ class OfNumpy(Followed, EveryBranch):
         refused = {name: partial(self.refuse_function, name) for name in names}
         for name in "seed", "get_state", "set_state":
             del refused[name]
-        names = "choice", "uniform", "permutation", "shuffle", "multinomial", "rand"
-        served = {name: getattr(self, name) for name in names} | dict(randint=self.integers)
-        return refused | served | dict.fromkeys(SYNONYMS, self.random)
+        methods = {name: getattr(self, name) for name in SERVED} | {"uniform": self.between}
+        methods |= dict.fromkeys(SYNONYMS, self.random)
+        return refused | {name: partial(self.serve, name, methods[name]) for name in methods}
+
+    def serve(self, name, method, *args, **options):
+        """NumPy's own function comes first, for its errors. It takes less than a Generator."""
+        own = np.random.RandomState(np.random.PCG64(0))
+        getattr(own, name, own.random)(*map(copy.copy, args), **options)
+        return method(*args, **options)
 
     def refuse_function(self, name, *_, **__):
         self.numbers.refuse(f"np.random.{name} (use choice or random)")
 
-    def take(self, branches):
-        weights, outcomes = zip(*branches)
-        return outcomes[self.once(weights, lambda: self.numbers.draw.choice(weights))]
-
-    def number(self, like):
-        return self.once("random", self.numbers.draw)
+    def one_of(self, n):
+        return self.once(n, lambda: integer(self.draw, n))
 
     def rand(self, *size):
         return self.random(size or None)
+
+    def randint(self, low, high=None, size=None, dtype=int):
+        return self.integers(low, high, size, dtype)

@@ -42,6 +42,7 @@ This page needs nothing but NumPy, and none of the pages beside it.
 """
 
 import contextlib
+import copy
 import functools
 import itertools
 import math
@@ -135,6 +136,20 @@ class Distribution(dict):
         self.n_runs = n_runs
         self.resolution = resolution
 
+    def __repr__(self):
+        return f"{super().__repr__()}, but runs may have missed {self.resolution:.2g}"
+
+    def copy(self):
+        return copy.copy(self)  # with its resolution
+
+    def __or__(self, other):
+        found = self.copy()
+        found.update(other)
+        return found
+
+    def __ror__(self, other):
+        return self | {**other, **self}
+
 
 def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
     """The `Distribution` of function(draw), an int or several, which depends on its numbers alone.
@@ -149,6 +164,23 @@ def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
 def bound(n_checks, n_tests=1):
     """The share of wrong inputs that n_checks of them miss with a probability of 1e-9."""
     return min(1, math.log(1e9 * n_tests) / max(1, n_checks))
+
+
+def first_found(layouts, search, n_runs=0):
+    """What search(layout, n_runs) finds with the first layout of random numbers that fits.
+
+    n_runs is how many runs there were before.
+    """
+    first_problem = None
+    for layout in layouts:
+        try:
+            return search(layout, n_runs)
+        except NotByThresholds as error:
+            if error.problem == STATE:
+                raise
+            n_runs = error.n_runs
+            first_problem = first_problem or error
+    raise first_problem
 
 
 def whole_numbers(output):
@@ -573,11 +605,11 @@ class Search:
     function(draw) returns what can be compared and hashed.
     """
 
-    def __init__(self, function, max_runs, seed=0):
+    def __init__(self, function, max_runs, seed=0, n_runs=0):
         self.function = function
         self.max_runs = max_runs
         self.random = random.Random(seed)
-        self.n_runs = 0
+        self.n_runs = n_runs
         self.n_tests = 0
         self.first = []  # the points of the first runs
         self.draw = None  # of the run that goes on
@@ -587,8 +619,9 @@ class Search:
         with self.errors_in_c_noted():
             try:
                 self.find(root, n_checks)
-            except NotByThresholds:
+            except NotByThresholds as error:
                 self.run_first_again()  # something else that decides is the problem, if it exists
+                error.n_runs = self.n_runs
                 raise
             self.run_first_again()
         masses = defaultdict(list)
@@ -611,9 +644,9 @@ class Search:
     # ---- Runs ----
 
     def run(self, point):
-        if self.n_runs == self.max_runs:
-            problem = f"max_runs = {self.max_runs:,} are not enough"
-            raise TooManyRuns(f"{problem}; take fewer tokens, or more runs")
+        if self.n_runs >= self.max_runs:
+            problem = f"{self.max_runs:,} runs are not enough"
+            raise TooManyRuns(f"{problem}; take fewer tokens, or allow more runs")
         self.n_runs += 1
         self.draw = draw = Draw(point)
         try:

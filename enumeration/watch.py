@@ -6,13 +6,15 @@ import gc
 import os
 import pickle
 import random
+import subprocess
 import sys
 import tempfile
+import threading
 from multiprocessing.process import BaseProcess
 
 import numpy as np
 
-from .forks import Forks, NotByRng
+from .forks import NotByRng
 from .values import NotByThresholds
 
 # What has a state. A Generator and a RandomState draw from a BitGenerator.
@@ -24,21 +26,29 @@ WITHOUT_SEED = (
 PROCESS = "the function starts a process, and what that draws is not seen"
 
 
+class AnyTwister(type):
+    """For np.random asks whether its generator is of the class that makes new ones."""
+
+    def __instancecheck__(cls, thing):
+        return isinstance(thing, np.random.MT19937)
+
+
 @contextlib.contextmanager
-def nothing_else_draws(rng, run=Forks.run):
+def nothing_else_draws(rng):
     """Within the `with` statement, an error where something draws that is not rng.
 
-    run is the method that calls a program, and what is done outside of it is not asked about.
+    rng.run calls the program, and what is done outside of it is not asked about.
     To ask the operating system for random numbers, or for a seed, is refused. A generator
     with a seed that was there before must be as before at the end. One that is made from a
     seed on each path may draw.
 
-    A clock isn't seen, nor a generator of C, such as libc's rand. What they do is seen, where
-    a path ends in another output when it is run again.
+    A clock isn't seen, nor a generator of C, such as libc's rand, nor what a daemon thread asks
+    the operating system. What they do is seen, where a path ends in another output when it is
+    run again.
     """
 
     def check_who_asks(problem=WITHOUT_SEED):
-        if is_called_by(run):
+        if is_called_by(type(rng).run):
             rng.refuse(NotByRng(f"{problem}; let rng alone decide"))
 
     def refused(function, *problem):
@@ -53,6 +63,24 @@ def nothing_else_draws(rng, run=Forks.run):
             check_who_asks()
         python_seed(self, a, version)
 
+    class OfRandomState(np.random.MT19937, metaclass=AnyTwister):
+        """A RandomState makes it without a seed, then seeds it or not, and asks for its capsule."""
+
+        seed = None
+
+        def __init__(self):
+            super().__init__(0)
+
+        def _legacy_seeding(self, seed):
+            self.seed = seed
+            super()._legacy_seeding(seed)
+
+        @property
+        def capsule(self):
+            if self.seed is None:
+                check_who_asks()
+            return super().capsule
+
     python_seed = random.Random.seed
     urandom = os.urandom
     replacements = [
@@ -62,7 +90,10 @@ def nothing_else_draws(rng, run=Forks.run):
         (random.Random, "seed", seed),
         # Names of files decide nothing. A progress bar of tqdm needs one for its lock.
         (tempfile._RandomNameSequence, "__next__", lambda self: urandom(4).hex()),
+        (np.random.mtrand, "_MT19937", OfRandomState),
         (BaseProcess, "start", refused(BaseProcess.start, PROCESS)),
+        (subprocess.Popen, "__init__", refused(subprocess.Popen.__init__, PROCESS)),
+        (os, "system", refused(os.system, PROCESS)),
     ]
     if hasattr(os, "getrandom"):
         replacements.append((os, "getrandom", refused(os.getrandom)))
@@ -79,8 +110,14 @@ def nothing_else_draws(rng, run=Forks.run):
 
 
 def is_called_by(run):
-    """Whether a run calls this, and not an import in it, or another thread."""
-    frame = sys._getframe()
+    """Whether a run calls this, or another thread meanwhile that's not in the background."""
+    if threading.current_thread().daemon:
+        return is_below(run, sys._getframe())
+    return any(is_below(run, frame) for frame in sys._current_frames().values())
+
+
+def is_below(run, frame):
+    """Whether a run is among the callers of a frame, without an import in between."""
     while frame is not None and "importlib" not in frame.f_code.co_filename:
         if frame.f_code is run.__code__:
             return True

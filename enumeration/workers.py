@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from functools import partial
 
 from .forks import TooManyPaths, in_floats
-from .generator import EveryBranch
+from .generator import EveryBranch, NeedsValues
 from .watch import nothing_else_draws
 
 N_SUBTREES = 100
@@ -31,7 +31,7 @@ def sum_by_workers(function, max_paths, executor):
     todo = deque([()])
     with nothing_else_draws(rng) as watch:
         while todo and len(todo) < N_SUBTREES:
-            check_number(rng.n_paths, max_paths, outputs)
+            rng.check_numbers(max_paths)
             todo += rng.add(function, todo.popleft(), outputs)
         watch.look()  # for generators that were made on the way, and kept
         rng.run_again(function)
@@ -47,16 +47,16 @@ def sum_by_workers(function, max_paths, executor):
             outputs.update(found)
             n_paths += n
             is_exact |= had_fractions
-            check_number(n_paths - 1, max_paths, outputs)
+            if n_paths > max_paths:
+                problem = f"more than max_paths = {max_paths:,} paths"
+                raise TooManyPaths(problem, sum(outputs.values()))
+    except NeedsValues as error:
+        error.n_runs += n_paths
+        raise
     except BrokenExecutor as error:
         advice = 'a script needs if __name__ == "__main__": around what it runs'
         raise RuntimeError(f"a worker ended early; {advice}") from error
     return outputs if is_exact else in_floats(outputs), is_exact
-
-
-def check_number(n_before, max_paths, outputs):
-    if n_before >= max_paths:
-        raise TooManyPaths(f"more than max_paths = {max_paths:,} paths", sum(outputs.values()))
 
 
 def sum_of_subtree(begin, function, max_paths, watched):

@@ -5,9 +5,11 @@ import random
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import test_numpy
 from support import read
 
 torch = pytest.importorskip("torch")
@@ -142,11 +144,8 @@ DISTRIBUTIONS = {
     "NumPy's": (lambda: np.random.choice(3, p=[0.5, 0.2, 0.3]), FROM_P),
     "NumPy's sample, ranf": (
         lambda: [np.random.sample() < 0.5, np.random.ranf() < 0.2], EACH_ALONE),
-    "NumPy's permutation": (
-        lambda: np.random.permutation(3)[:2],
-        dict.fromkeys(itertools.permutations(range(3), 2), 1 / 6)),
-    "NumPy's rand": (lambda: np.random.rand(2) < [0.5, 0.2], EACH_ALONE),
-    "NumPy's uniform": (lambda: np.random.uniform([0, 0], [1, 2])[1] < 0.6, THIRD),
+    "NumPy's randint": (lambda: 2 ** np.random.randint(63, 65) > 0, {(1,): 1}),
+    "NumPy's randint of many": (lambda: np.random.randint(0, 10_000) < 3_000, THIRD),
     "one seed": (with_one_seed(from_p, from_p), TWICE),
     "seeds alike": (with_seeds_alike, BOTH_THIRD),
     "set_rng_state": (with_the_same_state, BOTH_THIRD),
@@ -213,6 +212,42 @@ def test_uniform_numbers_are_those_of_pytorch(dtype, ends):
     assert (door.uniform(numbers, real, *ends) == real.double().numpy()).all()
 
 
+# ---- np.random ----
+
+
+CALLS = {
+    "permutation": ("x",),
+    "shuffle": ("x",),
+    "choice": ("a", "size", "p", "replace"),
+    "multinomial": ("n", "pvals", "size"),
+    "randint": ("low", "high", "size", "dtype"),
+    "random_sample": ("size",),
+    "uniform": ("low", "high", "size"),
+}
+
+
+class Functions:
+    """Those of np.random, where an EveryBranch draws, and no search."""
+
+    def __init__(self, rng):
+        def choice(weights):
+            return rng.choice(len(weights), p=weights / np.sum(weights))
+
+        draw = SimpleNamespace(choice=choice, below=rng.choice, refuse=rng.refuse)
+        of_numpy = door.OfNumpy()
+        of_numpy.begin(SimpleNamespace(draw=draw, same_or_new=lambda state, what, make: make()))
+        of_numpy.number = rng.number
+        vars(self).update(of_numpy.functions())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_of_numpy_does_what_it_does_without_the_door(name):
+    of_generator = {"randint": "integers", "random_sample": "random"}.get(name, name)
+    options = {option: test_numpy.CALLS[of_generator][option] for option in CALLS[name]}
+    test_numpy.compare_calls(name, options, np.random.RandomState(0), Functions)
+
+
 # ---- What would be a wrong number ----
 
 
@@ -266,7 +301,7 @@ ROW = P.clone()
 COUNTER, GENERATOR = itertools.count(), np.random.default_rng(0)
 PYTHONS, NUMPYS, POOL = random.random, np.random.rand, ThreadPoolExecutor(1)
 POOL.submit(int).result()
-BOUND = "by a name that was bound before"
+EARLIER = "by a name that was given before"
 TWO_DRAWS = "one noise decides two draws, which is not computed here"
 REFUSED = {
     "two races": (lambda: shared(lambda n: [(P / n).argmax(), (Q / n).argmax()]), TWO_DRAWS),
@@ -284,11 +319,11 @@ REFUSED = {
     "np.random.normal": (lambda: np.random.normal() < 0, "found np.random.normal"),
     "without end": (lambda: [*iter(item, 2)], "more than 1,000 numbers; take a loop with a limit"),
     "another name for random": (
-        lambda: PYTHONS() < 0.002 or torch.multinomial(P, 1), f"draws from random {BOUND}"),
+        lambda: PYTHONS() < 0.002 or torch.multinomial(P, 1), f"draws from random {EARLIER}"),
     "another name for np.random": (
-        lambda: NUMPYS() < 0.002 or torch.multinomial(P, 1), f"draws from np.random {BOUND}"),
+        lambda: NUMPYS() < 0.002 or torch.multinomial(P, 1), f"draws from np.random {EARLIER}"),
     "a hidden generator of np.random": (
-        lambda: np.random.mtrand._rand.random_sample() < 0.002 or item(), BOUND),
+        lambda: np.random.mtrand._rand.random_sample() < 0.002 or item(), EARLIER),
     "another generator": (lambda: GENERATOR.random() < 0.002 or item(), "draws from a PCG64"),
     "a thread of a pool": (in_a_pool, "after one that nobody has seen"),
     "a counter": (lambda: next(COUNTER) % 500 == 0 or torch.multinomial(P, 1), "else decides"),
