@@ -60,7 +60,8 @@ This folder needs nothing but NumPy, so copy it, or `pip install .` at the top o
 repository. This page has the idea, forks.py takes the branches, generator.py imitates
 NumPy's generator, watch.py sees what else draws, compare.py says where two
 distributions differ, and workers.py shares the paths among processes. values.py is for
-what needs real numbers, also of compiled code and other languages.
+what needs real numbers, also of compiled code and other languages: a run asks for draws.py,
+and search.py cuts parts.py. refusals.py and resolution.py are what all of these share.
 batches.py gives them to kernels that take whole batches, and pytorch.py to code that
 draws from PyTorch.
 """
@@ -73,7 +74,8 @@ import numpy as np
 from .compare import Contradicted, check_real_runs, first_difference, total_variation
 from .forks import NotByRng, TooManyPaths, as_output
 from .generator import LAYOUTS, EveryBranch, NeedsValues, Valued
-from .values import NotByThresholds, Search, first_found
+from .refusals import NotByThresholds
+from .search import Search, first_found
 from .watch import nothing_else_draws
 from .workers import sum_by_workers
 
@@ -105,9 +107,9 @@ def output_distribution(
     do. With an executor of concurrent.futures, many processes share the paths.
 
     If a number is used as a value, as in int(3 * u), the function runs again from the start, and
-    this is a `values.Distribution`: up to its `resolution`, at most the given one, runs may have
-    missed something. max_paths is how often the function may run then. resolution=0 refuses
-    that, as a TypeError.
+    this is a `resolution.Distribution`: up to its `resolution`, at most the given one, runs may
+    have missed something. max_paths is how often the function may run then. resolution=0
+    refuses that, as a TypeError.
     """
     if not resolution >= 0:
         raise ValueError(f"resolution must be 0 or more; found {resolution}")
@@ -143,7 +145,7 @@ def watched_sum(function, max_paths):
 
 
 def watched_search(function, max_paths, resolution, needs_values):
-    """The `values.Distribution`, whose numbers all have values, and if there were Fractions."""
+    """The `resolution.Distribution`, whose numbers all have values, and if there were Fractions."""
     rng = Valued()
     n_checks = math.ceil(25 / resolution)  # log(1e9 n) < 25, if they are made n < 70 times
 

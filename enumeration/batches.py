@@ -30,7 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .values import SEVERAL, STATE, Distribution, NotByThresholds, TooManyRuns, bound
+from .refusals import SEVERAL, STATE, NotByThresholds, TooManyRuns
+from .resolution import Distribution, bound
 
 BITS = 24
 UNIT = 2**BITS  # numbers are whole numbers of units 2^-24, which float32 holds

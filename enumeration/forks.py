@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from .values import Refusals, Stop
+from .refusals import Refusals, Stop
 
 MAX_FORKS = 10_000  # along one path; a loop without end gets there within seconds
 ALL_FORKS, PER_PATH = 1_000_000, 30  # of a call, which a loop with a rare end has within seconds

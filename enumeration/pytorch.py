@@ -36,9 +36,9 @@ import torch
 import torch._dynamo  # the first operation would import it, and that draws from Python's random
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import values
 from .forks import NotByRng, as_output
 from .generator import Valued
+from .search import Search, first_found
 from .watch import nothing_else_draws
 
 FEW = 64  # a draw from more integers is a number, and no fork
@@ -66,7 +66,7 @@ MIDDLE = "a draw that begins within another one, or after one that nobody has se
 
 
 def output_distribution(function, n_checks=4_500, max_runs=200_000, seed=0):
-    """The `values.Distribution` of function(), which draws from PyTorch.
+    """The `resolution.Distribution` of function(), which draws from PyTorch.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def output_distribution(function, n_checks=4_500, max_runs=200_000, seed=0):
     NotImplementedError
         If something is drawn that is not computed here.
     NotByThresholds, TooManyRuns
-        See values.py.
+        See refusals.py.
     NotByRng
         If something else draws, see `enumeration.output_distribution`.
     """
@@ -88,10 +88,10 @@ def output_distribution(function, n_checks=4_500, max_runs=200_000, seed=0):
     def search(axes, n_runs):
         sources = Sources(axes)
         with nothing_else_draws(sources), sources.replaced():
-            found = values.Search(partial(sources.run, function), max_runs, seed, n_runs)
+            found = Search(partial(sources.run, function), max_runs, seed, n_runs)
             return found.distribution(n_checks)
 
-    return values.first_found(LAYOUTS, search)
+    return first_found(LAYOUTS, search)
 
 
 def plain(output):

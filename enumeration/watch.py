@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 import numpy as np
 
 from .forks import NotByRng
-from .values import NotByThresholds
+from .refusals import NotByThresholds
 
 # What has a state. A Generator and a RandomState draw from a BitGenerator.
 KINDS = np.random.BitGenerator, np.random.SeedSequence, random.Random
