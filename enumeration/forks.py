@@ -50,6 +50,8 @@ class Forks(Refusals):
     at those that follow. Each of their other branches is the beginning of another path.
     """
 
+    is_over = False  # whether its last run has ended
+
     def __init__(self):
         self.path = []  # for each fork: (its branches, which one to take)
         self.n_forks = 0  # that this run has come to
@@ -65,6 +67,7 @@ class Forks(Refusals):
 
         limit is what a random number is compared with, for those who show the forks.
         """
+        self.check_is_running()
         if self.n_forks == MAX_FORKS:
             problem = f"more than {MAX_FORKS:,} forks along one path"
             self.refuse(TooManyPaths(problem, self.covered))
@@ -75,6 +78,11 @@ class Forks(Refusals):
             self.compare(branches, known)
         self.n_forks += 1
         return known[i][1]
+
+    def check_is_running(self):
+        if self.is_over:
+            advice = "draw from the rng that is passed, each time"
+            raise NotByRng(f"the generator of an earlier run was used; {advice}")
 
     def others(self, n):
         """The beginnings of paths that leave this one after n forks, or later."""
@@ -91,11 +99,14 @@ class Forks(Refusals):
         """Take the path that begins so: the output of function(self)."""
         self.path = [*begin]
         self.n_forks = 0
+        self.is_over = False
         try:
             output = as_output(function(self))
         except (Exception, Stop):
             if not self.refused:
                 raise
+        finally:
+            self.is_over = True
         if self.refused:  # whatever the program did then
             raise self.refused
         if self.n_forks < len(self.path):

@@ -77,6 +77,8 @@ class EveryBranch(Forks, Refusing):
             return  # rounding may decide
         try:
             now = Valued().run(function, None, Taken(path, intervals))
+        except NotByRng:
+            raise
         except Exception as error:
             now = error
         is_same = type(now) is type(before) if isinstance(before, Exception) else now == before
@@ -191,6 +193,7 @@ class EveryBranch(Forks, Refusing):
         return numbers.view(Uniforms) if numbers.dtype == object else numbers.astype(dtype)
 
     def number(self, like):
+        self.check_is_running()
         number = Uniform(self, like)
         self.intervals.append(number.interval)
         return number
@@ -561,12 +564,17 @@ class Valued(EveryBranch):
 
     def run(self, function, layout, draw):
         self.layout, self.draw = layout, draw
-        return as_output(function(self))
+        self.is_over = False
+        try:
+            return as_output(function(self))
+        finally:
+            self.is_over = True
 
     def refuse(self, error):
         self.draw.refuse(error)
 
     def once(self, what, make):
+        self.check_is_running()
         return make()
 
     def take(self, branches):

@@ -850,3 +850,16 @@ def test_a_progress_bar_within_the_function():
         print(output_distribution(lambda rng: [rng.choice(2) for _ in tqdm(range(1))]))
     """
     assert run("-c", program, script="").stdout == "{(0,): 0.5, (1,): 0.5}\n"
+
+
+class KeepsItsFirst:
+    rng = None
+
+    def __call__(self, rng):
+        self.rng = self.rng or rng
+        return int(self.rng.choice(4))
+
+
+def test_a_generator_of_an_earlier_run_is_refused():
+    with pytest.raises(NotByRng, match="the generator of an earlier run was used"):
+        output_distribution(KeepsItsFirst())
