@@ -227,13 +227,13 @@ class Search:
             group = others if self.differ(part.point, point) else same
             group.append(point)
         if len(same) == 1:
-            self.look_for_values(part.box, others[:N_PAIRS])
+            self.look_for_values(part.box, others[:N_POINTS])
         return same, others
 
     def look_for_values(self, box, points):
-        """An error if the slightest change of each point can be seen."""
+        """An error if the slightest change of a quarter of the points can be seen."""
         nudged = [self.nudged(box, point, point.numbers()) for point in points]
-        if all(map(self.differ, points, nudged)):
+        if 4 * sum(map(self.differ, points, nudged)) > len(points):
             raise NotByThresholds(VALUES)
 
     def contradicted(self, root, n_checks):

@@ -280,6 +280,7 @@ REFUSED = {
         lambda draw: draw.choice([u := draw(), 1 - u + 1e-9]), "slightest change of a number"),
     "no weights": (lambda draw: draw.choice([0, 0]), "a finite sum above 0"),
     "repeats": (repeats, "paths of a loop multiply"),
+    "a million": (lambda draw: int(1e6 * draw()), "slightest change of a number"),
     "the last bit": (lambda draw: int(2**53 * draw()) % 2, "slightest change of a number"),
     "the tenth bit": (lambda draw: int(2**43 * draw()) % 2, "20,000 runs are not enough"),
     "without end": (forgets, "^a run asked for more than 1,000 numbers"),
