@@ -6,6 +6,11 @@ a few tokens from a small vocabulary can take only finitely many paths, and
 of the probabilities of its branches. Add up the paths that end in the same output, and
 you have its probability: exact but for rounding, and exact if the rows are Fractions.
 
+A sampler that uses a random number as a value, as int(n * u) or Gumbel noise do, has too many
+paths for that. It runs again with real numbers, and what thousands of runs have shown isn't
+exact: up to a `resolution`, something may have been missed. The check then says how much, and
+agrees only if you pass a resolution that's enough. With resolution=0 all is exact, or an error.
+
 The sampler doesn't change. It just gets an `EveryBranch` for its generator. There, each
 draw is a fork, with a branch for each outcome that is possible. The first run takes
 branch 0 at all forks. If a fork of two is followed by a fork of three, it leaves the
@@ -14,6 +19,10 @@ beginnings [1], [0, 1] and [0, 2] of other paths, and each of these runs next.
 A number from `rng.random()` never has a value, only an interval in which it lies, at
 first [0, 1). `u < 0.3` is a fork, True with probability 0.3, and then u lies in
 [0, 0.3). Ask `u < 0.2` next, and it is True with probability 0.2 / 0.3.
+
+Anything else that is done with it is noticed, and then the whole function runs again, side
+effects too. All numbers have values this time, and values.py finds by bisection where the
+output changes. Choices are forks as before.
 
 Take a sampler that draws x from p = (1/2, 1/2), accepts x with probability
 min(1, q(x) / p(x)), and draws from q = (3/4, 1/4) after a rejection. It has four paths:
@@ -41,26 +50,32 @@ the text, or a row from the wrong position goes unnoticed, and put zeros into th
 loop that may run for ever can't be enumerated.
 
 All randomness has to come from `rng`. Other generators are found, and refused, and so are
-other processes. A clock can't be found, but paths are run twice, and then the function runs
-with NumPy's own generator: if the outputs don't fit, that's an error as well. That is also
-how a program is found out that asks for `type(rng.random())`, unless it does so on a path
-that is hardly ever taken. And the function has to forget: a memo that outlives a call gives
-its first draw again and again, and nobody sees it.
+other processes. A clock can't be found, but paths are run twice, some a third time with
+values, which C code and `type(u)` can tell, and then the function runs with NumPy's own
+generator. If the outputs don't fit, that's an error as well. Of many paths only some hundreds
+are run again, and up to 30 with values. The function has to forget, though: a memo that
+outlives a call gives its first draw again and again, and nobody sees it.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, generator.py imitates
 NumPy's generator, watch.py sees what else draws, compare.py says where two
 distributions differ, and workers.py shares the paths among processes. values.py is for
-what needs real numbers: noise such as Gumbel's, compiled code, other languages.
+what needs real numbers, also of compiled code and other languages: a run asks for draws.py,
+and search.py cuts parts.py. refusals.py and resolution.py are what all of these share.
 batches.py gives them to kernels that take whole batches, and pytorch.py to code that
 draws from PyTorch.
 """
+
+import math
+from functools import partial
 
 import numpy as np
 
 from .compare import Contradicted, check_real_runs, first_difference, total_variation
 from .forks import NotByRng, TooManyPaths, as_output
-from .generator import EveryBranch
+from .generator import LAYOUTS, EveryBranch, NeedsValues, Valued
+from .refusals import NotByThresholds
+from .search import Search, first_found
 from .watch import nothing_else_draws
 from .workers import sum_by_workers
 
@@ -78,18 +93,38 @@ __all__ = [
 ]
 
 
-def output_distribution(function, max_paths=1_000_000, real_runs=100, executor=None):
+RESOLUTION = 0.005  # of what needs real numbers, if nobody says which is enough
+
+
+def output_distribution(
+    function, max_paths=1_000_000, real_runs=100, executor=None, resolution=RESOLUTION
+):
     """{output: probability} of function(rng). Outputs are tuples: (0,) for a token 0.
 
     Raises TooManyPaths after max_paths, a million of which take minutes, NotByRng if
     something else than rng decides, and Contradicted if real_runs outputs with NumPy's own
     generator hardly fit. There are none where they raise a TypeError, as arrays of Fractions
     do. With an executor of concurrent.futures, many processes share the paths.
+
+    If a number is used as a value, as in int(3 * u), the function runs again from the start, and
+    this is a `resolution.Distribution`: up to its `resolution`, at most the given one, runs may
+    have missed something. max_paths is how often the function may run then. resolution=0
+    refuses that, as a TypeError.
     """
-    if executor is None:
-        outputs, is_exact = watched_sum(function, max_paths)
-    else:
-        outputs, is_exact = sum_by_workers(function, max_paths, executor)
+    if not resolution >= 0:
+        raise ValueError(f"resolution must be 0 or more; found {resolution}")
+    needs_values = None
+    try:
+        if executor is None:
+            outputs, is_exact = watched_sum(function, max_paths)
+        else:
+            outputs, is_exact = sum_by_workers(function, max_paths, executor)
+    except NeedsValues as error:
+        if resolution == 0:
+            raise
+        needs_values = error
+    if needs_values:
+        outputs, is_exact = watched_search(function, max_paths, resolution, needs_values)
     usual = np.random.default_rng(0)
     try:
         check_real_runs(outputs, lambda: as_output(function(usual)), real_runs)
@@ -109,6 +144,22 @@ def watched_sum(function, max_paths):
     return outputs, rng.is_exact
 
 
+def watched_search(function, max_paths, resolution, needs_values):
+    """The `resolution.Distribution`, whose numbers all have values, and if there were Fractions."""
+    rng = Valued()
+    n_checks = math.ceil(25 / resolution)  # log(1e9 n) < 25, if they are made n < 70 times
+
+    def search(layout, n_runs):
+        with nothing_else_draws(rng):
+            found = Search(partial(rng.run, function, layout), max_paths, n_runs=n_runs)
+            return found.distribution(n_checks), rng.is_exact
+
+    try:
+        return first_found(LAYOUTS, search, needs_values.n_runs)
+    except NotByThresholds as error:
+        raise NotByThresholds(f"{error.problem}; {needs_values}") from None
+
+
 def sum_over_paths(function, max_paths=1_000_000):
     """`output_distribution` without its checks, of functions that draw from rng alone.
 
@@ -117,43 +168,48 @@ def sum_over_paths(function, max_paths=1_000_000):
     return EveryBranch().run_all(function, max_paths)
 
 
-def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, resolution=1.0):
+def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, resolution=None):
     """Raise an AssertionError that says how far two distributions differ, and where first.
 
     Both are functions of rng, or {output: probability}. name(token) is what the message
-    calls a token. What pytorch.py and values.py have found by random numbers may miss
-    something: up to its `resolution` they don't know more. If that is not enough, say
-    which resolution is.
+    calls a token. What was found by random numbers may miss something: up to its
+    `resolution` nobody knows more. So say which is enough, if a function uses a number as a
+    value, or if that of pytorch.py or values.py is not.
     """
-    for name_of, value in ("tolerance", tolerance), ("resolution", resolution):
+    given = sampler, reference
+    if resolution is None:  # who gives a distribution knows its resolution
+        enough = sum(resolution_of(each) for each in given)
+        share = RESOLUTION
+    else:
+        enough = resolution
+        share = resolution / 2  # for there are two
+    for name_of, value in ("tolerance", tolerance), ("resolution", enough):
         if not value >= 0:
             raise ValueError(f"{name_of} must be 0 or more; found {value}")
-    found = distribution_of(sampler)
-    expected = distribution_of(reference)
+    found, expected = (distribution_of(each, share) for each in given)
     distance = total_variation(found, expected)
     if distance > tolerance:
         distance = float(distance)
         shown = f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
         where = first_difference(found, expected, tolerance, name)
         raise AssertionError(f"wrong by {shown}; {where}")
-    check_resolution([found, expected], resolution)
-
-
-def check_resolution(distributions, resolution):
-    """An AssertionError if distributions agree, but a larger difference could have been missed."""
-    missed = sum(getattr(each, "resolution", 0) for each in distributions)
-    if missed > resolution or missed >= 1:
+    missed = resolution_of(found) + resolution_of(expected)
+    if missed > enough or missed >= 1:
         problem = f"no difference was found, but one of {missed:.2g} could have been missed"
         raise AssertionError(f"{problem}; {advice(missed, resolution)}")
 
 
 def advice(missed, resolution):
-    if resolution == 0:
-        return "no number of random runs shows that nothing was"
     if missed >= 1:
         return "so nothing is known; take a larger n_checks"
+    if not resolution:
+        return f"pass resolution={1.1 * missed:.2g} if that is enough"
     return f"take n_checks {missed / resolution:.1f} times as large"
 
 
-def distribution_of(given):
-    return given if isinstance(given, dict) else output_distribution(given)
+def resolution_of(distribution):
+    return getattr(distribution, "resolution", 0)
+
+
+def distribution_of(given, share):
+    return given if isinstance(given, dict) else output_distribution(given, resolution=share)

@@ -30,7 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .values import SEVERAL, STATE, Distribution, NotByThresholds, TooManyRuns, resolution_of
+from .refusals import SEVERAL, STATE, NotByThresholds, TooManyRuns
+from .resolution import Distribution, bound
 
 BITS = 24
 UNIT = 2**BITS  # numbers are whole numbers of units 2^-24, which float32 holds
@@ -60,7 +61,7 @@ def distributions(launch, n_cases, n_numbers, n_checks=2_000, max_runs=100_000_0
     masses = [defaultdict(list) for _ in range(n_cases)]
     for case, mass, outcome in zip(boxes.case, boxes.mass(), boxes.outcome.tolist()):
         masses[case][tuple(outcome)].append(mass)
-    resolution = resolution_of(n_checks, n_tests)
+    resolution = bound(n_checks, n_tests)
     return [Distribution(found, search.n_runs, resolution) for found in masses]
 
 

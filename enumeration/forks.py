@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from .values import Refusals, Stop
+from .refusals import Refusals, Stop
 
 MAX_FORKS = 10_000  # along one path; a loop without end gets there within seconds
 ALL_FORKS, PER_PATH = 1_000_000, 30  # of a call, which a loop with a rare end has within seconds
@@ -50,6 +50,8 @@ class Forks(Refusals):
     at those that follow. Each of their other branches is the beginning of another path.
     """
 
+    is_over = False  # whether its last run has ended
+
     def __init__(self):
         self.path = []  # for each fork: (its branches, which one to take)
         self.n_forks = 0  # that this run has come to
@@ -57,13 +59,15 @@ class Forks(Refusals):
         self.n_paths = 0  # that were taken
         self.n_all_forks = 0  # along them
         self.covered = 0  # their total probability
-        self.kept = []  # some paths, with their outputs
+        self.intervals = []  # in which the random numbers of this run lie
+        self.kept = []  # some paths, with their outputs and intervals
 
     def take(self, branches, limit=None):
         """Go on from a fork: the outcome of a branch. All of them are possible.
 
         limit is what a random number is compared with, for those who show the forks.
         """
+        self.check_is_running()
         if self.n_forks == MAX_FORKS:
             problem = f"more than {MAX_FORKS:,} forks along one path"
             self.refuse(TooManyPaths(problem, self.covered))
@@ -74,6 +78,11 @@ class Forks(Refusals):
             self.compare(branches, known)
         self.n_forks += 1
         return known[i][1]
+
+    def check_is_running(self):
+        if self.is_over:
+            advice = "draw from the rng that is passed, each time"
+            raise NotByRng(f"the generator of an earlier run was used; {advice}")
 
     def others(self, n):
         """The beginnings of paths that leave this one after n forks, or later."""
@@ -90,11 +99,15 @@ class Forks(Refusals):
         """Take the path that begins so: the output of function(self)."""
         self.path = [*begin]
         self.n_forks = 0
+        self.is_over = False
         try:
             output = as_output(function(self))
-        except Stop:
-            raise self.refused from None
-        if self.refused:
+        except (Exception, Stop):
+            if not self.refused:
+                raise
+        finally:
+            self.is_over = True
+        if self.refused:  # whatever the program did then
             raise self.refused
         if self.n_forks < len(self.path):
             self.differ("the end", "another fork", 1)
@@ -111,7 +124,7 @@ class Forks(Refusals):
             problem = f"a path with {self.n_forks} forks and a probability below {LEAST}"
             raise TooManyPaths(problem, self.covered)
         if self.n_paths < REPEATS or self.n_paths % REPEATS == 0:
-            self.kept.append(([*self.path], output))
+            self.kept.append(([*self.path], output, self.intervals))
         self.n_paths += 1
         self.n_all_forks += self.n_forks
         return self.others(len(begin))
@@ -138,7 +151,7 @@ class Forks(Refusals):
     def run_again(self, function):
         """Take the paths that were kept again, the last one first."""
         n_times = math.ceil(FEW / len(self.kept))
-        for path, output in self.kept[::-1] * n_times:
+        for path, output, _ in self.kept[::-1] * n_times:
             found = self.run(function, path)
             if found != output:
                 self.differ(found, output)

@@ -1,8 +1,11 @@
 """NumPy's generator, imitated: choice, integers, random, uniform, and what choices make.
 
-A random number has no value. It can be compared, shifted, scaled, and its logarithm can
-be taken. What is not imitated is refused by name, and the enumeration ends with that
-error, even if the program catches it.
+A random number of `EveryBranch` has no value. It can be compared, shifted, scaled, and
+its logarithm can be taken. A program that does anything else with one is run by `Valued`,
+whose numbers all have values, and values.py finds where its output changes.
+
+What is not imitated is refused by name, and the enumeration ends with that error, even if
+the program catches it.
 """
 
 import copy
@@ -13,13 +16,25 @@ from fractions import Fraction
 
 import numpy as np
 
-from .forks import MAX_BRANCHES, Forks, TooManyPaths
+from .compare import in_python
+from .forks import MAX_BRANCHES, Forks, NotByRng, TooManyPaths, as_output
 
 # A number of this type may be shifted by so many times its scale. Rounding, which then
 # decides as well, is below 1e-12, and below 1e-6 in float32.
 LARGEST_SHIFT = {float: 4096, np.float64: 4096, np.float32: 16}
+THIRD_TIME = 30  # paths that are taken with values, at most
+WHOLE = int, np.integer
+NARROW = 1e-5  # an interval in which rounding in float32 may decide
 
+RULE = "to be exact, compare it with plain numbers, one by one"
+EARLIER = "a random number of an earlier run was used; keep none, for each run begins anew"
 ADVICE = "cannot be enumerated; use rng.choice or rng.random() < a, or see enumeration/values.py"
+
+
+class NeedsValues(TypeError):
+    """A number was used for more than `EveryBranch` can follow."""
+
+    n_runs = 0  # that there were, when it was raised
 
 
 def refused(name):
@@ -38,6 +53,39 @@ class EveryBranch(Forks, Refusing):
         # So that default_rng(rng) is rng. It draws nothing.
         np.random.Generator.__init__(self, np.random.PCG64(0))
 
+    def run(self, function, begin):
+        """Take the path that begins so. NeedsValues if an error of the program comes of that."""
+        self.intervals = intervals = []
+        try:
+            return super().run(function, begin)
+        except Exception as error:
+            self.intervals = []  # for those of this run are of an earlier one now
+            if not self.refused and intervals:
+                self.compare_with_values(function, self.path[: self.n_forks], intervals, error)
+            error.n_runs = self.n_paths + 1
+            raise
+
+    def run_again(self, function):
+        """And take some a third time with values, which show what C code does with a number."""
+        super().run_again(function)
+        for path, output, intervals in self.kept[:: len(self.kept) // THIRD_TIME + 1]:
+            self.compare_with_values(function, path, intervals, output)
+
+    def compare_with_values(self, function, path, intervals, before):
+        """An error if a path with values leads to another output or another kind of error."""
+        if any(high - low < NARROW for low, high in intervals):
+            return  # rounding may decide
+        try:
+            now = Valued().run(function, None, Taken(path, intervals))
+        except NotByRng:
+            raise
+        except Exception as error:
+            now = error
+        is_same = type(now) is type(before) if isinstance(before, Exception) else now == before
+        if not is_same:
+            problem = f"led to {before!r:.80}, and to {now!r:.80} when it had a value"
+            raise NeedsValues(f"a random number {problem}; {RULE}")
+
     def __getattr__(self, name):
         if hasattr(np.random.RandomState, name):
             name = f"rng.{name} {ADVICE}"
@@ -45,7 +93,7 @@ class EveryBranch(Forks, Refusing):
 
     def choice(self, a, size=None, replace=True, p=None, axis=0, shuffle=True):
         n = len(a) if np.ndim(a) else a
-        if size is None and axis == 0 and np.ndim(p) == 1 and isinstance(n, int | np.integer):
+        if size is None and axis == 0 and np.ndim(p) == 1 and isinstance(n, WHOLE):
             drawn = self.take(self.branches_of(n, p))
             return np.array(a)[drawn] if np.ndim(a) else drawn
         if size is None and p is None and type(a) is int and a > 0:
@@ -145,16 +193,33 @@ class EveryBranch(Forks, Refusing):
         return numbers.view(Uniforms) if numbers.dtype == object else numbers.astype(dtype)
 
     def number(self, like):
-        return Uniform(self, like)
+        self.check_is_running()
+        number = Uniform(self, like)
+        self.intervals.append(number.interval)
+        return number
+
+    def standard_exponential(self, size=None, dtype=np.float64, method="zig", out=None):
+        numpys_own().standard_exponential(size, dtype, method, copy.copy(out))
+        noise = -np.log(self.random(size, dtype, out))
+        return noise.item() if size is None else noise
+
+    def exponential(self, scale=1.0, size=None):
+        numpys_own().exponential(scale, size)
+        return number_or_array(scale) * self.standard_exponential(size_of(size, scale))
+
+    def gumbel(self, loc=0.0, scale=1.0, size=None):
+        numpys_own().gumbel(loc, scale, size)
+        noise = -np.log(self.standard_exponential(size_of(size, loc, scale)))
+        noise = number_or_array(loc) + number_or_array(scale) * noise
+        return noise if np.ndim(noise) else noise.item()
 
     def uniform(self, low=0.0, high=1.0, size=None):
         numpys_own().uniform(low, high, size)
         return self.between(low, high, size)
 
     def between(self, low=0.0, high=1.0, size=None):
-        if size is None:
-            size = np.broadcast_shapes(np.shape(low), np.shape(high)) or None
-        low, high = (np.array(end) if np.ndim(end) else float(end) for end in (low, high))
+        size = size_of(size, low, high)
+        low, high = map(number_or_array, (low, high))
         return low + (high - low) * self.random(size)
 
     def refuse_argument(self, call):
@@ -176,7 +241,7 @@ def numpys_own():
     return np.random.default_rng(0)
 
 
-@functools.lru_cache(maxsize=99)
+@functools.lru_cache(maxsize=9)
 def equal_branches(n):
     return [(1 / n, i) for i in range(n)]
 
@@ -208,6 +273,15 @@ def plain(a):
     if isinstance(a, Fraction):
         return Fraction(int(a.numerator), int(a.denominator))
     return a
+
+
+def number_or_array(a):
+    return np.array(a) if np.ndim(a) else float(a)
+
+
+def size_of(size, *given):
+    """The size that was asked for, or that of the arrays that were given."""
+    return np.broadcast_shapes(*map(np.shape, given)) or None if size is None else size
 
 
 def several(size, draw):
@@ -261,6 +335,7 @@ class Uniform:
 
     def __init__(self, rng, like):
         self.rng = rng
+        self.run = rng.intervals  # of the run that it's from
         self.like = like  # a number of the type that NumPy's would have here
         self.interval = [0, 1]  # shared by all numbers with the same u
         self.shift = 0
@@ -295,7 +370,7 @@ class Uniform:
         """A plain number. Whole numbers and Fractions stay exact."""
         if isinstance(a, Fraction):
             self.rng.is_exact = True
-        return a.item() if hasattr(a, "item") else plain(a)
+        return plain(in_python(a))
 
     def is_below(self, a):
         """Whether the number is below a. It never equals a, so <= is the same as <."""
@@ -311,6 +386,7 @@ class Uniform:
 
     def narrow(self, limit):
         """Whether u is below a limit. From now on, u lies on the side that was taken."""
+        self.check_run()
         lower, upper = self.interval
         limit = min(max(limit, lower), upper)
         mass = (limit - lower) / Fraction(upper - lower)
@@ -387,15 +463,25 @@ class Uniform:
         return type(self.like)  # for isinstance(u, float)
 
     def refuse(self, problem="was used as a value"):
-        rule = "it stands for all its values here, so compare it with plain numbers, one by one"
-        way_out = "enumeration/values.py runs code that needs values"
-        self.rng.refuse(TypeError(f"a random number {problem}; {rule}; {way_out}"))
+        self.check_run()
+        self.rng.refuse(NeedsValues(f"a random number {problem}; {RULE}"))
+
+    def check_run(self):
+        if self.run is not self.rng.intervals:
+            self.rng.refused = None  # an error of the run that it's from
+            self.rng.refuse(NotByRng(EARLIER))
 
     __eq__ = __ne__ = __hash__ = __bool__ = __repr__ = __str__ = __format__ = has_no_value
     __float__ = __int__ = __index__ = __complex__ = __pos__ = __abs__ = has_no_value
     __round__ = __trunc__ = __floor__ = __ceil__ = has_no_value
     __pow__ = __mod__ = __divmod__ = __floordiv__ = has_no_value
     __rpow__ = __rmod__ = __rdivmod__ = __rfloordiv__ = __rtruediv__ = has_no_value
+    # NumPy calls these for each of an array of numbers.
+    exp = exp2 = expm1 = log2 = log10 = log1p = sqrt = cbrt = rint = degrees = radians = (
+        has_no_value
+    )
+    sin = cos = tan = arcsin = arccos = arctan = sinh = cosh = tanh = has_no_value
+    arcsinh = arccosh = arctanh = fabs = deg2rad = rad2deg = has_no_value
 
 
 UFUNCS = {  # the methods for ufunc(u, a) and ufunc(a, u)
@@ -437,8 +523,8 @@ class Uniforms(np.ndarray):
 
     def in_python(self):
         """An array whose entries have types of Python, not of NumPy."""
-        items = [x.item() if hasattr(x, "item") else x for x in self.flat]
-        return np.array(items, object).reshape(self.shape)
+        items = np.frompyfunc(in_python, 1, 1)(np.asarray(self))
+        return np.asarray(items, object)
 
     def __array_function__(self, function, types, args, kwargs):
         if function is np.searchsorted:
@@ -459,3 +545,76 @@ def looked_up(a, v, *args, **options):
     limits = np.asarray(a)
     places = [np.searchsorted(limits, u, *args, **options) for u in np.ravel(v)]
     return np.array(places, int).reshape(np.shape(v))
+
+
+# ---- Random numbers with values ----
+
+
+LAYOUTS = (  # how a row of numbers is made of exponential noise, whose largest or least may win
+    None,
+    lambda noise: np.exp(-noise),
+    lambda noise: -np.expm1(-noise),
+)
+
+
+class Valued(EveryBranch):
+    """Stands in for a generator in the runs of values.py."""
+
+    layout = None
+
+    def run(self, function, layout, draw):
+        self.layout, self.draw = layout, draw
+        self.is_over = False
+        try:
+            return as_output(function(self))
+        finally:
+            self.is_over = True
+
+    def refuse(self, error):
+        self.draw.refuse(error)
+
+    def once(self, what, make):
+        self.check_is_running()
+        return make()
+
+    def take(self, branches):
+        weights, outcomes = zip(*branches)
+        return outcomes[self.once(weights, lambda: self.draw.choice(weights))]
+
+    def random(self, size=None, dtype=np.float64, out=None):
+        numbers = np.empty(size or (1,), dtype)
+        n = numbers.shape[-1]
+        if self.layout is None or n < 2 or out is not None:
+            return super().random(size, dtype, out)
+        for row in numbers.reshape(-1, n):
+            row[:] = self.layout(self.draw.exponential(n))
+        kind = np.finfo(dtype)
+        return numbers.clip(kind.tiny, 1 - kind.epsneg)
+
+    def number(self, like):
+        """One that NumPy could have drawn, but not 0, which is as good as never, for its log."""
+        steps = 2 ** (np.finfo(like).nmant + 1)
+        whole = self.once(steps, lambda: self.draw.below(steps))
+        return type(like)(max(whole, 1) / steps)
+
+
+class Taken:
+    """The draws of a path that was taken, whose numbers are in the middle of where they lie."""
+
+    def __init__(self, path, intervals):
+        self.choices = [i for branches, i in path if not isinstance(branches[0][1], bool)]
+        self.numbers = [float(low + high) / 2 for low, high in intervals]
+
+    def choice(self, weights):
+        return self.next_of(self.choices)
+
+    def below(self, n):
+        return int(self.next_of(self.numbers) * n)
+
+    def next_of(self, values):
+        if not values:
+            raise EOFError("a further draw")
+        return values.pop(0)
+
+    def refuse(self, error):
+        raise error

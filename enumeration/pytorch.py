@@ -2,7 +2,7 @@
 
     >>> from enumeration.pytorch import output_distribution
     >>> output_distribution(lambda: torch.multinomial(torch.tensor([0.25, 0.75]), 1))
-    {(0,): 0.25, (1,): 0.75}
+    {(0,): 0.25, (1,): 0.75}, but runs may have missed 0.0046
 
 PyTorch's dispatcher sees every random operation, whatever it is called, in place or not.
 Its numbers are replaced there by those of values.py, which finds the distribution:
@@ -36,9 +36,9 @@ import torch
 import torch._dynamo  # the first operation would import it, and that draws from Python's random
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import values
 from .forks import NotByRng, as_output
-from .generator import EveryBranch
+from .generator import Valued
+from .search import Search, first_found
 from .watch import nothing_else_draws
 
 FEW = 64  # a draw from more integers is a number, and no fork
@@ -66,7 +66,7 @@ MIDDLE = "a draw that begins within another one, or after one that nobody has se
 
 
 def output_distribution(function, n_checks=4_500, max_runs=200_000, seed=0):
-    """The `values.Distribution` of function(), which draws from PyTorch.
+    """The `resolution.Distribution` of function(), which draws from PyTorch.
 
     Parameters
     ----------
@@ -80,22 +80,18 @@ def output_distribution(function, n_checks=4_500, max_runs=200_000, seed=0):
     NotImplementedError
         If something is drawn that is not computed here.
     NotByThresholds, TooManyRuns
-        See values.py.
+        See refusals.py.
     NotByRng
         If something else draws, see `enumeration.output_distribution`.
     """
-    first_problem = None
-    for axes in LAYOUTS:
+
+    def search(axes, n_runs):
         sources = Sources(axes)
-        try:
-            with nothing_else_draws(sources, Sources.run), sources.replaced():
-                search = values.Search(partial(sources.run, function), max_runs, seed)
-                return search.distribution(n_checks)
-        except values.NotByThresholds as error:
-            if error.problem == values.STATE:
-                raise
-            first_problem = first_problem or error
-    raise first_problem
+        with nothing_else_draws(sources), sources.replaced():
+            found = Search(partial(sources.run, function), max_runs, seed, n_runs)
+            return found.distribution(n_checks)
+
+    return first_found(LAYOUTS, search)
 
 
 def plain(output):
@@ -432,7 +428,7 @@ class Followed:
     """A Mersenne twister whose numbers are those of a run. It's seen if it gives its own."""
 
     def begin(self, numbers):
-        self.numbers = numbers
+        self.numbers, self.draw = numbers, numbers.draw
         self.known = {self.state()}
 
     def check(self):
@@ -450,7 +446,7 @@ class Followed:
         return self.numbers.same_or_new(state, what, make)
 
     def refuse(self, error):
-        self.numbers.draw.refuse(error)
+        self.draw.refuse(error)
 
 
 class OfPython(Followed, random.Random):
@@ -468,13 +464,13 @@ class OfPython(Followed, random.Random):
         super().random()
 
     def random(self):
-        return self.once("random", self.numbers.draw)
+        return self.once("random", self.draw)
 
     def getrandbits(self, k):
         return self._randbelow(2**k)
 
     def _randbelow(self, n):
-        return self.once(n, lambda: integer(self.numbers.draw, n))
+        return self.once(n, lambda: integer(self.draw, n))
 
 
 @contextlib.contextmanager
@@ -490,7 +486,7 @@ def of_python():
         generator.__class__ = random.Random
 
 
-class OfNumpy(Followed, EveryBranch):
+class OfNumpy(Followed, Valued):
     """np.random, while its numbers are those of a run."""
 
     name = "np.random"
@@ -525,15 +521,8 @@ class OfNumpy(Followed, EveryBranch):
     def refuse_function(self, name, *_, **__):
         self.numbers.refuse(f"np.random.{name} (use choice or random)")
 
-    def take(self, branches):
-        weights, outcomes = zip(*branches)
-        return outcomes[self.once(weights, lambda: self.numbers.draw.choice(weights))]
-
-    def number(self, like):
-        return self.once("random", self.numbers.draw)
-
     def one_of(self, n):
-        return self.once(n, lambda: integer(self.numbers.draw, n))
+        return self.once(n, lambda: integer(self.draw, n))
 
     def rand(self, *size):
         return self.random(size or None)

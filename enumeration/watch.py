@@ -14,8 +14,8 @@ from multiprocessing.process import BaseProcess
 
 import numpy as np
 
-from .forks import Forks, NotByRng
-from .values import NotByThresholds
+from .forks import NotByRng
+from .refusals import NotByThresholds
 
 # What has a state. A Generator and a RandomState draw from a BitGenerator.
 KINDS = np.random.BitGenerator, np.random.SeedSequence, random.Random
@@ -34,10 +34,10 @@ class AnyTwister(type):
 
 
 @contextlib.contextmanager
-def nothing_else_draws(rng, run=Forks.run):
+def nothing_else_draws(rng):
     """Within the `with` statement, an error where something draws that is not rng.
 
-    run is the method that calls a program, and what is done outside of it is not asked about.
+    rng.run calls the program, and what is done outside of it is not asked about.
     To ask the operating system for random numbers, or for a seed, is refused. A generator
     with a seed that was there before must be as before at the end. One that is made from a
     seed on each path may draw.
@@ -48,7 +48,7 @@ def nothing_else_draws(rng, run=Forks.run):
     """
 
     def check_who_asks(problem=WITHOUT_SEED):
-        if is_called_by(run):
+        if is_called_by(type(rng).run):
             rng.refuse(NotByRng(f"{problem}; let rng alone decide"))
 
     def refused(function, *problem):

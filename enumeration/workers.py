@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from functools import partial
 
 from .forks import TooManyPaths, in_floats
-from .generator import EveryBranch
+from .generator import EveryBranch, NeedsValues
 from .watch import nothing_else_draws
 
 N_SUBTREES = 100
@@ -50,6 +50,9 @@ def sum_by_workers(function, max_paths, executor):
             if n_paths > max_paths:
                 problem = f"more than max_paths = {max_paths:,} paths"
                 raise TooManyPaths(problem, sum(outputs.values()))
+    except NeedsValues as error:
+        error.n_runs += n_paths
+        raise
     except BrokenExecutor as error:
         advice = 'a script needs if __name__ == "__main__": around what it runs'
         raise RuntimeError(f"a worker ended early; {advice}") from error

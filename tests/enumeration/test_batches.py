@@ -9,9 +9,10 @@ import pytest
 from support import GRID, chain
 
 import gallery
-from enumeration import total_variation, values
+from enumeration import total_variation
 from enumeration.batches import UNIT, distributions
-from enumeration.values import NotByThresholds, TooManyRuns
+from enumeration.refusals import NotByThresholds, TooManyRuns
+from enumeration.resolution import bound
 
 P, Q = gallery.P.astype(np.float32), gallery.Q.astype(np.float32)
 V = len(P)
@@ -62,8 +63,7 @@ def test_what_is_narrow_is_found_by_random_inputs():
 
     (found,) = distributions(token(narrow), 1, 2, n_checks=50_000)
     assert abs(found[1,] - 0.001 / 4) < GRID
-    once = values.resolution_of(50_000)
-    assert once < found.resolution < 1e-3  # several tests, of which one is passed
+    assert bound(50_000) < found.resolution < 1e-3  # several tests, of which one is passed
 
 
 def test_thresholds_are_found_to_the_last_bit():

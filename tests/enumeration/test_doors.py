@@ -90,6 +90,20 @@ def test_by_branches(seed):
     assert total_variation(found, distribution(tree)) < EXACT
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_by_branches_and_values(seed):
+    tree = program(np.random.default_rng(seed), ["number", "choice"])
+
+    def draw(rng):
+        source = of_numpy(rng)
+        source.number = lambda: float(rng.random())
+        return run(tree, source)
+
+    found = enumeration.output_distribution(draw, resolution=0.05)
+    assert total_variation(found, distribution(tree)) < EXACT
+    assert 0 < found.resolution < 0.05
+
+
 SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 15))]
 
 

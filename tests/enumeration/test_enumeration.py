@@ -5,6 +5,7 @@ import copy
 import functools
 import gc
 import importlib
+import json
 import math
 import multiprocessing
 import os
@@ -150,6 +151,8 @@ def test_fractions_of_numpy_integers_do_not_overflow():
         lambda rng: rng.random() * np.float64(2) < 1,
         lambda rng: rng.random() / np.float64(2) < 0.3,
         lambda rng: np.log(rng.random()) < -1,
+        lambda rng: rng.standard_exponential(),
+        lambda rng: rng.exponential(2),
         lambda rng: np.array(2.0) + rng.random() > 2.5,
         lambda rng: np.random.default_rng(rng).choice(4),
     ],
@@ -206,29 +209,14 @@ def test_an_odd_call_does_what_it_does_in_numpy(draw):
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
-        (lambda rng: rng.random(), "used as a value; it stands for all its values"),
-        (lambda rng: f"{rng.random():.3f}", "used as a value"),
-        (lambda rng: str(rng.random()), "used as a value"),
-        (lambda rng: rng.random() == 0.5, "used as a value"),
-        (lambda rng: rng.random() % 2, "used as a value"),
-        (lambda rng: {rng.random(): 1}, r"values\.py runs code that needs values"),
-        (lambda rng: math.log(rng.random()), r"values\.py runs code that needs values"),
-        (lambda rng: np.exp(rng.random()), r"given to np\.exp"),
-        (lambda rng: np.add(rng.random(), 1, dtype=float), r"given to np\.add"),
-        (lambda rng: rng.random().is_integer(), r"asked for \.is_integer"),
-        (lambda rng: np.log(rng.random() - 0.5) < -2, r"given to np\.log"),
-        (lambda rng: np.log(np.log(rng.random()) + 2) < 0, r"given to np\.log"),
-        (lambda rng: rng.random() < Decimal("0.3"), "combined with a Decimal"),
-        (lambda rng: rng.random() < np.float16(0.3), "combined with a float16"),
+        (lambda rng: rng.random(), "a random number was used as a value; to be exact, compare it"),
         (lambda rng: rng.random() < rng.random(), "combined with another one"),
-        (lambda rng: (rng.random() + 2.0**52) - 2.0**52 < 0.3, "rounding in float decides"),
+        (lambda rng: rng.random().is_integer(), r"asked for \.is_integer"),
         (lambda rng: np.float32(2**20) + rng.random() < 2**20, "rounding in float32 decides"),
-        (lambda rng: np.log(rng.random() + 2.0**52) < 36.1, "rounding in float decides"),
-        (lambda rng: rng.random() + 2000 < np.float32(2000.3), "rounding in float32 decides"),
         (lambda rng: rng.random() < np.nan, "NaN"),
         (lambda rng: rng.normal(), r"rng\.normal cannot be enumerated; use rng\.choice"),
         (lambda rng: int(np.isnan(rng.random(2)).any()), r"given to np\.isnan"),
-        (lambda rng: np.sqrt(rng.random(2)), r"given to np\.sqrt"),
+        (lambda rng: np.sqrt(rng.random(2)), "used as a value"),
         (lambda rng: rng.random(out=np.ones(2)) < 0, r"rng\.random\(out=\.\.\.\) cannot be enum"),
         (
             lambda rng: rng.choice(3, 2, False, shuffle=False),
@@ -289,6 +277,190 @@ def test_a_loop_whose_end_is_rare_is_an_error_after_so_many_forks(monkeypatch):
 def test_a_limit_that_is_none_is_refused(max_paths):
     with pytest.raises(ValueError, match=f"max_paths must be 1 or more; found {max_paths}"):
         sum_over_paths(lambda rng: rng.choice(2), max_paths)
+
+
+# ---- Numbers that are used as values ----
+
+
+def with_fractions(rng):
+    row = np.array([1, 2]) * THIRD  # NumPy's own generator can't draw from it
+    return [int(float(rng.random()) < THIRD), rng.choice(2, p=row)]
+
+
+def by_gumbel_noise(rng):
+    with np.errstate(divide="ignore"):
+        return (np.log(P) - np.log(-np.log(rng.random(4)))).argmax()
+
+
+def by_powers(rng):
+    return (rng.random(4) ** (1 / (P + 1e-300))).argmax()
+
+
+def by_two_rows(rng):
+    return (-np.log(1 - rng.random((2, 2))) / [0.25, 0.75]).argmin(axis=1)
+
+
+def by_exponential_noise(rng):
+    with np.errstate(divide="ignore"):
+        return (rng.exponential(size=4) / P).argmin()
+
+
+def nested_logarithms(rng):
+    with np.errstate(all="ignore"):
+        return int(np.log(np.log(rng.random()) + 2) < 0)
+
+
+ROUNDED = {(1,): 0.25 - 2**-14, (0,): 0.75 + 2**-14}
+BETWEEN = math.exp(-1) - math.exp(-2)  # below, there is no logarithm
+
+
+@pytest.mark.parametrize(
+    ("draw", "expected"),
+    [
+        (lambda rng: int(float(rng.random()) < 0.25), QUARTER),
+        (lambda rng: int(4 * rng.random()) // 3, QUARTER),
+        (lambda rng: int(f"{rng.random():.3f}" < "0.250"), {(1,): 0.2495, (0,): 0.7505}),
+        (lambda rng: int(str(rng.random())[2] in "01"), {(1,): 0.2, (0,): 0.8}),
+        (lambda rng: int(rng.random() == 0.5), {(0,): 1}),
+        (lambda rng: len({rng.random(): 1}), {(1,): 1}),
+        (lambda rng: int(rng.random() % 0.5 < 0.125), QUARTER),
+        (lambda rng: int(math.log(rng.random()) < math.log(0.25)), QUARTER),
+        (lambda rng: int(rng.random().is_integer()), {(0,): 1}),
+        (lambda rng: int(rng.random() < Decimal("0.25")), QUARTER),
+        (lambda rng: int(rng.random() < np.float16(0.25)), ROUNDED),
+        (lambda rng: int((rng.random() + 2.0**52) - 2.0**52 < 0.3), COIN),
+        (lambda rng: int(rng.random() + 2000 < np.float32(2000.25)), ROUNDED),
+        (nested_logarithms, {(1,): BETWEEN, (0,): 1 - BETWEEN}),
+        (lambda rng: int(np.add(rng.random(), 1, dtype=float) < 1.25), QUARTER),
+        (lambda rng: int(np.sqrt(rng.random(1))[0] < 0.5), QUARTER),
+        (lambda rng: (np.sort(rng.random(2)) < 0.5).sum(), {(0,): 0.25, (1,): 0.5, (2,): 0.25}),
+        (lambda rng: int(rng.random(1, dtype=np.float32).astype(float)[0] < 0.25), QUARTER),
+        (by_exponential_noise, ONE_DRAW),
+        (lambda rng: (np.log(P[:2]) + rng.gumbel(size=2)).argmax(), {(0,): 0.2, (1,): 0.8}),
+        (lambda rng: int(rng.gumbel(1) < 1), {(1,): math.exp(-1), (0,): 1 - math.exp(-1)}),
+        (lambda rng: int(float(json.dumps(rng.random())) < 0.25), QUARTER),
+        (lambda rng: int(Decimal(rng.random()) < 0.25), QUARTER),
+        (lambda rng: int(np.isnan(np.array([rng.random()]))[0]), {(0,): 1}),
+        (with_fractions, {(0, 0): 2 / 9, (0, 1): 4 / 9, (1, 0): 1 / 9, (1, 1): 2 / 9}),
+        (by_gumbel_noise, ONE_DRAW),
+        (by_powers, ONE_DRAW),
+        (by_two_rows, {(0, 0): 0.0625, (0, 1): 0.1875, (1, 0): 0.1875, (1, 1): 0.5625}),
+    ],
+)
+def test_a_number_that_is_used_as_a_value_gets_one(draw, expected):
+    found = output_distribution(draw, resolution=0.02)
+    assert total_variation(found, expected) < 1e-12
+    assert 0.01 < found.resolution < 0.02
+    for exact in sum_over_paths, functools.partial(output_distribution, resolution=0):
+        with pytest.raises(TypeError, match=r"^a random number .*; to be exact, compare it"):
+            exact(draw)
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda rng: rng.random(), "slightest change of a number"),
+        (
+            lambda rng: int(rng.random() < rng.random()),
+            "several numbers .*combined with another one",
+        ),
+        (lambda rng: np.argsort(rng.random(3)), "several numbers at once"),
+        (lambda rng: int(rng.random() ** 2 < random.random()), "draws from Python's random"),
+        (lambda rng: [int(3 * rng.random()), rng.poisson()], r"rng\.poisson cannot be enumerated"),
+        (lambda rng: int(float(rng.random()) < 1 / 0), "division by zero"),
+    ],
+)
+def test_what_has_no_distribution_is_refused_with_values_too(draw, message):
+    with pytest.raises(Exception, match=message):
+        output_distribution(draw, resolution=0.02)
+
+
+def test_what_c_code_sees_of_a_number_is_found_even_if_the_program_catches_its_error():
+    def draw(rng):
+        u = rng.random()
+        try:
+            return 0 if u >= 0.25 or type(u) is not float else len({json.dumps(u)})
+        except TypeError:
+            return 2
+
+    assert output_distribution(draw, resolution=0.1) == {(0,): 0.75, (1,): 0.25}
+    with pytest.raises(TypeError, match=r"led to \(0,\), and to \(1,\) when it had a value; to be"):
+        output_distribution(draw, resolution=0)
+
+
+def test_rounding_in_a_narrow_interval_is_no_reason_to_need_values():
+    def draw(rng):
+        u = rng.random(1, dtype=np.float32)[0]
+        return [int(u < 0.3), int(u + 4 < np.float32(4.3))]
+
+    assert type(output_distribution(draw)) is dict
+
+
+KEPT = []
+
+
+def draws_once(rng, use):
+    if not KEPT:
+        KEPT.append(rng.random())
+    return [rng.choice(2), use(KEPT[0])]
+
+
+@pytest.mark.parametrize("use", [lambda u: int(u < 0.5), lambda u: int(2 * u), float])
+def test_a_number_of_an_earlier_run_is_refused_by_name(use):
+    KEPT.clear()
+    with pytest.raises(NotByRng, match=r"^a random number of an earlier run was used; keep none"):
+        output_distribution(lambda rng: draws_once(rng, use))
+
+
+def test_a_distribution_that_is_printed_says_what_runs_may_have_missed():
+    found = output_distribution(lambda rng: int(2 * rng.random()), resolution=0.1)
+    assert str(found) == f"{dict(found)}, but runs may have missed 0.083"
+    for resolution in -1, math.nan:
+        with pytest.raises(ValueError, match="resolution must be 0 or more; found"):
+            output_distribution(lambda rng: rng.choice(2), resolution=resolution)
+
+
+def test_real_numbers_have_the_types_of_numpy():
+    def types(rng):
+        numbers = rng.random(), *rng.random(1), *rng.random(1, dtype=np.float32), rng.uniform()
+        int(numbers[0])
+        return [str(type(number)) for number in numbers]
+
+    assert output_distribution(types, resolution=0.1) == {tuple(types(np.random.default_rng(0))): 1}
+
+
+def test_who_asks_for_exact_is_told_that_random_runs_were_needed():
+    def by_value(rng):
+        return int(float(rng.random()) < 0.25)
+
+    def by_fork(rng):
+        return int(rng.random() < 0.25)
+
+    for pair in (by_value, by_fork), (by_fork, by_value), (by_value, by_value), (by_value, QUARTER):
+        message = r"^no difference was found, but .* missed; pass resolution=([\d.]+) if that is"
+        with pytest.raises(AssertionError, match=message) as error:
+            assert_same_distribution(*pair)
+        enough = float(re.match(message, str(error.value))[1])
+        for resolution in enough, 0.002:
+            assert_same_distribution(*pair, resolution=resolution)
+        with pytest.raises(TypeError, match="used as a value"):
+            assert_same_distribution(*pair, resolution=0)
+    with pytest.raises(AssertionError, match=r"^wrong by 0\.2500; at the beginning"):
+        assert_same_distribution(by_value, COIN)
+
+
+@pytest.mark.parametrize("use", [lambda u: int(3 * u[0]), np.argmax, lambda u: int(u[0] < u[1])])
+def test_max_paths_is_how_often_a_function_with_values_may_run(use):
+    """In all layouts of its numbers, and before it was known that it needs values."""
+    calls = []
+
+    def draw(rng):
+        calls.append(1)
+        return [rng.choice(2), use(rng.random(2))]
+
+    with pytest.raises(RuntimeError, match=r"^1,500 runs are not enough; take fewer tokens, or"):
+        output_distribution(draw, max_paths=1500)
+    assert len(calls) == 1500
 
 
 # ---- Something else decides ----
@@ -678,3 +850,16 @@ def test_a_progress_bar_within_the_function():
         print(output_distribution(lambda rng: [rng.choice(2) for _ in tqdm(range(1))]))
     """
     assert run("-c", program, script="").stdout == "{(0,): 0.5, (1,): 0.5}\n"
+
+
+class KeepsItsFirst:
+    rng = None
+
+    def __call__(self, rng):
+        self.rng = self.rng or rng
+        return int(self.rng.choice(4))
+
+
+def test_a_generator_of_an_earlier_run_is_refused():
+    with pytest.raises(NotByRng, match="the generator of an earlier run was used"):
+        output_distribution(KeepsItsFirst())

@@ -47,6 +47,8 @@ CALLS = {
     "multinomial": {"n": COUNTS, "pvals": ROWS, "size": SIZES},
     "integers": {"low": LOWS, "high": HIGHS, "size": SIZES, "dtype": DTYPES, "endpoint": FLAGS},
     "random": {"size": SIZES, "dtype": DTYPES, "out": ("None", "np.ones(2)")},
+    "exponential": {"scale": ("2", "0.5", "(1, 2)", "[]", "-1", "'1'"), "size": SIZES},
+    "standard_exponential": {"size": SIZES, "dtype": DTYPES, "method": ("'inv'", "'zig'", "1")},
     "uniform": {"low": EDGES, "high": ("1", "(1, 2)", "-2"), "size": SIZES},
 }  # fmt: skip
 REQUIRED = "x", "a", "n", "pvals", "low"
@@ -87,16 +89,30 @@ def integers(low, high=None, size=None, dtype=int, endpoint=False):
 
 
 def uniform(low=0, high=1, size=None, dtype=float, out=None):
-    shape = np.broadcast_shapes(np.shape(low), np.shape(high)) if size is None else size
     low, high = np.array(low, float), np.array(high, float)
-    below = ((0.25 - np.minimum(low, high)) / abs(high - low)).clip(0, 1)
-    sides = [(p, 1 - p) for p in np.broadcast_to(below, shape).flat]
-    return [math.prod(masses) for masses in itertools.product(*sides)]
+    return sides(((0.25 - np.minimum(low, high)) / abs(high - low)).clip(0, 1), size)
+
+
+def exponential(scale=1, size=None):
+    return sides(-np.expm1(-0.25 / np.array(scale, float)), size)
+
+
+def standard_exponential(size=None, **_):
+    return exponential(1, size)
+
+
+def sides(below, size):
+    """Each number is below .25 with its probability, or not."""
+    below = below if size is None else np.broadcast_to(below, size)
+    of_each = [(p, 1 - p) for p in np.nditer(below)] if np.size(below) else []
+    return [math.prod(masses) for masses in itertools.product(*of_each)]
 
 
 LAWS = {"permutation": shuffle, "shuffle": shuffle, "choice": choice, "multinomial": multinomial}
 LAWS |= {"integers": integers, "randint": integers}
-LAWS |= {"uniform": uniform, "random": uniform, "random_sample": uniform}
+OF_NUMBERS = {"uniform": uniform, "random": uniform, "random_sample": uniform}
+OF_NUMBERS |= {"exponential": exponential, "standard_exponential": standard_exponential}
+LAWS |= OF_NUMBERS
 
 # ---- Both, side by side ----
 
@@ -112,9 +128,9 @@ def drawn(generator, name, texts):
     if name == "shuffle":
         found = args["x"]
     is_empty = isinstance(found, np.ndarray) and found.size == 0
-    if LAWS[name] is uniform and not is_empty:
+    if name in OF_NUMBERS and not is_empty:
         found = found < 0.25
-    kind = type(found).__name__
+    kind = str(type(found))
     if isinstance(found, np.ndarray):
         kind += f"{found.dtype, found.shape}"
     return kind, repr(np.asarray(found).tolist())

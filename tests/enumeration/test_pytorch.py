@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from enumeration import NotByRng, total_variation  # noqa: E402
 from enumeration import pytorch as door  # noqa: E402
 from enumeration.pytorch import output_distribution  # noqa: E402
-from enumeration.values import NotByThresholds, TooManyRuns  # noqa: E402
+from enumeration.refusals import NotByThresholds, TooManyRuns  # noqa: E402
 
 P = torch.tensor([0.5, 0.2, 0.3])
 Q = torch.tensor([0.2, 0.3, 0.5])
@@ -236,7 +236,7 @@ class Functions:
         draw = SimpleNamespace(choice=choice, below=rng.choice, refuse=rng.refuse)
         of_numpy = door.OfNumpy()
         of_numpy.begin(SimpleNamespace(draw=draw, same_or_new=lambda state, what, make: make()))
-        of_numpy.number = lambda like: rng.random()
+        of_numpy.number = rng.number
         vars(self).update(of_numpy.functions())
 
 

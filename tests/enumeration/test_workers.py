@@ -31,6 +31,10 @@ def two_paths(rng):
     return rng.choice(2)
 
 
+def by_value(rng):
+    return [rng.choice(2), int(float(rng.random()) < 0.25)]
+
+
 def by_another(rng):
     return [rng.choice(2), int(OTHER.random() < 0.5)]
 
@@ -67,6 +71,16 @@ def test_two_processes_find_the_same(executor):
 def test_too_many_paths(executor, function, max_paths):
     with pytest.raises(TooManyPaths, match=f"more than max_paths = {max_paths} paths"):
         output_distribution(function, max_paths=max_paths, executor=executor)
+
+
+def test_a_number_that_is_used_as_a_value(executor):
+    found = output_distribution(by_value, executor=executor, resolution=0.1)
+    assert found == {(0, 0): 0.375, (0, 1): 0.125, (1, 0): 0.375, (1, 1): 0.125}
+    assert found.resolution < 0.1
+    with pytest.raises(TypeError, match="used as a value"):
+        output_distribution(by_value, executor=executor, resolution=0)
+    with pytest.raises(RuntimeError, match="9 runs are not enough"):
+        output_distribution(by_value, executor=executor, max_paths=9)
 
 
 def test_another_generator_is_seen(executor):
