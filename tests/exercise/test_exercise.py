@@ -135,6 +135,7 @@ def plain_loop(x, draft_model, target_model, N, K, rng):
 K_MAX = "min(K, n + N - len(x) - 1)"
 CALL = "q = target_model(np.append(x, drafted), len(drafted) + 1)"
 ROW_BY_ROW = "q = [target_model(np.append(x, drafted[:i]))[-1] for i in range(k + 1)]"
+SEES_A_TOKEN = "propose(x, draft_model", "propose(x, lambda ids: draft_model(ids[-1:])"
 loop_with_a_call_per_row = loop_with((CALL, f"{ROW_BY_ROW}; q = np.array(q)"))
 
 
@@ -200,9 +201,16 @@ def test_another_right_answer_on_two_tables(step, function):
          "1.86 tokens per pass of the target (2.50 are possible); "
          "1.30 guesses a round, 0.86 of them accepted; does the draft see its own guesses?"),
         ("speculative_sampling", loop_with_a_call_per_row,
-         "0.91 tokens per pass of the target (2.50 are possible)"),
+         "0.91 tokens per pass of the target (2.50 are possible); 1.75 guesses a round, "
+         "1.50 of them accepted; it asks the target more than once a round"),
         ("speculative_sampling", loop_with((CALL, f"{CALL}; target_model(np.append(x, drafted))")),
-         "1.25 tokens per pass of the target (2.50 are possible)"),
+         "1.25 tokens per pass of the target (2.50 are possible); 1.75 guesses a round, "
+         "1.50 of them accepted; it asks the target more than once a round"),
+        ("speculative_sampling", loop_with(("n = len(x)", "n = len(x); target_model(x)")),
+         "1.36 tokens per pass of the target (2.50 are possible); 1.75 guesses a round, "
+         "1.50 of them accepted; it asks the target once more than needed"),
+        ("speculative_sampling", loop_with(SEES_A_TOKEN),
+         "2.50 tokens per pass of the target"),
         ("speculative_sampling", plain_loop,
          "1.00 tokens per pass of the target (2.50 are possible)"),
     ],
