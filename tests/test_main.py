@@ -323,7 +323,7 @@ IMPORTS = {
     "terminal/*.py": "numpy runs checkpoint",
     "main.py": "fast gpt2 speculative runs terminal utils exercise",  # for --mine
     "checkpoint/*.py": "numpy requests tqdm tokenizers checkpoint encoder",
-    "lab/**/*.py": "numpy checkpoint fast lab runs sampling speculative terminal utils",
+    "lab/**/*.py": "numpy checkpoint enumeration fast lab runs sampling speculative terminal utils",
     "gallery/*.py": "numpy enumeration fast gallery lab sampling speculative terminal",
     "exercise/*.py": "numpy checkpoint enumeration exercise fast gallery lab sampling speculative "
     "terminal",
