@@ -17,11 +17,12 @@ from speculative import speculative_sampling
 
 NAMES = [step.function for step in STEPS]
 VERIFY, LOOP = NAMES[2:4]
+PARTS = {*NAMES} - {VERIFY, LOOP}
 MINE = os.path.relpath(ROOT / "exercise" / "mine.py")
 MOST = 100  # calls of the models without a new token, beside those that a round takes
 HIDDEN = "not to be seen here, where temperature 0 or --same_text leave one token in each row"
 
-NAME_IT = "; the name of a rule may follow, as in --mine tiny.py verify"
+OR_NAMED = f"; --mine takes {LOOP}, or else {VERIFY}, or a rule by its name, as in tiny.py verify"
 
 
 class Mine(NamedTuple):
@@ -56,23 +57,19 @@ def graded(file=MINE, *names):
     """
     if not os.path.exists(file):
         raise UserError(f"{file!r} is not there; python -m exercise begins yours")
-    if len(names) > 1:
-        raise UserError(f"--mine takes a file and one function of it; found {', '.join(names)}")
-    for name in {*names} & {*NAMES} - {VERIFY, LOOP}:
-        takes = f"--mine takes a rule like {VERIFY}, or a loop like {LOOP}"
-        raise UserError(f"{name} is another step of the exercise; {takes}")
-    advice = "" if names or file == MINE else NAME_IT
+    if len(names) > 1 or not PARTS.isdisjoint(names):
+        takes = f"a file, and one rule like {VERIFY} or a loop like {LOOP}"
+        raise UserError(f"--mine takes {takes}; found {', '.join(names)}")
+    advice = "" if names or file == MINE else OR_NAMED
     names = names or (LOOP, VERIFY)
     asked = [(LOOP if name == LOOP else VERIFY, name) for name in names]
-    said = []
     for name, found in zip(names, verdicts(file, asked)):
         (verdict, *_), is_exact = found or (["not in this file"], None)
         if is_exact or verdict.startswith("wrong by"):
             return Mine(file, name, verdict, is_exact)
-        said.append(f"{name}: {verdict}")
         if is_exact is False:
             break
-    raise UserError(f"{file}: {'; '.join(said)}{advice}")
+    raise UserError(f"{file}: {name}: {verdict}{advice}")
 
 
 # ---- While it writes ----
@@ -83,8 +80,6 @@ def run(loop, file, x, draft_model, target_model, N, K, seed, on_round):
     rounds = Rounds(x, on_round, MOST + 2 * min(K, N))
     draft = rounds.heard(untimed(draft_model), "p")
     target = rounds.heard(untimed(target_model), "q")
-    if HAS_TIMER:
-        signal.signal(signal.SIGPROF, end_it)
     try:
         set_clock(LIMIT)
         ids = loop(x.copy(), draft, target, N, K, np.random.default_rng(seed))
@@ -115,4 +110,5 @@ def end_it(number, frame):
 def set_clock(seconds):
     """Of the processor's time. 0 stops it."""
     if HAS_TIMER:
+        signal.signal(signal.SIGPROF, end_it)
         signal.setitimer(signal.ITIMER_PROF, seconds, 1)

@@ -1,8 +1,5 @@
 """What to say of a right function: how much it saves."""
 
-import contextlib
-from functools import partial
-
 import numpy as np
 
 from enumeration import sum_over_paths
@@ -32,7 +29,10 @@ def more_than(tokens, possible):
 
 
 def in_loops(function):
-    passes, rounds, guesses, accepted = calls_of(function)
+    try:
+        passes, rounds, guesses, accepted = calls_of(function)
+    except Wrong as error:
+        return str(error)
     passes_needed, _, guesses_needed, _ = calls_of(speculative_sampling)
     tokens, possible = CYCLE.N / passes, CYCLE.N / passes_needed
     said = f"{tokens:.2f} tokens per pass of the target{more_than(tokens, possible)}"
@@ -60,37 +60,22 @@ GUESS_MORE = "guess more, up to one less than there are tokens to go"
 
 def calls_of(function):
     """How many passes of the target a loop takes, rounds, guesses, and accepted ones."""
-    found = sum_over_paths(partial(counted, function))
-    return sum(mass * np.array(n) for n, mass in found.items())
 
+    def count(rng):
+        n = np.zeros(3)
 
-MODELS = {"p": CYCLE.draft_model, "q": CYCLE.target_model}
+        def add(r):
+            n[:] += 1, len(r.drafted), r.n_accepted
 
-
-def counted(function, rng):
-    calls = []
-    n = np.zeros(4)
-
-    def noted(name, model):
-        def call(ids, n_rows=1):
-            n[0] += name == "q"
-            calls.append((name, [*ids]))
-            return model(ids, n_rows)
-
-        return call
-
-    def add(r):
-        n[1:] += 1, len(r.drafted), r.n_accepted
-
-    x = np.array(CYCLE.prompt)
-    models = [noted(*each) for each in MODELS.items()]
-    text = function(x.copy(), *models, CYCLE.N, CYCLE.K, rng)
-    rounds = Rounds(x, add)
-    with contextlib.suppress(Wrong):  # they can't be told apart
-        for name, ids in calls:
-            rounds.heard(MODELS[name], name)(ids)
+        x = np.array(CYCLE.prompt)
+        rounds = Rounds(x, add)
+        models = map(rounds.heard, (CYCLE.draft_model, CYCLE.target_model), "pq")
+        text = function(x.copy(), *models, CYCLE.N, CYCLE.K, rng)
         rounds.end(np.array(text))
-    return n
+        return rounds.n_passes, *n
+
+    found = sum_over_paths(count)
+    return sum(mass * np.array(n) for n, mass in found.items())
 
 
 SAVED = {

@@ -17,12 +17,12 @@ class Rounds:
         self.on_round = on_round
         self.most_calls = most_calls
         self.n_calls = 0  # since there was a new token
+        self.n_passes = 0  # of the target
         self.q = {}  # the row of the token with this number
         self.begin(x)
 
     def begin(self, text):
-        self.text = text
-        self.ids = text  # the longest that a model was asked about in this round
+        self.text = self.ids = text  # ids is the longest that was asked about in this round
         self.p = []  # a row for each guess
         self.is_checked = False  # whether the target was asked
 
@@ -43,6 +43,7 @@ class Rounds:
             else:
                 self.q.update(enumerate(found.copy(), start=len(ids) - n_rows + 1))
                 self.is_checked = True
+                self.n_passes += 1
             return found
 
         return call
@@ -55,7 +56,7 @@ class Rounds:
         """End the round, after which the text is ids."""
         n = len(self.text)
         if not np.array_equal(ids[:n], self.text):
-            raise Wrong("its rounds can't be told apart: ask the draft for each guess")
+            raise Wrong("rounds that can't be told apart: ask the draft for each guess")
         if len(ids) > n:
             self.on_round(self.round(ids[n:]))
             self.n_calls = 0

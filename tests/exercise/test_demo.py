@@ -122,7 +122,7 @@ def test_what_temperature_0_hides(temperature, same_text, others, more):
     ("source", "message"),
     [
         (None, "is not there; python -m exercise begins yours"),
-        ("x = 1", "speculative_sampling: not in this file; verify: not in .*may follow"),
+        ("x = 1", "verify: not in this file; --mine takes speculative_sampling, or else"),
         ("def verify(*args): raise NotImplementedError", "verify: not written yet"),
         ("def verify(*args):\n    return undefined", "line 2, return undefined: NameError"),
         ("def verify(", "cannot be imported: SyntaxError: '[(]' was never closed .*line 1"),

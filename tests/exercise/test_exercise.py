@@ -136,6 +136,7 @@ K_MAX = "min(K, n + N - len(x) - 1)"
 CALL = "q = target_model(np.append(x, drafted), len(drafted) + 1)"
 ROW_BY_ROW = "q = [target_model(np.append(x, drafted[:i]))[-1] for i in range(k + 1)]"
 SEES_A_TOKEN = "propose(x, draft_model", "propose(x, lambda ids: draft_model(ids[-1:])"
+SEES_MORE = "propose(x, draft_model", "propose(x, lambda ids: draft_model([1, *ids])"
 loop_with_a_call_per_row = loop_with((CALL, f"{ROW_BY_ROW}; q = np.array(q)"))
 
 
@@ -209,8 +210,9 @@ def test_another_right_answer_on_two_tables(step, function):
         ("speculative_sampling", loop_with(("n = len(x)", "n = len(x); target_model(x)")),
          "1.36 tokens per pass of the target (2.50 are possible); 1.75 guesses a round, "
          "1.50 of them accepted; it asks the target once more than needed"),
-        ("speculative_sampling", loop_with(SEES_A_TOKEN),
-         "2.50 tokens per pass of the target"),
+        ("speculative_sampling", loop_with(SEES_A_TOKEN), "2.50 tokens per pass of the target"),
+        ("speculative_sampling", loop_with(SEES_MORE), "rounds that can't be told apart: ask the "
+         "draft for each guess"),
         ("speculative_sampling", plain_loop,
          "1.00 tokens per pass of the target (2.50 are possible)"),
     ],
