@@ -3,6 +3,7 @@
 No file has its name before it could be read.
 """
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -130,6 +131,8 @@ def download(folder, names, url, sizes):
         fetch_all(folder, names, url, sizes, fresh)
     finally:
         shutil.rmtree(fresh)
+        with contextlib.suppress(OSError):  # unless there is something in it
+            folder.rmdir()
 
 
 def fetch_all(folder, names, url, sizes, fresh):

@@ -53,7 +53,7 @@ def arguments(argv):
     known = f"1 to {len(names)}, or {', '.join(names)}"
     if args.step is not None and args.step not in by_key:
         raise UserError(f"there is no step {args.step!r}; there are {known}")
-    if args.file != str(MINE) and not os.path.isfile(args.file):
+    if args.file != str(MINE) and not os.path.exists(args.file):
         raise UserError(f"there is neither a file nor a step {args.file!r}; steps are {known}")
     args.step = by_key.get(args.step)
     return args

@@ -75,7 +75,7 @@ def as_verify(function):
     def rule(drafted, p, q, rng):
         k = len(drafted)
         found = function(drafted, p, q, rng)
-        emitted = tokens_from(found, "the round", q.shape[1])
+        emitted = tokens_from(found, "the round", q.shape[1], function)
         if not 1 <= len(emitted) <= k + 1:
             needed = f"a round of {k} guesses emits 1 to {k + 1} tokens" if k else ONE_TOKEN
             raise Wrong(f"{needed}{hint_for(found)}; found {emitted.tolist()!s:.60}")
@@ -96,7 +96,7 @@ def with_loop(function, **eos):
         x = np.array(setting.prompt)
         models = setting.draft_model, setting.target_model
         found = function(x, *models, setting.N, setting.K, rng, **eos)
-        return text_from(found, setting, **eos)
+        return text_from(found, setting, function, **eos)
 
     return text
 
@@ -109,7 +109,7 @@ def with_propose(function):
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise Wrong(f"a draft returns the guesses and their rows; found {found!r:.60}")
         n_vocab = draft_model(x).shape[1]
-        drafted = tokens_from(found[0], "the guesses", n_vocab)
+        drafted = tokens_from(found[0], "the guesses", n_vocab, function)
         p = array_from(found[1], "p", (k, n_vocab), float)
         for i, token in enumerate(drafted):
             check_argmax(np.append(x, drafted[:i]), draft_model, token)
@@ -140,7 +140,7 @@ def with_siblings(function):
         found = function(root, rng)
         if not isinstance(found, list) or not 1 <= len(found) <= most:
             raise Wrong(f"a list of 1 to {most} tokens is needed; found {found!r:.60}")
-        emitted = tokens_from(found, "the list", len(setting.P))
+        emitted = tokens_from(found, "the round", len(setting.P), function)
         return [*setting.prompt, *emitted.tolist()]
 
     return text

@@ -15,7 +15,7 @@ from enumeration import (
     total_variation,
 )
 from exercise.praise import praise
-from exercise.returned import Wrong
+from exercise.returned import Endless, Wrong, names_in
 from exercise.samples import in_words
 from exercise.tables import ONE_GUESS, SHORT
 from exercise.tree import tree
@@ -82,11 +82,10 @@ def name_of(check, sampler):
 
 def seed_in(function):
     """What to say of default_rng(0) in a function."""
-    code = getattr(function, "__code__", None)
-    return f"; {OWN_SEED}" if code and "default_rng" in code.co_names else ""
+    return OWN_SEED * ("default_rng" in names_in(function))
 
 
-OWN_SEED = "default_rng with a seed draws the same numbers each time, so draw from rng alone"
+OWN_SEED = "; default_rng with a seed draws the same numbers each time, so draw from rng alone"
 
 
 def is_same(check, one, other):
@@ -105,7 +104,7 @@ def is_same(check, one, other):
 # ---- An error, in one line ----
 
 
-ENDLESS = "a loop may go on for ever: is the text longer after each round?"
+FOR_EVER = "a loop may go on for ever: is the text longer after each round?"
 
 
 def not_written(error, step):
@@ -120,19 +119,19 @@ def not_written(error, step):
 
 def problem(error, path):
     words = in_one_line(error)
-    if isinstance(error, Wrong):
-        return words
     if isinstance(error, NotByRng):
         door = "; enumeration/pytorch.py is for code that draws from PyTorch"
         return words + door if "torch" in sys.modules else words
-    if isinstance(error, TooManyPaths):
-        words = words.split(";")[0]
-        return ENDLESS if "along one path" in words else words
     frames = traceback.extract_tb(error.__traceback__)
     place = ""
     for frame in frames:
         if os.path.abspath(frame.filename) == path:
             place = place_of(frame.lineno, frame.line)
+    if isinstance(error, Wrong | Endless):
+        return place + words
+    if isinstance(error, TooManyPaths):
+        words = words.split(";")[0]
+        return place + FOR_EVER if "along one path" in words else words
     if isinstance(error, TypeError) and frames[-1].filename.startswith(CHECKER):
         return f"{place}{words.split(';')[0]}; {INSTEAD}"  # rng cannot do that
     kind = type(error).__name__

@@ -4,6 +4,8 @@ import numpy as np
 
 from enumeration import sum_over_paths
 from exercise.adapters import as_verify
+from exercise.returned import Wrong
+from exercise.rounds import Rounds
 from exercise.tables import CYCLE
 from gallery.setting import mean_length, round_distribution
 from speculative import speculative_sampling, verify
@@ -27,44 +29,50 @@ def more_than(tokens, possible):
 
 
 def in_loops(function):
-    passes, guesses, rows = calls_of(function)
-    passes_needed, guesses_needed, _ = calls_of(speculative_sampling)
+    try:
+        passes, rounds, guesses, accepted = calls_of(function)
+    except Wrong as error:
+        return str(error)
+    passes_needed, _, guesses_needed, _ = calls_of(speculative_sampling)
     tokens, possible = CYCLE.N / passes, CYCLE.N / passes_needed
-    made, needed = guesses / passes, guesses_needed / passes_needed
-    is_slow = tokens < possible - ROUNDING
     said = f"{tokens:.2f} tokens per pass of the target{more_than(tokens, possible)}"
-    if guesses and abs(rows - guesses - passes) < ROUNDING:  # one pass for each round,
-        said += f"; {made:.2f} guesses a round"
-        said += f", {tokens - 1:.2f} of them accepted"  # which adds one token that is no guess
-        if is_slow and (tokens - 1) / made < (possible - 1) / needed:
-            said += "; does the draft see its own guesses?"
-        elif is_slow:
-            said += "; guess more, up to one less than there are tokens to go"
-        elif made > needed + ROUNDING:
-            said += f"; {needed:.2f} are enough, for a round adds one more token"
+    if rounds + accepted < CYCLE.N - ROUNDING:  # a round adds one token that is no guess,
+        return said  # so there were more guesses than the calls tell of
+    right = CYCLE.N / rounds - 1
+    made, needed = guesses / rounds, guesses_needed / passes_needed
+    if guesses:
+        said += f"; {made:.2f} guesses a round, {right:.2f} of them accepted"
+    extra = passes - rounds
+    if extra > ROUNDING:
+        times = "once more than needed" if abs(extra - 1) < ROUNDING else "more than once a round"
+        said += f"; it asks the target {times}"
+    elif guesses and tokens < possible - ROUNDING:
+        is_worse = right / made < (possible - 1) / needed
+        said += f"; {SEES if is_worse else GUESS_MORE}"
+    elif made > needed + ROUNDING:
+        said += f"; {needed:.2f} are enough, for a round adds one more token"
     return said
 
 
+SEES = "does the draft see its own guesses?"
+GUESS_MORE = "guess more, up to one less than there are tokens to go"
+
+
 def calls_of(function):
-    """How often a loop calls the target and the draft, and for how many rows of the target."""
+    """How many passes of the target a loop takes, rounds, guesses, and accepted ones."""
 
     def count(rng):
-        n = [0, 0, 0]
-        asked = []
+        n = np.zeros(3)
 
-        def draft_model(ids, n_rows=1):
-            n[1] += 1
-            return CYCLE.draft_model(ids, n_rows)
+        def add(r):
+            n[:] += 1, len(r.drafted), r.n_accepted
 
-        def target_model(ids, n_rows=1):
-            n[0] += 1
-            if [*ids] not in asked:  # twice about the same
-                n[2] += n_rows
-            asked.append([*ids])
-            return CYCLE.target_model(ids, n_rows)
-
-        function(np.array(CYCLE.prompt), draft_model, target_model, CYCLE.N, CYCLE.K, rng)
-        return n
+        x = np.array(CYCLE.prompt)
+        rounds = Rounds(x, add)
+        models = map(rounds.heard, (CYCLE.draft_model, CYCLE.target_model), "pq")
+        text = function(x.copy(), *models, CYCLE.N, CYCLE.K, rng)
+        rounds.end(np.array(text))
+        return rounds.n_passes, *n
 
     found = sum_over_paths(count)
     return sum(mass * np.array(n) for n, mass in found.items())

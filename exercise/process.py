@@ -35,6 +35,8 @@ def verdicts(file, asked, with_tree=False):
 
     Both are names: step 3 may have any in a file.
     """
+    if os.path.isdir(file):
+        raise UserError(f"{file} is a folder: give a file of it")
     path = os.path.abspath(file)
     asked = [*asked]
     while asked:

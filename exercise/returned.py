@@ -9,6 +9,10 @@ class Wrong(Exception):
     """What a function returned cannot be right, whatever its distribution."""
 
 
+class Endless(BaseException):
+    """`except Exception` in a function does not stop it."""
+
+
 def array_from(found, what, shape=None, dtype=None):
     if found is None:
         raise Wrong("it returned None; is a return missing?")
@@ -21,25 +25,39 @@ def array_from(found, what, shape=None, dtype=None):
     return array
 
 
+SUMS = "cumsum", "searchsorted"
 BEHIND_ALL = "; np.cumsum may end just below 1, so use rng.choice"
 
 
-def tokens_from(found, what, n_vocab):
+def tokens_from(found, what, n_vocab, function):
     ids = array_from(found, what)
     if ids.size == 0:
         ids = ids.astype(int)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(n_vocab)}:
-        needed = f"{what} must be tokens from 0 to {n_vocab - 1}{hint_for(found)}"
-        raise Wrong(f"{needed}; found {found!r:.60}{BEHIND_ALL * (n_vocab in ids)}")
+        tokens = f"a list of tokens, whole numbers from 0 to {n_vocab - 1}"
+        is_behind = n_vocab in ids and not names_in(function).isdisjoint(SUMS)
+        shown = f"{ids.tolist()!s:.60}{BEHIND_ALL * is_behind}"
+        raise Wrong(f"{what} must be {tokens}{hint_for(found)}; found {shown}")
     return ids
 
 
 def hint_for(found):
-    return " (+ adds numbers to an array)" if isinstance(found, np.ndarray) else ""
+    if not isinstance(found, np.ndarray):
+        return ""
+    return f" ({FLOATS if found.dtype.kind == 'f' else ADDS})"
 
 
-def text_from(found, setting, eos=None):
-    ids = tokens_from(found, "the text", len(setting.P))
+FLOATS = "np.append to an empty array gives floats"
+ADDS = "+ adds numbers to an array"
+
+
+def names_in(function):
+    """Those that the code of a function uses."""
+    return {*getattr(getattr(function, "__code__", None), "co_names", ())}
+
+
+def text_from(found, setting, function, eos=None):
+    ids = tokens_from(found, "the text", len(setting.P), function)
     n = len(setting.prompt)
     end = n + setting.N
     may_be_shorter = eos in ids[n:].tolist()

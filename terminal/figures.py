@@ -9,7 +9,8 @@ from runs import expected_tokens, speedup
 NOTHING = "none: nothing was guessed"
 A_BUG = "NO: a bug"
 TWO_SAMPLES = "no: two samples differ, unless --same_text is given"
-BELOW_1 = "a plain step is a pass and a draw, and two rows may cost less than one"
+BELOW_1 = "a plain step is a pass and a draw"
+TWO_ROWS = ", and two rows may cost less than one"
 LEAST_V = 0.7  # below, other programs slowed the plain loop
 BUSY = "none: other programs slowed the plain loop, so the figures don't hold; run it again"
 ROUNDING = "no: x @ w rounds differently for one row and for several, and two tokens were tied"
@@ -64,10 +65,11 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
         f"{fast.tokens_per_round:.2f}, with {setting}",
         "Tokens added per pass of the target. The plain loop adds one.",
     )
-    if len(fast.target_seconds) > len(fast.round_seconds):
-        per_pass = fast.n_new / len(fast.target_seconds)
+    n_passes, n_rounds = len(fast.target_seconds), len(fast.round_seconds)
+    if n_passes > n_rounds:
+        per_pass = f"{fast.n_new / n_passes:.2f}"
         rows["tokens per pass"] = Figure(
-            f"{per_pass:.2f}: it asks the target more than once a round"
+            f"{per_pass}: it asks the target {n_passes} times in {n_rounds} rounds"
         )
     rows["cost of a round"] = Figure(
         f"{cost:.2f} plain steps: {parts}",
@@ -75,14 +77,15 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
         "pass over K + 1 positions, r is drawing and accepting.",
     )
     if LEAST_V <= round(check, 2) < 1:
-        rows["v below 1"] = Figure(BELOW_1)
+        rows["v below 1"] = Figure(BELOW_1 + TWO_ROWS * any(fast.n_drafted))
     rows["same text"] = Figure(
         same_text(plain.ids, fast.ids, if_texts_differ),
         "At temperature 0 both loops decode the same tokens. Above, they draw two samples from one "
         "distribution.",
     )
     if quick < slow and fast.n_looked_at:
-        rows["slower"] = Figure(why_slower(guesses, check, rest))
+        once = check * n_rounds / max(n_passes, n_rounds)
+        rows["slower"] = Figure(why_slower(guesses, once, check - once, rest))
     return rows
 
 
@@ -100,14 +103,15 @@ def alpha(run):
     return f"{run.alpha:.2f} {of_which} predicts {run.predicted(expected):.2f} tokens per round"
 
 
-def why_slower(guesses, check, rest):
-    extra = check - 1  # one plain step is what a token costs anyway
-    most = max(guesses, extra, rest)
-    if most == guesses:
-        return "because the guesses cost most: try a smaller draft, or a smaller K"
-    if most == extra:
-        return "because the target's passes cost most: try a smaller K, or a better draft"
-    return "because drawing and accepting cost most: try a smaller K"
+def why_slower(guesses, check, surplus, rest):
+    costs = {
+        "the guesses cost most: try a smaller draft, or a smaller K": guesses,
+        "it asks the target more than once a round": surplus,
+        # A token costs one plain step anyway.
+        "the target's passes cost most: try a smaller K, or a better draft": check - 1,
+        "drawing and accepting cost most: try a smaller K": rest,
+    }
+    return f"because {max(costs, key=costs.get)}"
 
 
 def same_text(ids, other, if_texts_differ):

@@ -122,6 +122,7 @@ def test_what_v_below_1_and_several_passes_mean_is_said():
         rows = figures(plain, guessed, "K = 1")
         assert [label for label in odd if label in rows] == said
         assert rows["speedup"].text.startswith(speedup)
+    assert rows["tokens per pass"].text == "1.00: it asks the target 2 times in 1 rounds"
 
 
 def test_every_option_of_the_lab_reaches_the_pair(tmp_path):

@@ -1,5 +1,6 @@
 """main.py --mine: the rounds of a loop that reports none, how it ends, and the grader's word."""
 
+import re
 import time
 from functools import partial
 from types import SimpleNamespace
@@ -34,12 +35,19 @@ def test_the_rounds_of_a_loop_are_those_that_it_would_report(seed):
     assert rounds_of(demo.run, LOOP, *sizes, seed) == reported
 
 
-def test_a_loop_that_asks_the_target_row_by_row_is_shown():
-    def loop(x, draft, target, *args):
-        def rows(ids, n):
-            return np.array([target(ids[: len(ids) - i])[0] for i in reversed(range(n))])
+def row_by_row(target, ids, n):
+    return np.array([target(ids[: len(ids) - i])[0] for i in reversed(range(n))])
 
-        return speculative_sampling(x, draft, rows, *args)
+
+def twice_and_for_all_rows(target, ids, n):
+    target(ids[: len(ids) - n + 1])
+    return target(ids, len(ids))[-n:]
+
+
+@pytest.mark.parametrize("asked", [row_by_row, twice_and_for_all_rows])
+def test_a_loop_that_asks_the_target_in_its_own_way_is_shown(asked):
+    def loop(x, draft, target, *args):
+        return speculative_sampling(x, draft, partial(asked, target), *args)
 
     *found, _ = rounds_of(demo.run, [loop, __file__])
     assert found == rounds_of(demo.run, LOOP)[: len(found)] and len(found) > 10
@@ -54,9 +62,9 @@ def test_a_round_without_a_bonus_ends_where_the_next_guess_begins():
     ("loop", "message"),
     [
         (lambda x, draft, *args: len(draft(x)) and any(x is None for _ in iter(int, 1)),
-         "spent 0.1 seconds in a round"),
+         ": it spent 0.1 seconds without asking a model"),
         (lambda x, draft, *args: any(draft(x) is None for _ in iter(int, 1)),
-         "Endless: it called the models 106 times without a new token"),
+         ": it called the models 106 times without a new token"),
         (lambda *args: undefined, "line .*: NameError: name 'undefined'"),  # noqa: F821
     ],
 )  # fmt: skip
@@ -100,22 +108,22 @@ def test_a_wrong_rule_writes_fluently_and_the_grader_tells():
 
 
 @pytest.mark.parametrize(
-    ("temperature", "same_text", "others", "is_hidden"),
-    [(0, False, [1, 2], True), (0, False, [1, 3], False), (1, True, [1, 2], True),
-     (1, False, [1, 2], False)],
+    ("temperature", "same_text", "others", "more"),
+    [(0, False, [1, 2], "; not to be seen here"), (0, False, [1, 3], "$"),
+     (1, True, [1, 2], "; not to be seen here"), (1, False, [1, 2], "; would you")],
 )  # fmt: skip
-def test_what_temperature_0_hides(temperature, same_text, others, is_hidden):
+def test_what_temperature_0_hides(temperature, same_text, others, more):
     mine = demo.Mine("mine.py", "verify", "wrong by 0.1", False)
     args = SimpleNamespace(temperature=temperature, same_text=same_text)
-    assert ("not to be seen here" in mine.says(args, [1, 2], others)) == is_hidden
+    assert re.match(f"verify is wrong by 0.1{more}", mine.says(args, [1, 2], others))
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         (None, "is not there; python -m exercise begins yours"),
-        ("x = 1", "it has no function verify"),
-        ("def verify(*args): raise NotImplementedError", "not written yet"),
+        ("x = 1", "verify: not in this file; --mine takes speculative_sampling, or else"),
+        ("def verify(*args): raise NotImplementedError", "verify: not written yet"),
         ("def verify(*args):\n    return undefined", "line 2, return undefined: NameError"),
         ("def verify(", "cannot be imported: SyntaxError: '[(]' was never closed .*line 1"),
         ("def speculative_sampling(*args): 1 / 0\nfrom speculative import verify", "ZeroDivision"),

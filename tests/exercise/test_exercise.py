@@ -135,6 +135,8 @@ def plain_loop(x, draft_model, target_model, N, K, rng):
 K_MAX = "min(K, n + N - len(x) - 1)"
 CALL = "q = target_model(np.append(x, drafted), len(drafted) + 1)"
 ROW_BY_ROW = "q = [target_model(np.append(x, drafted[:i]))[-1] for i in range(k + 1)]"
+SEES_A_TOKEN = "propose(x, draft_model", "propose(x, lambda ids: draft_model(ids[-1:])"
+SEES_MORE = "propose(x, draft_model", "propose(x, lambda ids: draft_model([1, *ids])"
 loop_with_a_call_per_row = loop_with((CALL, f"{ROW_BY_ROW}; q = np.array(q)"))
 
 
@@ -200,9 +202,17 @@ def test_another_right_answer_on_two_tables(step, function):
          "1.86 tokens per pass of the target (2.50 are possible); "
          "1.30 guesses a round, 0.86 of them accepted; does the draft see its own guesses?"),
         ("speculative_sampling", loop_with_a_call_per_row,
-         "0.91 tokens per pass of the target (2.50 are possible)"),
+         "0.91 tokens per pass of the target (2.50 are possible); 1.75 guesses a round, "
+         "1.50 of them accepted; it asks the target more than once a round"),
         ("speculative_sampling", loop_with((CALL, f"{CALL}; target_model(np.append(x, drafted))")),
-         "1.25 tokens per pass of the target (2.50 are possible)"),
+         "1.25 tokens per pass of the target (2.50 are possible); 1.75 guesses a round, "
+         "1.50 of them accepted; it asks the target more than once a round"),
+        ("speculative_sampling", loop_with(("n = len(x)", "n = len(x); target_model(x)")),
+         "1.36 tokens per pass of the target (2.50 are possible); 1.75 guesses a round, "
+         "1.50 of them accepted; it asks the target once more than needed"),
+        ("speculative_sampling", loop_with(SEES_A_TOKEN), "2.50 tokens per pass of the target"),
+        ("speculative_sampling", loop_with(SEES_MORE), "rounds that can't be told apart: ask the "
+         "draft for each guess"),
         ("speculative_sampling", plain_loop,
          "1.00 tokens per pass of the target (2.50 are possible)"),
     ],
@@ -595,7 +605,8 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
         ("raise ValueError('two\\n lines')", "accept", "ValueError: two lines"),
         ("return rng.integers(10**7) < 5", "accept", "a choice among 10,000,000 items"),
         ("while q > p:\n        pass", "accept", "line 3, while q > p: ValueError: The truth"),
-        ("while rng.random() < 1: pass", "accept", "a loop may go on for ever"),
+        ("while rng.random() < 1: pass", "accept",
+         "line 3, while rng.random() < 1: pass: a loop may go on for ever"),
         ("return 2 * q - p", "residual",
          "the residual must be a distribution, with a sum of 1; found [0.4, -0.1, 0.7]"),
         ("return rows / 2", "penalised",
@@ -603,10 +614,13 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
         ("return [0.5, 0.5]", "residual", "the residual must have the shape [3]; found [2]"),
         ("return ['0.5', p, q]", "residual",
          "the residual must be an array; found ['0.5', array(["),
-        ("return [7]", "verify", "the round must be tokens from 0 to 2; found [7]"),
+        ("return [7]", "verify", "a list of tokens, whole numbers from 0 to 2; found [7]"),
         ("return []", "verify", "a round of 2 guesses emits 1 to 3 tokens; found"),
         ("return drafted + [2]", "verify",
-         "the round must be tokens from 0 to 2 (+ adds numbers to an array); found array([2"),
+         "whole numbers from 0 to 2 (+ adds numbers to an array); found [2, 3]"),
+        ("return np.append(np.zeros(0), drafted)", "verify",
+         "from 0 to 2 (np.append to an empty array gives floats); found [0.0, 0.0]"),
+        ("return 0", "verify", "must be a list of tokens, whole numbers from 0 to 2; found 0"),
         ("return drafted[:0] + [2]", "verify",
          "a round of 2 guesses emits 1 to 3 tokens (+ adds numbers to an array); found []"),
         ("return [rng.choice(len(q[0]), p=q[0 if len(drafted) else 1])]", "verify",
