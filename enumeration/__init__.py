@@ -58,12 +58,12 @@ outlives a call gives its first draw again and again, and nobody sees it.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, generator.py imitates
-NumPy's generator, watch.py sees what else draws, compare.py says where two
-distributions differ, and workers.py shares the paths among processes. values.py is for
-what needs real numbers, also of compiled code and other languages: a run asks for draws.py,
-and search.py cuts parts.py. refusals.py and resolution.py are what all of these share.
-batches.py gives them to kernels that take whole batches, and pytorch.py to code that
-draws from PyTorch.
+NumPy's generator and uniforms.py its random numbers, watch.py sees what else draws,
+compare.py says where two distributions differ, and workers.py shares the paths among
+processes. values.py is for what needs real numbers, also of compiled code and other
+languages: a run asks for draws.py, and search.py cuts parts.py. refusals.py and
+resolution.py are what all of these share. batches.py gives numbers to kernels that take
+whole batches, and pytorch.py to code that draws from PyTorch.
 """
 
 import math
@@ -73,9 +73,10 @@ import numpy as np
 
 from .compare import Contradicted, check_real_runs, first_difference, total_variation
 from .forks import NotByRng, TooManyPaths, as_output
-from .generator import LAYOUTS, EveryBranch, NeedsValues, Valued
+from .generator import LAYOUTS, EveryBranch, Valued
 from .refusals import NotByThresholds
 from .search import Search, first_found
+from .uniforms import NeedsValues
 from .watch import nothing_else_draws
 from .workers import sum_by_workers
 

@@ -14,7 +14,8 @@ from contextlib import nullcontext
 from functools import partial
 
 from .forks import TooManyPaths, in_floats
-from .generator import EveryBranch, NeedsValues
+from .generator import EveryBranch
+from .uniforms import NeedsValues
 from .watch import nothing_else_draws
 
 N_SUBTREES = 100
