@@ -39,45 +39,44 @@ def dots(name):
     return re.findall(r'cx="(.+?)" cy="(.+?)" r="6"><title>(.+?)<', picture(name))
 
 
-def short(x):
-    """1/3, but .2"""
-    return str(x) if x.denominator % 3 == 0 else f"{float(x):g}".lstrip("0")
+def decimal(x):
+    """.2"""
+    return f"{float(x):g}".lstrip("0")
 
 
-def test_the_tree_has_all_paths_and_they_add_up_to_q():
-    paths = []
-    for guess, p, q in zip("ABC", P, Q):
-        keep = acceptance(p, q)
-        paths.append((guess, [p, keep]))
-        if keep < 1:
-            left = zip("ABC", residual(P, Q))
-            paths += [(token, [p, 1 - keep, share]) for token, share in left if share]
-    ends = [f"{name}: {' × '.join(map(short, path))} = {short(prod(path))}" for name, path in paths]
-    *found, sums = texts("tree")
-    assert [text for text in found if "×" in text] == ends
-    labels = [text.split()[-1] for text in found[4:] if "×" not in text]
-    assert {*labels} == {short(share) for _, path in paths for share in path}
-    for name, q in zip("ABC", Q):
-        masses = [prod(path) for token, path in paths if token == name]
-        assert sum(masses) == q
-        assert f"{name}: {' + '.join(map(short, masses))}" in sums and short(q) in sums
+def test_the_paths_of_the_tree_are_those_of_the_rule_and_add_up_to_q():
+    masses = dict.fromkeys("ABC", 0)
+    factors = set()
+    said = "\n".join(texts("tree"))
+    for name, path, mass in re.findall("(.): (.+ × .+) = (.+)", said):
+        shares = [Fraction(share) for share in path.split(" × ")]
+        assert prod(shares) == Fraction(mass)
+        masses[name] += prod(shares)
+        factors.update(shares)
+    assert [*masses.values()] == [*Q]
+    keep = acceptance(P[1], Q[1])  # B alone may be rejected
+    assert factors == {*P, 1, keep, 1 - keep, *residual(P, Q)} - {0}
+    labels = re.findall(r"^\w+ ([\d./]+)$", said, re.MULTILINE)
+    assert {*map(Fraction, labels)} == factors
+    sums = re.findall(r"(.): [^;]*?(\.\d)[;.] ", said)
+    assert [*map("".join, sums)] == [f"{name}{decimal(q)}" for name, q in zip("ABC", Q)]
 
 
-def test_p_laid_over_q_has_the_heights_and_the_residual():
+def test_p_laid_over_q_has_the_heights_and_the_numbers():
     both = np.minimum(P, Q)
-    parts = [("accepted", both), ("rejected", P - both), ("missing", Q - both)]
-    expected, heights = [], []
-    for i, token in enumerate("ABC"):
-        shares = [(word, share[i]) for word, share in parts if share[i]]
-        expected += [f"{word} {short(share)}" for word, share in shares]
-        expected += [token, f"p {short(P[i])}, q {short(Q[i])}"]
-        heights += [280 * float(share) for _, share in shares]
-    expected += [short(share) for share in residual(P, Q) if share]
-    *found, one, two, three = texts("laid_over")
-    assert found == expected
-    assert [line.split()[-1] for line in (one, two, three)] == [short(x.sum()) for _, x in parts]
+    parts = {"accepted": both, "rejected": P - both, "missing": Q - both}
+    heights = []
+    said = texts("laid_over")
+    for i in range(3):
+        assert f"p {decimal(P[i])}, q {decimal(Q[i])}" in said
+        for word, share in parts.items():
+            if share[i]:
+                heights.append(280 * float(share[i]))
+                assert f"{word} {decimal(share[i])}" in said
     rects = re.findall(r'width="92" height="([\d.]+)"', picture("laid_over"))
     assert [*map(float, rects)] == pytest.approx(heights)
+    assert {*map(str, residual(P, Q))} - {"0"} < {*said}
+    assert [line.split()[-1] for line in said[-3:]] == [decimal(x.sum()) for x in parts.values()]
 
 
 def test_the_round_is_one_of_the_bundled_pair():
