@@ -17,9 +17,6 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **kwargs)
         self.advice = advice
 
-    def format_help(self):
-        return super().format_help().replace(" ...]", "]")  # of --mine, which takes no more
-
     def error(self, message):
         raise UserError(f"{message}; {self.advice}")
 
