@@ -107,19 +107,15 @@ def dropout():
 
 
 DISTRIBUTIONS = {
-    "multinomial": (lambda: torch.multinomial(P, 1), FROM_P),
     "two of three": (
         lambda: torch.multinomial(P, 2).sort().values,
         {(0, 1): 0.1 / 0.5 + 0.1 / 0.8, (0, 2): 0.15 / 0.5 + 0.15 / 0.7,
          (1, 2): 0.06 / 0.8 + 0.06 / 0.7}),
     "with replacement": (lambda: torch.multinomial(P, 2, replacement=True)[1], FROM_P),
-    "argmax p / e": (lambda: (P / e()).argmax(-1), FROM_P),
     "argmax p / e, lambd": (lambda: (P / e(lambd=2.0)).argmax(), FROM_P),
-    "Gumbel, rand": (lambda: (P.log() - (-torch.rand(3).log()).log()).argmax(), FROM_P),
     "a column of noise": (lambda: (P[:, None] / e(3, 2)).argmax(0)[:1], FROM_P),
     "noise by itself": (lambda: e(2) < torch.tensor([0.7, 0.8]).log().neg(),
                         {(0, 0): 0.56, (0, 1): 0.14, (1, 0): 0.24, (1, 1): 0.06}),
-    "rand": (lambda: torch.rand(1) < 0.3, THIRD),
     "item": (item, THIRD),
     "bfloat16": (lambda: torch.rand(1).item() < torch.tensor(0.9, dtype=torch.bfloat16),
                  {(1,): 0.896484375, (0,): 0.103515625}),
@@ -141,11 +137,9 @@ DISTRIBUTIONS = {
     "Python's": (lambda: random.choice([1, "stop", "stop", "stop"]),
                  {(1,): 0.25, ("stop",): 0.75}),
     "Python's random": (lambda: [random.random() < a for a in (0.5, 0.2)], EACH_ALONE),
-    "NumPy's": (lambda: np.random.choice(3, p=[0.5, 0.2, 0.3]), FROM_P),
     "NumPy's sample, ranf": (
         lambda: [np.random.sample() < 0.5, np.random.ranf() < 0.2], EACH_ALONE),
     "NumPy's randint": (lambda: 2 ** np.random.randint(63, 65) > 0, {(1,): 1}),
-    "NumPy's randint of many": (lambda: np.random.randint(0, 10_000) < 3_000, THIRD),
     "one seed": (with_one_seed(from_p, from_p), TWICE),
     "seeds alike": (with_seeds_alike, BOTH_THIRD),
     "set_rng_state": (with_the_same_state, BOTH_THIRD),
@@ -283,14 +277,6 @@ def caught():
         return 0
 
 
-def endless():
-    """Its paths multiply."""
-    while True:
-        token = torch.multinomial(P, 1)
-        if torch.bernoulli(P[:1]):
-            return token
-
-
 def in_a_pool():
     """Its thread is older than the run."""
     token = torch.multinomial(P, 1)
@@ -317,7 +303,6 @@ REFUSED = {
     "large weights": (lambda: torch.multinomial(P * 1e37, 1), "of weights up to 5e[+]36"),
     "too many tokens": (lambda: torch.multinomial(torch.eye(3)[0], 2), "than are possible"),
     "np.random.normal": (lambda: np.random.normal() < 0, "found np.random.normal"),
-    "without end": (lambda: [*iter(item, 2)], "more than 1,000 numbers; take a loop with a limit"),
     "another name for random": (
         lambda: PYTHONS() < 0.002 or torch.multinomial(P, 1), f"draws from random {EARLIER}"),
     "another name for np.random": (
@@ -328,8 +313,6 @@ REFUSED = {
     "a thread of a pool": (in_a_pool, "after one that nobody has seen"),
     "a counter": (lambda: next(COUNTER) % 500 == 0 or torch.multinomial(P, 1), "else decides"),
     "a seed of the system": (lambda: torch.seed() % 100 == 0 or item(), "something else decides"),
-    "half of the integers": (lambda: random.getrandbits(64) % 2, "the slightest change"),
-    "multiplies": (endless, "paths of a loop multiply"),
 }  # fmt: skip
 
 
