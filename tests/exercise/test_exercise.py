@@ -454,11 +454,6 @@ def accept_what_is_rare(p, q, token, rng):
     return 0 < q[token] < 0.02 or accept(p, q, token, rng)
 
 
-accepts_what_is_rare = changed(
-    lambda p, q, i, t: 1 if 0 < q[i][t] < 0.02 else acceptance(p[i][t], q[i][t])
-)
-
-
 def residual_of_two(p, q):
     row = residual(p, q)
     row[np.argsort(row)[:-2]] = 0
@@ -486,7 +481,6 @@ def split(row, token):
         ("residual", right_in_one_pair),
         ("residual", residual_without_equals),
         ("verify", changed(resampled=resampled_for_two_guesses)),
-        ("speculative_sampling", loop_with(verify=accepts_what_is_rare)),
         ("speculative_sampling", loop_with(verify=resamples_two)),
         ("speculative_sampling", loop_with(verify=has_a_floor)),
         ("speculative_sampling", loop_with(remembering(2))),
@@ -736,18 +730,6 @@ def test_a_file_imports_its_own_neighbours(tmp_path):
     (tmp_path / "mine.py").write_text("from sampling import sample as accept")
     printed = printed_by(program, tmp_path / "mine.py", "accept")
     assert "it calls sample, which is not written yet" in printed
-
-
-def test_long_lines_are_wrapped_with_their_indentation(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "40")
-    program.show(2, "residual", ["wrong by 0.0924, see a/fast-inference", "a " * 30], False)
-    assert capsys.readouterr().out.splitlines() == [
-        "2 residual              wrong by 0.0924,",
-        "                        see",
-        "                        a/fast-inference",
-        "    " + "a " * 17 + "a",
-        "    " + "a " * 11 + "a",
-    ]
 
 
 def test_the_tree_of_a_right_function(tmp_path):
