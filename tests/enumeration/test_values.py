@@ -1,6 +1,5 @@
 """enumeration/values.py: distributions computed by hand, and refusals in place of wrong ones."""
 
-import contextlib
 import ctypes
 import itertools
 import math
@@ -124,8 +123,6 @@ RIGHT = {
     "two digits": (lambda draw: int(int(10 * draw()) < int(10 * draw())), coin(0.45)),
     "a logarithm": (lambda draw: int(-math.log(1 - draw())),
                     {k: math.exp(-k) - math.exp(-k - 1) for k in range(37)}),
-    "a logarithm to base 2": (lambda draw: int(-math.log2(1 - draw())),
-                              {k: 2.0 ** -min(k + 1, 53) for k in range(54)}),
     "a loop": (lambda draw: int(until_it_is_below(0.9, draw) < 0.6), coin(2 / 3)),
     "a choice after a loop": (choice_after_a_loop, coin(0.5)),
     "a number used twice": (
@@ -244,12 +241,6 @@ def catches(draw):
         return 0
 
 
-def catches_each_time(draw):
-    while True:
-        with contextlib.suppress(Exception):
-            forgets(draw)
-
-
 def repeats(draw):
     """Its paths multiply."""
     while True:
@@ -284,14 +275,9 @@ REFUSED = {
     "the last bit": (lambda draw: int(2**53 * draw()) % 2, "slightest change of a number"),
     "the tenth bit": (lambda draw: int(2**43 * draw()) % 2, "20,000 runs are not enough"),
     "without end": (forgets, "^a run asked for more than 1,000 numbers"),
-    "without end, and caught each time": (
-        catches_each_time, "^a run asked for more than 1,000 numbers"),
     "without end, and caught": (catches, "^a run asked for more than 1,000 numbers"),
     "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], "an int, or several; found nan"),
     "a number": (lambda draw: draw(), "an int, or several; found 0"),
-    "nothing": (lambda draw: None, "an int, or several; found None"),
-    "log(0)": (lambda draw: int(math.log(draw()) < -1), "math domain error|positive input"),
-    "an empty row": (lambda draw: len(draw.exponential(0)), "at least one entry; found n = 0"),
 }  # fmt: skip
 
 
