@@ -414,11 +414,6 @@ def test_a_text_that_should_have_ended():
     assert lines[-3].split() == ["should", "be", ".500"]
 
 
-def right_in_one_pair(p, q):
-    """Right for the first pair of tables alone, where no row has a zero."""
-    return residual(p, q) if p.all() and q.all() else q
-
-
 def resampled_for_two_guesses(p, q, i, t):
     row = residual(p[i], q[i])
     return row if i < 2 else one_hot(row)
@@ -431,11 +426,6 @@ def accept_but_for_a_tie(p, q, token, rng):
 def residual_rounded(p, q):
     row = np.round(np.maximum(q - p, 0), 3)
     return row / row.sum() if row.any() else q
-
-
-def residual_without_equals(p, q):
-    row = residual(p, q)
-    return one_hot(row) if np.sum(row == row.max()) > 1 else row
 
 
 def certain_of_the_second(node, rng):
@@ -478,8 +468,6 @@ def split(row, token):
         ("accept", lambda p, q, t, rng: rng.random() < q[t] / max(p[t], 0.01)),
         ("accept", lambda p, q, t, rng: abs(q[t] - p[t]) < 1e-3 or accept(p, q, t, rng)),
         ("residual", residual_of_two),
-        ("residual", right_in_one_pair),
-        ("residual", residual_without_equals),
         ("verify", changed(resampled=resampled_for_two_guesses)),
         ("speculative_sampling", loop_with(verify=resamples_two)),
         ("speculative_sampling", loop_with(verify=has_a_floor)),
