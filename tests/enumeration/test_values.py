@@ -117,8 +117,6 @@ PAIRS = {(i, j): Q[0, i] * P[0, j] for i in range(3) for j in range(3)}
 RIGHT = {
     "nothing": (lambda draw: 7, {7: 1}),
     "a narrow part": (lambda draw: int(0.5 <= draw() < 0.51), coin(0.01)),
-    "rare three times": (
-        lambda draw: int(all([draw() > 0.95, draw() < 0.05, draw() > 0.95])), coin(0.05**3)),
     "very rare": (lambda draw: int(draw() < 1 - 2**-35 or draw() >= 2**-35), coin(1 - 2**-70)),
     "two digits": (lambda draw: int(int(10 * draw()) < int(10 * draw())), coin(0.45)),
     "a logarithm": (lambda draw: int(-math.log(1 - draw())),
