@@ -84,11 +84,8 @@ def test_the_round_is_one_of_the_bundled_pair():
     pair = load_pair("draft", "target", temperature=1)
     recorder = Recorder(np.random.default_rng(52))
     prompt = pair.encoder.encode(PROMPT)
-    run = pair.decode(prompt, 154, 4, recorder.rng, on_round=recorder)
-    i = 42
-    r = recorder.rounds[i]
-    n = len(prompt) + sum(run.n_emitted[:i])
-    before = pair.encoder.decode(run.ids[n - 9 : n]).lstrip()
+    pair.decode(prompt, 154, 4, recorder.rng, on_round=recorder)
+    r = recorder.rounds[42]
 
     def name(token):
         return as_html(pair.encoder.decode([token])[:8])
@@ -102,9 +99,7 @@ def test_the_round_is_one_of_the_bundled_pair():
         expected += [f"{value:.3f}" for value in (*d.probabilities, d.keep, d.u)]
         expected.append("accepted" if d.kept else "rejected")
     expected += map(name, r.emitted)
-    found = texts("round")
-    assert found[1] == "… " + as_html(before, {ord("\n"): "⏎"})
-    assert found[8:-1] == expected
+    assert texts("round")[8:-1] == expected
 
 
 def test_the_dots_of_the_speedup_are_those_of_the_theory():
