@@ -129,17 +129,16 @@ def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
 
 def chain(drafted, p, q, numbers, residual=True):
     """Chen's rule for whole batches: the tokens of each round, padded with -1, [B, k+1]"""
-    n, k = drafted.shape
-    rows = np.arange(n)[:, None]
-    is_kept = numbers[:, :k] * p[rows, np.arange(k), drafted] < q[rows, np.arange(k), drafted]
-    n_kept = np.cumprod(is_kept, axis=1).sum(axis=1)  # [B]
-    p = np.pad(p, ((0, 0), (0, 1), (0, 0)))[rows[:, 0], n_kept]  # [B, V], zeros for the bonus
-    q = q[rows[:, 0], n_kept]
-    weights = np.cumsum(np.maximum(q - residual * p, 0), axis=1)
-    tokens = (weights <= numbers[:, k:] * weights[:, -1:]).sum(axis=1)
-    places = np.arange(k + 1)
-    found = np.where(places < n_kept[:, None], np.pad(drafted, ((0, 0), (0, 1))), -1)
-    found[rows[:, 0], n_kept] = np.minimum(tokens, weights.shape[1] - 1)
+    found = np.full(numbers.shape, -1)
+    for text, guesses, p_rows, q_rows, u in zip(found, drafted, p, q, numbers):
+        n = 0
+        while n < len(guesses) and u[n] * p_rows[n, guesses[n]] < q_rows[n, guesses[n]]:
+            n += 1
+        is_rejected = n < len(guesses)
+        weights = np.maximum(q_rows[n] - p_rows[n], 0) if residual and is_rejected else q_rows[n]
+        weights = weights.cumsum()
+        token = weights.searchsorted(u[-1] * weights[-1], side="right")
+        text[: n + 1] = [*guesses[:n], min(token, len(weights) - 1)]
     return found
 
 
