@@ -325,8 +325,6 @@ def test_a_caller_who_demands_less_is_told_how_many_random_inputs_would_do():
     found = output_distribution(first_token, n_checks=3000)
     with pytest.raises(AssertionError, match=r"missed; take n_checks 1\.4 times as large"):
         enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0.005)
-    with pytest.raises(AssertionError, match=r"could have been missed; pass resolution=0\.0076"):
-        enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0)
     found = output_distribution(first_token, n_checks=4200)
     enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0.005)
 
