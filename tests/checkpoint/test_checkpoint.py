@@ -14,7 +14,6 @@ from checkpoint import UserError, find
 from checkpoint import crc32c as crc
 from checkpoint.crc32c import crc32c, mask
 from checkpoint.openai import DATA, FILES, INDEX
-from gpt2 import GPT2
 from utils import load_encoder_hparams_and_params
 
 HPARAMS = {"n_vocab": 300, "n_ctx": 64, "n_embd": 48, "n_head": 4, "n_layer": 3}
@@ -56,18 +55,6 @@ def test_reads_what_tensorflow_wrote_into_the_params_of_picogpt(model_dir):
     w = params["blocks"][1]["mlp"]["c_fc"]["w"]
     assert w.shape == (48, 192) and w.dtype == np.float32
     assert not w.flags.writeable and not w.flags.owndata  # a view of the file
-
-
-def test_a_model_does_not_change_with_its_files(model_dir, tmp_path):
-    """A trainer may overwrite them in place while the model decodes."""
-    shutil.copytree(model_dir, tmp_path, dirs_exist_ok=True)
-    _, hparams, params = load_encoder_hparams_and_params(str(tmp_path))
-    network = GPT2(params, hparams)
-    before = network([1, 2, 3], 3)
-    with open(tmp_path / DATA, "r+b") as file:
-        file.write(bytes(len(CONTENT[DATA])))
-    network.reset()
-    assert np.array_equal(network([1, 2, 3], 3), before)
 
 
 def test_a_model_that_its_trainer_named_by_its_steps(model_dir, tmp_path):
