@@ -77,7 +77,13 @@ def graded(file=MINE, *names):
 
 def run(loop, file, x, draft_model, target_model, N, K, seed, on_round):
     """Run a loop that has no on_round, and end it if it is endless."""
-    rounds = Rounds(x, on_round, MOST + 2 * min(K, N))
+
+    def in_its_own_time(r):
+        set_clock(0)
+        on_round(r)
+        set_clock(LIMIT)
+
+    rounds = Rounds(x, in_its_own_time, MOST + 2 * min(K, N))
     draft = rounds.heard(untimed(draft_model), "p")
     target = rounds.heard(untimed(target_model), "q")
     try:
@@ -95,20 +101,22 @@ def run(loop, file, x, draft_model, target_model, N, K, seed, on_round):
 
 def untimed(model):
     def call(*args):
-        set_clock(0)
+        left = set_clock(0)
         found = model(*args)
-        set_clock(LIMIT)
+        set_clock(left)
         return found
 
     return call
 
 
 def end_it(number, frame):
-    raise Endless(f"it spent {LIMIT} seconds without asking a model")
+    raise Endless(f"it spent {LIMIT} seconds in a round, without the models")
 
 
 def set_clock(seconds):
-    """Of the processor's time. 0 stops it."""
-    if HAS_TIMER:
-        signal.signal(signal.SIGPROF, end_it)
-        signal.setitimer(signal.ITIMER_PROF, seconds, 1)
+    """Of the processor's time. 0 stops it. How many seconds were left."""
+    if not HAS_TIMER:
+        return 0
+    signal.signal(signal.SIGPROF, end_it)
+    left, _ = signal.setitimer(signal.ITIMER_PROF, seconds, 1)
+    return left

@@ -58,11 +58,25 @@ def test_a_round_without_a_bonus_ends_where_the_next_guess_begins():
     assert len(rounds_of(demo.run, [loop, __file__], N=9)) == 3
 
 
+def burning(seconds, function):
+    """The function, but it takes so much time of the processor."""
+
+    def call(*args):
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+        return function(*args)
+
+    return call
+
+
 @pytest.mark.parametrize(
     ("loop", "message"),
     [
         (lambda x, draft, *args: len(draft(x)) and any(x is None for _ in iter(int, 1)),
-         ": it spent 0.1 seconds without asking a model"),
+         ": it spent 0.1 seconds in a round, without the models"),
+        (lambda x, draft, *args: any(burning(0.01, draft)(x) is None for _ in range(50)),
+         ": it spent 0.1 seconds in a round, without the models"),
         (lambda x, draft, *args: any(draft(x) is None for _ in iter(int, 1)),
          ": it called the models 106 times without a new token"),
         (lambda *args: undefined, "line .*: NameError: name 'undefined'"),  # noqa: F821
@@ -76,18 +90,6 @@ def test_a_loop_that_ends_never_or_badly_is_one_line(loop, message, monkeypatch)
 
 def test_each_token_behind_a_rejected_guess_is_shown():
     assert origins(Round([1], None, None, [2, 3], n_accepted=0)) == ["resampled"] * 2
-
-
-def burning(seconds, function):
-    """The function, but it takes so much time of the processor."""
-
-    def call(*args):
-        end = time.process_time() + seconds
-        while time.process_time() < end:
-            pass
-        return function(*args)
-
-    return call
 
 
 def test_many_guesses_a_slow_model_and_slow_rounds_are_not_endless(monkeypatch):
