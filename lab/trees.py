@@ -16,17 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from checks import check_fit, checked_model, checked_tokens, prepared
 from sampling import sample
-from speculative import (
-    acceptance,
-    check_fit,
-    checked_model,
-    checked_tokens,
-    max_fn,
-    prepared,
-    residual,
-    up_to_eos,
-)
+from speculative import acceptance, max_fn, residual, up_to_eos
 
 
 class Node:
