@@ -17,9 +17,6 @@ Every variant decodes texts of three tokens after A, with K = 2. The rows are Fr
 so the distances are exact, but for two rules with an exp.
 """
 
-from terminal import ending  # noqa: F401  # first, so that Ctrl-C is one line from here on
-
-# isort: split
 import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
 from gallery import (
     acceptance,

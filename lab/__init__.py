@@ -3,7 +3,4 @@
 Trees of guesses and the theory of the speedup are for Python: lab/trees.py and lab/theory.py.
 """
 
-from terminal import ending  # noqa: F401  # first, so that Ctrl-C is one line from here on
-
-# isort: split
 import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
