@@ -95,6 +95,7 @@ __all__ = [
 
 
 RESOLUTION = 0.005  # of what needs real numbers, if nobody says which is enough
+LOG_OF_ALL_TESTS = 25  # above log(1e9 n) of `resolution.bound` for n <= 70 rounds of random tests
 
 
 def output_distribution(
@@ -148,7 +149,7 @@ def watched_sum(function, max_paths):
 def watched_search(function, max_paths, resolution, needs_values):
     """The `resolution.Distribution`, whose numbers all have values, and if there were Fractions."""
     rng = Valued()
-    n_checks = math.ceil(25 / resolution)  # log(1e9 n) < 25, if they are made n < 70 times
+    n_checks = math.ceil(LOG_OF_ALL_TESTS / resolution)  # so that bound(n_checks, 70) < resolution
 
     def search(layout, n_runs):
         with nothing_else_draws(rng):
@@ -172,22 +173,38 @@ def sum_over_paths(function, max_paths=1_000_000):
 def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, resolution=None):
     """Raise an AssertionError that says how far two distributions differ, and where first.
 
-    Both are functions of rng, or {output: probability}. name(token) is what the message
-    calls a token. What was found by random numbers may miss something: up to its
-    `resolution` nobody knows more. So say which is enough, if a function uses a number as a
-    value, or if that of pytorch.py or values.py is not.
+    Parameters
+    ----------
+    sampler, reference : function(rng) -> output, or dict {output: probability}
+        Functions go through `output_distribution` first.
+    tolerance : float
+        The largest total variation distance that counts as equal: 1e-12 is for rounding in
+        float64, 1e-6 for rows in float32, and 0 for Fractions.
+    name : function(token) -> str
+        What the message calls a token.
+    resolution : float, optional
+        Where a function uses a random number as a value, runs may miss a difference up to a
+        resolution. This is how much may be missed by both together. None accepts what a given
+        dict has, and nothing for functions, so they fail with the value to pass.
+
+    Raises
+    ------
+    AssertionError
+        If the distance is above tolerance, or more than resolution could have been missed.
+    ValueError
+        If tolerance or resolution is negative or NaN.
     """
     given = sampler, reference
-    if resolution is None:  # who gives a distribution knows its resolution
-        enough = sum(resolution_of(each) for each in given)
-        share = RESOLUTION
+    if resolution is None:
+        may_miss = sum(resolution_of(each) for each in given)  # a function has 0
+        for_each = RESOLUTION
     else:
-        enough = resolution
-        share = resolution / 2  # for there are two
-    for name_of, value in ("tolerance", tolerance), ("resolution", enough):
+        may_miss = resolution
+        for_each = resolution / 2  # for there are two
+    for what, value in ("tolerance", tolerance), ("resolution", may_miss):
         if not value >= 0:
-            raise ValueError(f"{name_of} must be 0 or more; found {value}")
-    found, expected = (distribution_of(each, share) for each in given)
+            raise ValueError(f"{what} must be 0 or more; found {value}")
+    found, expected = (distribution_of(each, for_each) for each in given)
     distance = total_variation(found, expected)
     if distance > tolerance:
         distance = float(distance)
@@ -195,7 +212,7 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, reso
         where = first_difference(found, expected, tolerance, name)
         raise AssertionError(f"wrong by {shown}; {where}")
     missed = resolution_of(found) + resolution_of(expected)
-    if missed > enough or missed >= 1:
+    if missed > may_miss or missed >= 1:
         problem = f"no difference was found, but one of {missed:.2g} could have been missed"
         raise AssertionError(f"{problem}; {advice(missed, resolution)}")
 
@@ -212,5 +229,7 @@ def resolution_of(distribution):
     return getattr(distribution, "resolution", 0)
 
 
-def distribution_of(given, share):
-    return given if isinstance(given, dict) else output_distribution(given, resolution=share)
+def distribution_of(given, resolution):
+    if isinstance(given, dict):
+        return given
+    return output_distribution(given, resolution=resolution)

@@ -65,8 +65,8 @@ class Uniform:
     """The number shift + scale * u, where u is uniform in an interval, at first [0, 1).
 
     A comparison narrows the interval to the side that was taken, so that the number can
-    be compared again, as in a search through cumulated probabilities. It gives a bool
-    where NumPy does, and a np.bool_ where NumPy does, for ~ and + do other things there.
+    be compared again, as in a search through cumulated probabilities. The result has the type
+    that NumPy's own number would give, bool or np.bool_: ~True is -2, and ~np.True_ is False.
 
     type(u) is Uniform, and an array of such numbers has the dtype object. Nothing can hide
     that, so a program that asks for it is told by `output_distribution`'s real runs.
@@ -79,7 +79,7 @@ class Uniform:
         self.interval = [0, 1]  # shared by all numbers with the same u
         self.shift = 0
         self.scale = 1
-        self.inside = None  # the number x if u stands for log(x)
+        self.log_of = None  # the `Uniform` x, if this number is log(x)
 
     def scaled(self, like, scale, shift=0):
         """scale * self + shift, still a number with the same u."""
@@ -117,10 +117,10 @@ class Uniform:
         if limit != limit:
             problem = "a random number was compared with NaN"
             self.rng.refuse(ValueError(f"{problem}; check the probabilities for 0 / 0"))
-        if self.inside is None:
+        if self.log_of is None:
             u_is_below = self.narrow(limit)
         else:
-            u_is_below = self.inside.is_below(math.exp(min(limit, 700)))
+            u_is_below = self.log_of.is_below(math.exp(min(limit, 700)))
         return u_is_below == (self.scale > 0)
 
     def narrow(self, limit):
@@ -175,10 +175,10 @@ class Uniform:
     def log(self, operation=np.log):
         """np.log of the number, which is below a where the number is below exp(a)."""
         ends = [self.shift + self.scale * end for end in self.interval]
-        if self.inside is not None or min(ends) < 0:
+        if self.log_of is not None or min(ends) < 0:
             self.refuse("was given to np.log")
         number = Uniform(self.rng, operation(self.like))
-        number.inside = self
+        number.log_of = self
         return number
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):

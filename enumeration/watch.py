@@ -27,7 +27,11 @@ PROCESS = "the function starts a process, and what that draws is not seen"
 
 
 class AnyTwister(type):
-    """For np.random asks whether its generator is of the class that makes new ones."""
+    """isinstance(x, OfRandomState) is true for any MT19937.
+
+    While that class is in the place of np.random's own, np.random.get_state asks this of the
+    generator that was made before.
+    """
 
     def __instancecheck__(cls, thing):
         return isinstance(thing, np.random.MT19937)

@@ -36,8 +36,10 @@ def in_loops(function):
     passes_needed, _, guesses_needed, _ = calls_of(speculative_sampling)
     tokens, possible = CYCLE.N / passes, CYCLE.N / passes_needed
     said = f"{tokens:.2f} tokens per pass of the target{more_than(tokens, possible)}"
-    if rounds + accepted < CYCLE.N - ROUNDING:  # a round adds one token that is no guess,
-        return said  # so there were more guesses than the calls tell of
+    # Each round adds one token that is no guess. If rounds and accepted guesses don't add up to
+    # N, the loop made guesses that its calls of the draft don't show.
+    if rounds + accepted < CYCLE.N - ROUNDING:
+        return said
     right = CYCLE.N / rounds - 1
     made, needed = guesses / rounds, guesses_needed / passes_needed
     if guesses:

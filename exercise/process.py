@@ -60,8 +60,9 @@ def process_for(path, asked, with_tree):
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
         process = spawn.Process(target=answer, args=[path, asked, with_tree, theirs, LIMIT, log])
-        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the process inherits:
-        process.start()  # Ctrl-C ends us, and we end it
+        # The process inherits what we ignore. So Ctrl-C reaches us alone, and we end the process.
+        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        process.start()
         signal.signal(signal.SIGINT, usual)
         theirs.close()
 

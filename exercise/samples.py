@@ -4,6 +4,8 @@ from math import sqrt
 
 FEW = 100  # for fewer outputs the formula is too rough
 ROUNDING = 1e-12
+Z_95, Z_80 = 1.645, 0.842  # a standard normal number is below these with .95 and .80
+MISSED_ALL = 1.609  # -log(.20): after 1.609 / m outputs, one of probability m was seen with .80
 
 
 def in_words(found, wanted, N):
@@ -25,7 +27,7 @@ def samples_needed(found, wanted):
     impossible = sum(mass for output, mass in found.items() if output not in possible)
     per_output = sum((found.get(x, 0) - mass) ** 2 / mass for x, mass in possible.items())
     d = len(possible) - 1
-    a = 1.645 * sqrt(2 * d)  # above the mean, with 5 in 100
-    b = 0.842  # standard deviations below it, with 20 in 100
-    s = a + 2 * b**2 + b * sqrt(4 * b**2 + 2 * d + 4 * a)
-    return 1 / max(per_output / s, impossible / 1.61)  # a single one that's impossible tells
+    alarm = Z_95 * sqrt(2 * d)  # above the mean, where a right sampler is in 5 of 100 cases
+    # Solve d + s - Z_80 sqrt(2 d + 4 s) = d + alarm for s, which is above alarm.
+    s = alarm + 2 * Z_80**2 + Z_80 * sqrt(4 * Z_80**2 + 2 * d + 4 * alarm)
+    return 1 / max(per_output / s, impossible / MISSED_ALL)

@@ -41,7 +41,7 @@ def verify_block(drafted, p, q, rng):
 
 
 def block_probabilities(drafted, p, q):
-    """w and h, two lists of k + 1 numbers. tests/test_proof.py shows why they are right.
+    """w and h, two lists of k + 1 numbers. tests/lab/test_block.py proves that they are right.
 
     w[i] is the product so far: w[0] = 1 and w[i+1] = min(1, w[i] q/p). It is also a
     goal: the first i tokens should be kept with probability w[i], on average over what
