@@ -90,16 +90,21 @@ class GPT2:
     """
 
     def __init__(self, params, hparams):
-        params = as_float32(params)
+        params = self.laid_out(params)
         self.wte = params["wte"]
         self.wpe = params["wpe"]
         self.blocks = params["blocks"]
         self.ln_f = params["ln_f"]
-        self.head = self.wte.T
+        self.head = params["head"]["w"]
         self.n_head = hparams["n_head"]
         self.n_ctx = hparams["n_ctx"]
         self.n_vocab = hparams["n_vocab"]
         self.allocate()
+
+    def laid_out(self, params):
+        """The parameters as products need them, and the head, which shares the weights of wte."""
+        params = as_float32(params)
+        return params | {"head": {"w": params["wte"].T}}
 
     def allocate(self):
         """Forget the text, and begin a new cache."""

@@ -59,12 +59,13 @@ def main(argv=None):
     x = prompt_ids(args.prompt, N, encoder, [pair])
     guessing = mine.loop() if mine else speculative_sampling
 
-    # `Pair.timed` calls a loop with both models. The plain one leaves the draft alone.
-    def plain(draft, target, N, on_round):
-        return autoregressive_sampling(x, target, N, args.seed, on_round=on_round)
+    # `Pair.timed` calls a loop with both models, each with a clock. The plain one needs no draft.
+    def plain(draft_model, target_model, n, on_round):
+        return autoregressive_sampling(x, target_model, n, args.seed, on_round=on_round)
 
-    def speculative(draft, target, N, on_round):
-        return guessing(x, draft, target, N, args.K, args.seed, on_round=on_round)
+    def speculative(draft_model, target_model, n, on_round):
+        models = draft_model, target_model
+        return guessing(x, *models, n, args.K, args.seed, on_round=on_round)
 
     for loop in plain, speculative:  # the first use of the weights is slow
         pair.timed(loop, x, min(N, 8))

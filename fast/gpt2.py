@@ -19,17 +19,8 @@ class GPT2(gpt2.GPT2):
     both loops these positions are the prompt without its last token, so the bits agree.
     """
 
-    def __init__(self, params, hparams):
-        self.n_head = hparams["n_head"]
-        self.n_ctx = hparams["n_ctx"]
-        self.n_vocab = hparams["n_vocab"]
-        tiled = tile_params(params | {"head": {"w": params["wte"].T}})
-        self.wte = tiled["wte"]
-        self.wpe = tiled["wpe"]
-        self.blocks = tiled["blocks"]
-        self.ln_f = tiled["ln_f"]
-        self.head = tiled["head"]["w"]
-        self.allocate()
+    def laid_out(self, params):
+        return tile_params(params | {"head": {"w": params["wte"].T}})
 
     def allocate(self):
         """Forget the text, and allocate a new cache."""

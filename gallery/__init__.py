@@ -7,7 +7,7 @@ Most look right, and some rules that look wrong are exact. Nearly all are small 
 wrote in its place. GROUPS, below, leads from a heading of docs/exactness.md to the file of
 its rules, and lossy.py has those that are wrong on purpose. A rule is three lines:
 
-    V("from-target", "resamples from the target",
+    entry("from-target", "resamples from the target",
       ("residual(p[i], q[i])", "q[i]"),
       seen="ccs96307/fast-llm-inference")
 

@@ -10,7 +10,7 @@ import numpy as np
 from gallery.names import top_k
 from gallery.setting import decode
 from gallery.truncation import truncated_rows
-from gallery.variant import ACCEPTED, RATIO, RESAMPLED, VERIFY, Place, V, Variant, edited
+from gallery.variant import ACCEPTED, RATIO, RESAMPLED, VERIFY, Place, Variant, edited, entry
 from sampling import sample
 from speculative import acceptance, residual, verify
 
@@ -56,32 +56,32 @@ AT_MOST = ("rng.random() <", "rng.random() <=")
 with_zeros = partial(truncated_rows, top_k)  # all but the two most probable tokens have q = 0
 
 VARIANTS = [
-    V("accept-above", "accepts where q >= p",
+    entry("accept-above", "accepts where q >= p",
       (ACCEPTED, "q[i, token] >= p[i, token]"), formula=("q >= p", REPLACED),
       looks="a threshold of 1 in place of u", seen="an option of NVIDIA/TensorRT-LLM"),
-    V("logits-compared", "accepts unless the draft's logit is larger",
+    entry("logits-compared", "accepts unless the draft's logit is larger",
       (ACCEPTED, "q[i, token] >= p[i, token]", "residual(p[i], q[i])", "q[i]"),
       looks="if both logits are normalised", seen="modular/modular, RejectionSampler"),
-    V("accept-q", "accepts with probability q",
+    entry("accept-q", "accepts with probability q",
       (RATIO, "q[i, token]")),
-    V("accept-q-max", "accepts with q / max q",
+    entry("accept-q-max", "accepts with q / max q",
       (RATIO, "q[i, token] / q[i].max()", "residual(p[i], q[i])", "q[i]"),
       seen="1bit-MONSTER/1bit-MONSTER#637"),
-    V("accept-argmax", "accepts only the argmax",
+    entry("accept-argmax", "accepts only the argmax",
       (ACCEPTED, "token == q[i].argmax()", "residual(p[i], q[i])", "q[i]"),
       seen="claimed in lablup/mlxcel#902; for its classic path taken back in lablup/mlxcel#992"),
-    V("upside-down", "ratio upside down",
+    entry("upside-down", "ratio upside down",
       (RATIO, "acceptance(q[i, token], p[i, token])"),
       looks="if two papers are mixed up", formula=("min(1, p / q)", REPLACED)),
-    V("lenient", "lenient acceptance",
+    entry("lenient", "lenient acceptance",
       ("p[i, token]", "λ * p[i, token]"), looks="with λ = 0.8",
       seen="Leviathan et al. 2023, appendix A.5", formula=("min(1, q / (λ * p))", REPLACED)),
-    V("accept-all", "accepts everything",
+    entry("accept-all", "accepts everything",
       (ACCEPTED, "True"),
       looks="or a rejected guess is emitted again, in shorter rounds, where p is NaN",
       seen="huggingface/transformers#28508, vllm-project/vllm-ascend#13730; "
            "NaN, vllm-project/vllm#41834", formula=("1", REPLACED)),
-    V("first-unchecked", "first guess not verified",
+    entry("first-unchecked", "first guess not verified",
       ("rng.random() <", "i == 0 or rng.random() <"),
       seen="until ohdearquant/lattice#258"),
     Variant("u-at-most", "u <= ratio", edit=AT_MOST, looks="where u may be 0",
@@ -90,19 +90,19 @@ VARIANTS = [
                  "in a draw, sizzlecar/ferrum-infer-rs",
             verify=on_a_grid(edited(verify, AT_MOST)), rows=with_zeros,
             own=partial(decode, verify=on_a_grid(verify), rows=with_zeros)),
-    V("argmax", "argmax in place of draws",
+    entry("argmax", "argmax in place of draws",
       (ACCEPTED, "token == q[i].argmax()", RESAMPLED, "q[i].argmax()",
        "sample(q[-1], rng)", "q[-1].argmax()"),
       seen="until Pushkinist/rMLX#519, sgl-project/sglang#31214; "
            "except for the bonus, ROCm/ATOM#2318; if no temperature was set, "
            "until NVIDIA/TensorRT-LLM#19390"),
-    V("u-zero", "u = 0 called greedy",
+    entry("u-zero", "u = 0 called greedy",
       ("rng.random()", "0", "sample(q[-1], rng)", "picked(q[-1], 0)"),
       looks="where no generator is given", seen="zerfoo/zerfoo"),
-    V("passed", "as many kept as passed",
+    entry("passed", "as many kept as passed",
       ("[*passed, False].index(False)", "sum(passed)"), of=TESTS_ALL,
       looks="not those before the first that failed",
       seen="as a count alone, in vllm-project/vllm#2658"),
-    V("continues", "continues after a rejection",
+    entry("continues", "continues after a rejection",
       (f"return np.append(drafted[:i], {RESAMPLED})", f"drafted[i] = {RESAMPLED}")),
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from gallery.setting import decode, target_rows
-from gallery.variant import RATIO, ROWS, V
+from gallery.variant import RATIO, ROWS, entry
 from speculative import verify
 
 
@@ -52,17 +52,17 @@ def lacks_accepted_tokens(setting, x, drafted, noted=()):
 
 
 VARIANTS = [
-    V("first-row-for-all", "all verified with the first row",
+    entry("first-row-for-all", "all verified with the first row",
       (RATIO, "acceptance(p[0, token], q[0, token])")),
-    V("row-after", "row off by one",
+    entry("row-after", "row off by one",
       ("q[i, token]", "q[i + 1, token]", "residual(p[i], q[i])", "residual(p[i], q[i + 1])")),
-    V("from-beginning", "rows counted from the beginning of the text", from_the_beginning,
+    entry("from-beginning", "rows counted from the beginning of the text", from_the_beginning,
       of=ROWS, looks="so the first row verifies the first guess, and so on",
       seen="openvinotoolkit/openvino_notebooks, 612d3e0"),
-    V("recurrent", "recurrent state not rolled back", never_rolled_back, of=ROWS,
+    entry("recurrent", "recurrent state not rolled back", never_rolled_back, of=ROWS,
       decode=partial(with_notes, rejected_tokens), looks="it has read the rejected tokens",
       seen="ml-explore/mlx-lm#846, vllm-project/tpu-inference#3178"),
-    V("lacks-accepted", "recurrent state that lacks accepted guesses", lacks_accepted_tokens,
+    entry("lacks-accepted", "recurrent state that lacks accepted guesses", lacks_accepted_tokens,
       of=ROWS, decode=partial(with_notes, accepted_tokens), looks="in rounds without guesses",
       seen="vllm-project/vllm#52942"),
 ]  # fmt: skip

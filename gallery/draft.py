@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gallery.variant import PROPOSE, V
+from gallery.variant import PROPOSE, entry
 from sampling import sample
 
 
@@ -32,24 +32,24 @@ def from_marginals(x, draft_model, k_max, rng):
 
 
 VARIANTS = [
-    V("greedy-draft", "greedy draft with its ordinary p",
+    entry("greedy-draft", "greedy draft with its ordinary p",
       ("sample(p, rng)", "p.argmax()"), of=PROPOSE,
       seen="until huggingface/transformers#33534; "
            "with the best beam for the argmax, apple/ml-recurrent-drafter#6"),
-    V("top-k-draft", "top-k draft with the p of all tokens",
+    entry("top-k-draft", "top-k draft with the p of all tokens",
       ("sample(p, rng)", "sample(top_k(p), rng)"), of=PROPOSE,
       seen="until huggingface/transformers#48007; measured in huggingface/transformers#47932"),
-    V("other-temperature", "p at another request's temperature",
+    entry("other-temperature", "p at another request's temperature",
       ("rows.append(p)", "rows.append(colder(p))"), of=PROPOSE,
       seen="found in review of NVIDIA/TensorRT-LLM#12588"),
-    V("stale-p", "p of later guesses never written",
+    entry("stale-p", "p of later guesses never written",
       ("rows.append(p)", "rows.append(rows[0] if rows else p)"), of=PROPOSE,
       looks="so the first one's stays there",
       seen="under CUDA graphs, until vllm-project/vllm#37639"),
-    V("mapped", "the token mapped to the target's ids, its row not",
+    entry("mapped", "the token mapped to the target's ids, its row not",
       ("rows.append(p)", "rows.append(np.roll(p, 1))"), of=PROPOSE,
       looks="so p is that of another token", seen="alibaba/rtp-llm#1311"),
-    V("other-sequence", "the rows of another sequence",
+    entry("other-sequence", "the rows of another sequence",
       ("rows.append(p)", "rows.append(draft_model((x[:-1] + 1) % len(p))[-1])"), of=PROPOSE,
       looks="as where a batch has been put in another order",
       seen="until vllm-project/vllm#14645; feared in vllm-project/vllm#41044"),

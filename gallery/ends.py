@@ -3,7 +3,7 @@
 from functools import partial
 
 from gallery.setting import EOS, decode, plain
-from gallery.variant import PROPOSE, Place, V, Variant, unchecked
+from gallery.variant import PROPOSE, Place, Variant, entry, unchecked
 from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
 STOP = (1, 2)
@@ -46,16 +46,16 @@ VARIANTS = [
     Variant("eos-inside", "overlooks an eos inside a round",
             edit=OVERLOOKED, of=speculative_sampling,
             seen="huggingface/transformers#47912", **about_eos(overlooks_an_eos)),
-    V("eos-redrawn", "redraws an accepted eos",
+    entry("eos-redrawn", "redraws an accepted eos",
       ("return np.append(drafted[:i]",
        "if EOS in drafted[:i]: i = drafted.tolist().index(EOS)\n"
        "        return np.append(drafted[:i]", "residual(p[i], q[i])", "q[i]"),
       seen="ccs96307/fast-llm-inference", **about_eos(overlooks_an_eos)),
-    V("eos-withdrawn", "withdraws a drafted eos",
+    entry("eos-withdrawn", "withdraws a drafted eos",
       ("token = sample(p, rng)", "token = sample(p, rng)\n        if token == EOS: break"),
       of=PROPOSE, seen="Mathews-Tom/no-magic, which drops a resampled eos as well",
       **about_eos()),
-    V("stop-at-end", "stop sequence sought at a round's end",
+    entry("stop-at-end", "stop sequence sought at a round's end",
       ("range(len(stop), len(new) + 1)", "[len(new)]"), of=LENGTH,
       seen="until sgl-project/sglang#23802"),
 ]  # fmt: skip

@@ -8,10 +8,10 @@ from gallery.grammar import MASK
 from gallery.kept import LEFT, as_the_shortest, stops_behind
 from gallery.noise import keeps_its_numbers, keeps_u
 from gallery.truncation import XTC_BONUS, xtc_text
-from gallery.variant import ACCEPTED, DECODE, PROPOSE, RATIO, RESAMPLED, V
+from gallery.variant import ACCEPTED, DECODE, PROPOSE, RATIO, RESAMPLED, entry
 from lab.block import verify_block
 
-X = partial(V, exact=True)
+X = partial(entry, exact=True)
 
 
 CHECKS = [

@@ -5,7 +5,7 @@ from functools import partial
 from gallery.context import last_token, with_notes
 from gallery.names import EOS, B, one_hot, without
 from gallery.setting import plain, target_rows
-from gallery.variant import PROPOSE, Place, V
+from gallery.variant import PROPOSE, Place, entry
 
 
 def masked_rows(setting, x, drafted):
@@ -50,22 +50,22 @@ IN_ROUNDS = ("for i, row in enumerate(q):",
              "if len(drafted): return q\n    for i, row in enumerate(q):")  # fmt: skip
 
 VARIANTS = [
-    V("late-grammar", "grammar that waits for the next round",
+    entry("late-grammar", "grammar that waits for the next round",
       ("[*new, *drafted[:i]]", "new"), of=MASK,
       looks="so no guess turns it on", seen="vllm-project/vllm#36138"),
-    V("grammar-bonus", "grammar that forgets the bonus",
+    entry("grammar-bonus", "grammar that forgets the bonus",
       ("enumerate(q)", "enumerate(q[: max(1, len(drafted))])"), of=MASK,
       seen="behind a withdrawn guess, until vllm-project/vllm#44297; "
            "other rows there, vllm-project/vllm#54442"),
-    V("grammar-withdrawn", "forbidden guess withdrawn",
+    entry("grammar-withdrawn", "forbidden guess withdrawn",
       ("token = sample(p, rng)",
        "token = sample(p, rng)\n        if token == A and B in x: break"), of=PROPOSE,
       looks="harmless while guesses are greedy", **MASK.parts(masked_rows), step="",
       seen="vllm-project/vllm#14702; resampled from the target in local-inference-lab/vllm#476"),
-    V("forced", "forced token ignored in rounds with guesses", IN_ROUNDS, of=FORCED,
+    entry("forced", "forced token ignored in rounds with guesses", IN_ROUNDS, of=FORCED,
       looks="here the second token must be B",
       seen="vllm-project/vllm#39573, closed as stale; for its V2 runner, vllm-project/vllm#44510"),
-    V("rounds-for-tokens", "rounds counted in place of tokens",
+    entry("rounds-for-tokens", "rounds counted in place of tokens",
       ("n + i < 2", "len(noted) < 2"), of=LONG, decode=partial(with_notes, last_token),
       looks="where C is forbidden for two tokens", seen="sgl-project/sglang#33643"),
 ]  # fmt: skip

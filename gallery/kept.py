@@ -6,7 +6,7 @@ import numpy as np
 
 from gallery.names import HALF
 from gallery.setting import decode
-from gallery.variant import PROPOSE, Place, V, edited
+from gallery.variant import PROPOSE, Place, edited, entry
 from speculative import propose, verify
 
 # ---- A coin for each guess, tossed when it is drawn, and used by `verify` ----
@@ -67,12 +67,12 @@ KEPT_FIRST = Place(kept_first, lambda rule: {"decode": keeping(rule)})
 SHORTEST = Place(as_the_shortest, lambda rule: {"verify": rule})
 
 VARIANTS = [
-    V("withdraws-unsure", "withdraws an unsure guess",
+    entry("withdraws-unsure", "withdraws an unsure guess",
       ("token = sample(p, rng)", "token = sample(p, rng)\n        if p[token] < UNSURE: break"),
       of=PROPOSE, looks="with UNSURE = 0.4"),
-    V("kept-new-row", "guess kept for the next round, with the row of its new context",
+    entry("kept-new-row", "guess kept for the next round, with the row of its new context",
       ("rows.append(p)", "rows.append(draft_model(x)[-1])"), of=KEPT_FIRST),
-    V("batch-anew", "batch cut to its shortest, and drawn anew",
+    entry("batch-anew", "batch cut to its shortest, and drawn anew",
       ("return found[:1]", "return [sample(q[0], rng)]"), of=SHORTEST,
       looks="where the guess at the cut had been accepted"),
 ]  # fmt: skip

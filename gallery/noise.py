@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from gallery.names import picked
 from gallery.setting import decode
-from gallery.variant import DECODE, RESAMPLED, V, edited
+from gallery.variant import DECODE, RESAMPLED, edited, entry
 from lab.block import verify_block
 from speculative import propose, verify
 
@@ -73,24 +73,24 @@ def keeps_u(rule, from_the_right=False):
 
 
 VARIANTS = [
-    V("one-u-for-all", "one random number for all",
+    entry("one-u-for-all", "one random number for all",
       ("for i, token in enumerate(drafted):",
        "u = rng.random()\n    for i, token in enumerate(drafted):", "rng.random() <", "u <"),
       seen="feifeibear/LLMSpeculativeSampling"),
-    V("u-tests", "the u that drew a token also verifies it",
+    entry("u-tests", "the u that drew a token also verifies it",
       ("rng.random()", "rng.u[i]"), propose=keeps_its_numbers,
       looks="where rng.u[i] drew the guess", seen="vllm-project/vllm#47386"),
-    V("u-replaces", "the u that rejected also resamples",
+    entry("u-replaces", "the u that rejected also resamples",
       ("rng.random()", "(u := rng.random())", RESAMPLED, "picked(residual(p[i], q[i]), u)"),
       seen="vllm-project/vllm-ascend#16370"),
-    V("one-noise", "one noise for two draws",
+    entry("one-noise", "one noise for two draws",
       (RESAMPLED, "picked(residual(p[i], q[i]), rng.u[i])"), propose=keeps_its_numbers,
       looks="where rng.u[i] drew the guess",
       seen="vllm-project/vllm#54282, an option up to release 0.28.0"),
-    V("one-seed", "one seed for draft and verifier, the draft's again in each round",
+    entry("one-seed", "one seed for draft and verifier, the draft's again in each round",
       one_seed, of=DECODE, looks="the numbers that drew tokens come back as tests",
       seen="in review in ggml-org/llama.cpp#27694; for the draft alone, Infini-AI-Lab/Sequoia"),
-    V("u-kept-block", "u of a position kept, with block verification",
+    entry("u-kept-block", "u of a position kept, with block verification",
       keeps_u(verify_block, from_the_right=True), of=DECODE,
       looks="that a token was kept says something about the u behind it",
       seen="avoided in vllm-project/vllm#46781"),

@@ -7,7 +7,7 @@ import numpy as np
 from gallery.context import rejected_tokens, with_notes
 from gallery.names import HALF
 from gallery.setting import plain, target_rows
-from gallery.variant import Place, V
+from gallery.variant import Place, entry
 from speculative import max_fn
 
 
@@ -37,7 +37,7 @@ penalised_text = partial(plain, rows=penalised_rows)
 PENALISED = Place(
     penalised_rows, lambda rule: {"rows": rule, "own": penalised_text, "step": "penalised"}
 )
-penalty = partial(V, of=PENALISED)
+penalty = partial(entry, of=PENALISED)
 
 VARIANTS = [
     penalty("penalty-bonus", "penalty on the bonus only",

@@ -1,7 +1,7 @@
 """Wrong ways to resample a rejected token."""
 
 from gallery.names import without
-from gallery.variant import ACCEPTED, RESAMPLED, V, edited
+from gallery.variant import ACCEPTED, RESAMPLED, edited, entry
 from speculative import propose
 
 ACCEPT = "min(1, q / p)"  # as docs/play.html has it
@@ -19,42 +19,42 @@ def lacks_the_last_token(x, draft_model, k_max, rng):
 
 
 VARIANTS = [
-    V("from-target", "resamples from the target",
+    entry("from-target", "resamples from the target",
       ("residual(p[i], q[i])", "q[i]"),
       seen="ccs96307/fast-llm-inference", formula=(ACCEPT, "q")),
-    V("from-draft", "resamples from the draft",
+    entry("from-draft", "resamples from the draft",
       ("residual(p[i], q[i])", "p[i]"), formula=(ACCEPT, "p")),
-    V("from-row-after", "resamples from the row after",
+    entry("from-row-after", "resamples from the row after",
       ("residual(p[i], q[i])", "q[i + 1]"),
       seen="openvinotoolkit/openvino.genai#4190"),
-    V("without-it", "removes the rejected token from q",
+    entry("without-it", "removes the rejected token from q",
       ("residual(p[i], q[i])", "without(q[i], token)"),
       looks="right only with a greedy draft", seen="until SafeAILab/EAGLE#20"),
-    V("absolute", "absolute residual",
+    entry("absolute", "absolute residual",
       ("residual(p[i], q[i])", "max_fn(abs(q[i] - p[i]))"), formula=(ACCEPT, "abs(q - p)")),
-    V("softmax", "softmax of the residual",
+    entry("softmax", "softmax of the residual",
       ("residual(p[i], q[i])", "softmax(np.maximum(q[i] - p[i], 0))"),
       seen="unreleased, until huggingface/transformers#28508"),
-    V("shared-residual", "resamples from shared tokens alone",
+    entry("shared-residual", "resamples from shared tokens alone",
       ("residual(p[i], q[i])", "shared_residual(p[i], q[i])"), propose=lacks_the_last_token,
       looks="where the draft lacks one of the target's", seen="taiyoo/speculative-decoding"),
-    V("argmax-replaces", "argmax of the residual",
+    entry("argmax-replaces", "argmax of the residual",
       (RESAMPLED, "residual(p[i], q[i]).argmax()"),
       seen="vllm-project/vllm-ascend#4443"),
-    V("target-argmax", "argmax of the target after a rejection",
+    entry("target-argmax", "argmax of the target after a rejection",
       (RESAMPLED, "q[i].argmax()"),
       looks="on this pair the same as the argmax of the residual",
       seen="until July 2026, youngharold/tightwad"),
-    V("one-hot-redrawn", "one-hot draft, drawn again after a miss",
+    entry("one-hot-redrawn", "one-hot draft, drawn again after a miss",
       (ACCEPTED, "sample(q[i], rng) == token", "residual(p[i], q[i])", "q[i]"),
       propose=greedy_draft, seen="romsto/Speculative-Decoding", formula=("q", "q")),
-    V("place-as-token", "a token's place in the sorted row, read as the token",
+    entry("place-as-token", "a token's place in the sorted row, read as the token",
       (RESAMPLED, "sample(-np.sort(-residual(p[i], q[i])), rng)",
        "sample(q[-1], rng)", "sample(-np.sort(-q[-1]), rng)"),
       looks="a greedy request has A every time",
       seen="for greedy requests among others, vllm-project/vllm-ascend#16430"),
-    V("from-last-row", "resamples from the last row",
+    entry("from-last-row", "resamples from the last row",
       ("residual(p[i], q[i])", "q[-1]"), seen="feared in tenstorrent/tt-xla#5542"),
-    V("keeps-rejected", "keeps the rejected token",
+    entry("keeps-rejected", "keeps the rejected token",
       ("drafted[:i]", "drafted[:i + 1]")),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 
 from gallery.names import without, λ
-from gallery.variant import Place, V, unchecked
+from gallery.variant import Place, entry, unchecked
 from lab.trees import Node, bottom_up, score, siblings, top_down, tree_sampling
 from sampling import sample
 from speculative import max_fn
@@ -73,7 +73,7 @@ def of_a_tree(rule):
 
 
 TOP_DOWN, BOTTOM_UP = (Place(rule, of_a_tree) for rule in (top_down, bottom_up))
-T = partial(V, of=TOP_DOWN)
+T = partial(entry, of=TOP_DOWN)
 of_two = {"decode": partial(decode_by_two, for_sure), "step": ""}
 
 VARIANTS = [

@@ -6,7 +6,7 @@ import numpy as np
 
 from gallery.names import colder, min_p, top_k, top_p
 from gallery.setting import plain, target_rows
-from gallery.variant import DECODE, RATIO, RESAMPLED, Place, V, Variant, edited
+from gallery.variant import DECODE, RATIO, RESAMPLED, Place, Variant, edited, entry
 from speculative import verify
 
 
@@ -38,7 +38,7 @@ BOTH = Place(both, lambda rule: all_rows(both) | {"rows": partial(truncated_rows
 
 XTC_BONUS = ("sample(q[-1], rng)", "sample(xtc(q[-1], rng.random()), rng)")
 xtc_text = partial(plain, verify=edited(verify, XTC_BONUS))
-xtc_rule = partial(V, own=xtc_text, step="")
+xtc_rule = partial(entry, own=xtc_text, step="")
 
 VARIANTS = [
     truncation("temperature-bonus", "temperature or truncation for the bonus alone",
@@ -57,7 +57,7 @@ VARIANTS = [
                looks="here min-p",
                seen="a logit bias in vllm-project/vllm#38202; "
                     "unserved, until ohdearquant/lattice#974"),
-    V("first-argmax", "first token of a text is the argmax",
+    entry("first-argmax", "first token of a text is the argmax",
       ("while len(x)",
        "x = np.append(x, setting.target_model(x)[-1].argmax())\n    while len(x)"), of=DECODE,
       looks="the prompt's pass has one at hand", seen="mended in Luce-Org/lucebox#374"),
@@ -71,19 +71,19 @@ VARIANTS = [
     xtc_rule("xtc-again", "XTC whose coin is flipped again after a rejection",
              (RATIO, "acceptance(p[i, token], xtc(q[i], rng.random())[token])",
               "residual(p[i], q[i])", "residual(p[i], xtc(q[i], rng.random()))", *XTC_BONUS)),
-    V("softmax-again", "softmax of what is a distribution already",
+    entry("softmax-again", "softmax of what is a distribution already",
       ("q[i, token]", "softmax(q[i])[token]",
        "residual(p[i], q[i])", "residual(p[i], softmax(q[i]))"),
       seen="until vllm-project/vllm-ascend#6685"),
-    V("other-order", "truncated in another order",
+    entry("other-order", "truncated in another order",
       ("top_k(top_p(row))", "top_p(top_k(row))"), of=BOTH,
       looks="where autoregressive sampling has top-p first",
       seen="sgl-project/sglang#36173, closed unmerged; with top-p and temperature, "
            "since vllm-project/tpu-inference#1385"),
-    V("residual-truncated", "residual truncated again",
+    entry("residual-truncated", "residual truncated again",
       ("residual(p[i], q[i])", "top_p(residual(p[i], q[i]))"), **all_rows(top_p), step="",
       looks="where q already is", seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
-    V("colder-after-rejection", "temperature twice after a rejection",
+    entry("colder-after-rejection", "temperature twice after a rejection",
       ("residual(p[i], q[i])", "residual(p[i], colder(q[i]))"), **all_rows(colder), step="",
       looks="where logits are divided in place", seen="OptimalScale/LMFlow"),
 ]  # fmt: skip

@@ -132,7 +132,7 @@ class Variant:
         return mean_length(self.round_distribution())
 
 
-def V(id, name, rule=(), of=VERIFY, **parts):
+def entry(id, name, rule=(), of=VERIFY, **parts):
     """A `Variant`. Its rule is an edit of the function of a `Place`, or one in its place."""
     right = of.function
     if callable(rule):
