@@ -313,7 +313,8 @@ IMPORTS = {
     "tiny.py": "numpy",
     "enumeration/*.py": "numpy torch enumeration",
     "sampling.py": "numpy",
-    "speculative.py": "numpy sampling",
+    "checks.py": "numpy",
+    "speculative.py": "numpy checks sampling",
     "fast/*.py": "numpy checkpoint fast gpt2",
     "gpt2.py": "numpy checkpoint",
     "encoder.py": "regex",
@@ -323,7 +324,8 @@ IMPORTS = {
     "terminal/*.py": "numpy runs checkpoint",
     "main.py": "fast gpt2 speculative runs terminal utils exercise",  # for --mine
     "checkpoint/*.py": "numpy requests tqdm tokenizers checkpoint encoder",
-    "lab/**/*.py": "numpy checkpoint enumeration fast lab runs sampling speculative terminal utils",
+    "lab/**/*.py": "numpy checks checkpoint enumeration fast lab runs sampling speculative "
+    "terminal utils",
     "gallery/*.py": "numpy enumeration fast gallery lab sampling speculative terminal",
     "exercise/*.py": "numpy checkpoint enumeration exercise fast gallery lab sampling speculative "
     "terminal",
