@@ -16,12 +16,14 @@ from lab.pair import load_pair
 from lab.theory import improvement
 from lab.trace.page import as_html
 from lab.trace.rounds import Recorder
+from runs import origins
 from speculative import acceptance, residual
 from terminal.options import PROMPT
-from times import race
+from terminal.text import LEGEND
 
 P = np.array([2, 5, 3]) * Fraction(1, 10)  # the README's
 Q = np.array([3, 2, 5]) * Fraction(1, 10)
+K = 4  # in the demo
 
 
 def picture(name):
@@ -149,7 +151,7 @@ def test_the_grader_says_what_its_picture_shows():
     assert "".join("".join(texts("exercise")).split()) == "".join("".join(said).split())
 
 
-# ---- Two show what this machine took, and times/race.py draws them anew ----
+# ---- Two show what a machine took ----
 
 
 def test_the_readme_and_the_dials_have_the_figures_of_the_terminal():
@@ -162,18 +164,17 @@ def test_the_readme_and_the_dials_have_the_figures_of_the_terminal():
     alpha = re.search(r"alpha (\S+)", shown)[1]
     dials = dict(re.findall(r'id="(\w+)" [^>]*value="([^"]*)', read("docs/play.html")))
     assert (dials["alpha"], dials["v"], dials["r"]) == (alpha, v, r)
-    assert float(dials["c"]) == pytest.approx(float(guesses) / race.K, abs=0.006)
+    assert float(dials["c"]) == pytest.approx(float(guesses) / K, abs=0.006)
 
 
-def test_the_race_and_the_terminal_are_what_their_program_draws():
-    """But for the times, and what follows from them."""
-    plain, fast = race.measured(race.RACE)
-    assert without_numbers(picture("race")) == without_numbers(race.race(plain, fast))
-    stored, drawn = map(without_numbers, (picture("terminal"), race.demo(plain, fast)))
-    assert stored.split("speedup")[0] == drawn.split("speedup")[0]
-    page = race.with_dials(read("docs/play.html"), plain[0], fast[0])
-    assert f'id="alpha" max="1" step="0.01" value="{fast[0].alpha:.2f}"' in page
-
-
-def without_numbers(text):
-    return re.sub(r"-?\d+(\.\d+)?", "#", text)
+def test_the_race_and_the_terminal_show_where_the_tokens_of_the_demo_are_from():
+    pair = load_pair("draft", "target")
+    rounds = []
+    pair.decode(pair.encoder.encode(PROMPT), N=70, K=K, on_round=rounds.append)
+    for name, shown in ("race", rounds), ("terminal", rounds[:9]):
+        drawn = [piece for r in shown for piece in zip(origins(r), r.emitted)]
+        for origin in LEGEND:
+            ids = [token for kind, token in drawn if kind == origin]
+            found = re.findall(f'<tspan class="{origin}[^>]*>(.*?)<', picture(name))
+            said = html.unescape("".join(found)).removesuffix(LEGEND[origin])
+            assert "".join(said.split()) == "".join(pair.encoder.decode(ids).split())
