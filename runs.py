@@ -52,16 +52,16 @@ class Pair:
         self.n_ctx = min(draft.n_ctx, target.n_ctx)
         self.n_vocab = target.n_vocab
 
-    def timed(self, loop, x, N, on_round=None, run=None):
+    def timed(self, loop, x, N, on_round=None, chances_of=chances_of_verify):
         """Run loop(draft, target, N, on_round) -> ids after the prompt x, with a clock -> `Run`.
 
         The networks read x before the clock starts, and it stands still during on_round.
-        run is a `Run` to be filled.
+        chances_of(round) are the `Chances` of the loop's rule, or None if nobody knows them.
         """
         for network in self.networks:
             network.reset()
             network(np.array(x))
-        run = Run() if run is None else run
+        run = Run(chances_of=chances_of)
         draft = watched(self.draft_model, run.draft_seconds)
         target = watched(self.target_model, run.target_seconds)
         clock = Clock()
@@ -171,7 +171,7 @@ class Run:
         return guesses, check, rest
 
 
-def in_turns(loops, show, n_turns=N_TURNS):
+def in_turns(loops, show):
     """Run a plain and a faster loop in turns -> the two runs of the turn with the median speedup.
 
     Of an even number, that is the lower one of the two in the middle. Other programs disturb
@@ -185,7 +185,7 @@ def in_turns(loops, show, n_turns=N_TURNS):
         return seconds + seconds / len(turns) < SECONDS
 
     turns = [[show(title, decode) for title, decode in loops.items()]]
-    while len(turns) < n_turns and one_more_fits():
+    while len(turns) < N_TURNS and one_more_fits():
         turns.append([decode() for decode in loops.values()])
     turns.sort(key=lambda turn: speedup(*turn) or 0)
     plain, fast = turns[(len(turns) - 1) // 2]

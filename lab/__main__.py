@@ -2,7 +2,7 @@
 
 examples:
   python -m lab --draft ngram
-  python -m lab --K 8 --schedule adaptive
+  python -m lab --K 8 --schedule heuristic
   python -m lab --temperature 1 --trace trace.html
 """
 
@@ -25,7 +25,7 @@ from lab.pair import load_pair
 from lab.schedules import SCHEDULES
 from lab.trace.page import check_can_be_written, page, write_page
 from lab.trace.rounds import Recorder
-from runs import N_TURNS, in_turns
+from runs import in_turns
 from speculative import verify
 from terminal.ending import report
 from terminal.figures import Figure, figures, printed, why_texts_differ
@@ -56,9 +56,8 @@ def main(argv=None):
     if args.trace:
         speculative = partial(recorded, speculative, recorder)
 
-    n_turns = 1 if args.schedule == "adaptive" else N_TURNS  # of which no two turns are the same
     loops = {"Autoregressive Decode": plain, "Speculative Decode": speculative}
-    slow, fast = in_turns(loops, partial(show, args.prompt, encoder), n_turns)
+    slow, fast = in_turns(loops, partial(show, args.prompt, encoder))
     rows = all_figures(args, slow, fast)
     print(f"\n{printed(rows)}", flush=True)
     if args.trace:
@@ -134,8 +133,7 @@ HELP = {  # of the options that main.py does not have
     "schedule": "how many tokens to guess in each round. fixed: always K. target-confidence: K if "
     "the target was sure of the last token, otherwise none. draft-confidence: up to K, but stop "
     "after a token that the draft is not sure of. heuristic: 2 more after a round that accepted "
-    "all tokens, otherwise 1 fewer. adaptive: the best by measured acceptance and times, which "
-    "the seed does not fix (default: %(default)s)",
+    "all tokens, otherwise 1 fewer (default: %(default)s)",
     "verify": "accept guesses one by one (Chen et al. 2023), or as a block (Sun et al. "
     "2024) (default: %(default)s)",
     "repetition_penalty": "above 1, tokens of the text become less likely (default: %(default)s)",

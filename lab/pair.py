@@ -12,23 +12,17 @@
 `load_pair("draft", "target", temperature=1)` samples, and `rng` fixes its random numbers.
 """
 
-from collections import defaultdict, deque
-from functools import partial
-
 from checkpoint.names import MODELS_DIR
 from fast import GPT2
 from lab import block
 from lab.drafts import make_draft
-from lab.schedules import costs_of, draft_confidence, drafting, make_schedule
+from lab.schedules import draft_confidence, drafting, make_schedule
 from lab.wrappers import penalised
-from runs import Pair, Run, chances_of_verify
+from runs import Pair, chances_of_verify
 from speculative import autoregressive_sampling, speculative_sampling, verify
 from utils import load_encoder_hparams_and_params, load_models
 
-RULES = {  # what each says of its guesses, and whether each position in a round has its own alpha
-    verify: {"chances_of": chances_of_verify},
-    block.verify_block: {"chances_of": block.chances_of_verify_block, "by_position": True},
-}
+CHANCES = {verify: chances_of_verify, block.verify_block: block.chances_of_verify_block}
 
 
 class LabPair(Pair):
@@ -41,7 +35,6 @@ class LabPair(Pair):
             draft, target = (penalised(network, repetition_penalty) for network in (draft, target))
         super().__init__(draft, target, encoder, **options)
         self.stop_below = stop_below
-        self.times = defaultdict(partial(deque, maxlen=99))  # seconds of rounds with k guesses
 
     def decode(
         self,
@@ -54,12 +47,11 @@ class LabPair(Pair):
         on_round=None,
         verify=verify,
         schedule="fixed",
-        costs=None,
     ):
         """Decode N tokens after the prompt x, with guesses unless K is None -> `runs.Run`.
 
-        schedule and costs are those of `schedules.make_schedule`; costs are measured unless
-        they are given. The rest is as in `speculative.speculative_sampling`.
+        schedule is that of `schedules.make_schedule`, the rest is as in
+        `speculative.speculative_sampling`.
         """
 
         def plain(draft, target, N, note):
@@ -67,23 +59,19 @@ class LabPair(Pair):
 
         if K is None:
             return self.timed(plain, x, N, on_round)
-        rule = RULES.get(verify, {"chances_of": None})
-        costs = costs or partial(costs_of, self.times)
-        schedule, stop = make_schedule(schedule, K, costs, *self.sources, **rule)
+        schedule, stop = make_schedule(schedule, K, *self.sources)
         propose, see = drafting(schedule, self.with_own_stop(stop))
-        run = Run(chances_of=rule["chances_of"])
 
         def speculative(draft, target, N, note):
             options = {"eos": eos, "on_round": note, "propose": propose, "verify": verify}
             return speculative_sampling(x, draft, target, N, K, rng, **options)
 
         def on_each(r):
-            self.times[len(r.drafted)].append(run.round_seconds[-1])
             see(r)
             if on_round is not None:
                 on_round(r)
 
-        return self.timed(speculative, x, N, on_each, run)
+        return self.timed(speculative, x, N, on_each, CHANCES.get(verify))
 
     def with_own_stop(self, stop):
         """The stop of a schedule, which may be None, or that of the draft. It can't be both."""

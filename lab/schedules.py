@@ -13,20 +13,11 @@ A (.1), B (.2) or C (.2). The other half is q: A (.15), B (.1) or C (.25). The s
 (.25, .3, .45).
 """
 
-import math
-from statistics import median_low
-
 import numpy as np
 
-from runs import chances_of_verify
 from speculative import propose
 
-SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic", "adaptive")
-# `adaptive` begins as if it had looked at 16 guesses with a mean probability of 0.7.
-# Otherwise a few early rejections could make 0 tokens seem best, and rounds that draft
-# nothing would never correct that.
-PRIOR, N_PRIOR = 0.7, 16
-EVERY = 16  # in each 16th round, `adaptive` tries the number of tokens that seems second best
+SCHEDULES = ("fixed", "target-confidence", "draft-confidence", "heuristic")
 
 
 def drafting(schedule=None, stop=None):
@@ -62,11 +53,11 @@ def drafting(schedule=None, stop=None):
     return propose_some, on_round
 
 
-def make_schedule(name, K, costs, draft=None, target=None, **rule):
+def make_schedule(name, K, draft=None, target=None):
     """The (schedule, stop) of one of SCHEDULES. A schedule of your own is returned as it is.
 
-    costs and rule are for `adaptive`. draft and target are `sampling.as_model`s, whose
-    confidence counts. Without them, the rows that are sampled from count.
+    draft and target are `sampling.as_model`s, whose confidence counts. Without them, the rows
+    that are sampled from count.
     """
     if callable(name):
         return name, None
@@ -79,8 +70,6 @@ def make_schedule(name, K, costs, draft=None, target=None, **rule):
             return None, draft_confidence(confidence=draft and draft.confidence)
         case "heuristic":
             return heuristic(K), None
-        case "adaptive":
-            return adaptive(K, costs, **rule), None
     raise ValueError(f"unknown schedule {name!r}; there are {', '.join(SCHEDULES)}")
 
 
@@ -131,76 +120,3 @@ def heuristic(K):
         return max(k - 1, 1)
 
     return schedule
-
-
-class adaptive:
-    """A schedule: the number of tokens with the best tokens per round / cost, as measured.
-
-    Leviathan et al. 2023 suggest it in section 3.5. alpha averages what the rule says of its
-    guesses, see `runs.Chances`, over about the last `memory` of them; it settles sooner than
-    the share of accepted tokens. `costs(K) -> float [K+1]` are the costs of rounds with
-    0 ... K draft tokens. by_position: an alpha for each position in a round, because
-    block verification has no single one.
-    """
-
-    def __init__(self, K, costs, memory=32, chances_of=chances_of_verify, by_position=False):
-        if chances_of is None:
-            raise ValueError("adaptive needs a rule that says which guesses it looks at")
-        self.K, self.costs, self.memory = K, costs, memory
-        self.chances_of, self.by_position = chances_of, by_position
-        self.alphas = [Alpha(PRIOR, memory)]
-        self.n_rounds = 0
-
-    def __call__(self, last):
-        if last is not None:
-            self.see(self.chances_of(last))
-        self.n_rounds += 1
-        means = [alpha.mean for alpha in self.alphas]
-        means += means[-1:] * (self.K - len(means))
-        tokens = np.cumsum(np.cumprod([1, *means[: self.K]]))
-        ranking = np.argsort(-tokens / self.costs(self.K), kind="stable")
-        # The second best may really be the best, if its cost was measured in slow
-        # rounds. Only more such rounds tell.
-        tries_second = self.n_rounds % EVERY == 0 and self.K > 0
-        return int(ranking[1 if tries_second else 0])
-
-    def see(self, found):
-        for i, (reached, accepted) in enumerate(zip(*found)):
-            if self.by_position and i == len(self.alphas):
-                self.alphas.append(Alpha(self.alphas[-1].mean, self.memory))  # as the one before
-            self.alphas[min(i, len(self.alphas) - 1)].see(reached, accepted)
-
-
-class Alpha:
-    """A mean of accepted / reached over about the last `memory` guesses; it begins with a guess."""
-
-    def __init__(self, mean, memory):
-        self.mean, self.n, self.memory = mean, N_PRIOR, memory
-
-    def see(self, reached, accepted):
-        self.n += reached
-        self.mean += (accepted - reached * self.mean) / min(self.n, self.memory)
-
-
-def costs_of(times, K):
-    """What rounds with 0 ... K draft tokens cost, from `LabPair.times`, for `adaptive`.
-
-    A k counts as timed after two rounds, because the first one with a new k is often
-    slow, and costs the median of its times. Until 0 and 1 are timed, they look best, so
-    that they are tried. A larger k that was not timed costs as much as one token more
-    than k - 1. That is more often too low than too high, so it is tried soon.
-
-    Returns
-    -------
-    float64 [K+1], in units of the first
-    """
-    timed = {k: median_low(seconds) for k, seconds in times.items() if len(seconds) > 1}
-    if 0 not in timed:
-        return np.array([1.0] + [math.inf] * K)
-    none = timed[0]
-    one = timed.get(1, none)
-    per_token = max(one - none, 0.0) if 1 in timed else math.inf
-    found = [none, one]
-    for k in range(2, K + 1):
-        found.append(timed.get(k, found[-1] + per_token))
-    return np.array(found[: K + 1]) / none

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from support import Table, assert_lossless, both_verifiers, bundled, models, reusing
 
 from enumeration import sum_over_paths
-from lab import schedules
 from lab.schedules import SCHEDULES, drafting, make_schedule
 from lab.wrappers import last_rows, shared_vocabulary
 from sampling import as_model
@@ -88,13 +87,11 @@ def test_lossless(verifier, kind, data, N, K, eos, schedule, own_stop):
     """With any models, rule, schedule, stop and eos."""
 
     def parts():
-        chosen, stop = make_schedule(schedule, K, lambda K: 1 + 0.3 * np.arange(K + 1))
+        chosen, stop = make_schedule(schedule, K)
         propose, on_round = drafting(chosen, stop or own_stop)
         return {"propose": propose, "on_round": on_round}
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedules, "EVERY", 3)  # `adaptive` tries the second best within a few tokens
-        assert_lossless(data.draw(KINDS[kind]), N, K, eos, parts, verify=verifier)
+    assert_lossless(data.draw(KINDS[kind]), N, K, eos, parts, verify=verifier)
 
 
 def test_a_schedule_gets_the_last_round_and_a_stop_ends_the_drafting():

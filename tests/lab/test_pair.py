@@ -1,14 +1,11 @@
 """What a run records, how it measures time, and what `Pair` makes of it."""
 
-import math
-
 import numpy as np
 import pytest
 from support import bundled
 
 import runs
 from lab.pair import LabPair, load_pair
-from lab.schedules import costs_of
 from speculative import verify
 
 PROMPT = [5, 6, 7]
@@ -91,18 +88,3 @@ def test_a_lookup_that_finds_nothing_ends_the_round(settings):
 
 
 # The clocks
-
-
-@pytest.mark.parametrize(
-    ("times", "expected"),
-    [
-        ({0: [1], None: [1, 1]}, [1, math.inf, math.inf]),  # 0 was timed once, which does not count
-        ({0: [2, 9], 3: [6, 7, 8, 9, 99]}, [1, 1, math.inf, 4, math.inf]),  # now 1 is next
-        ({0: [2, 9], 3: [6, 7, 8, 9, 99], 1: [2, 3, 5], 4: [1]}, [1, 1.5, 2, 4, 4.5, 5]),
-        ({0: [2, 2], 1: [1, 1]}, [1, 0.5, 0.5]),  # by chance, drafting made the rounds faster
-        ({0: [2, 2]}, [1]),
-    ],
-)
-def test_costs_are_medians(times, expected):
-    """times[None] are the steps of the plain loop."""
-    assert costs_of(times, len(expected) - 1).tolist() == expected

@@ -11,7 +11,7 @@ from support import EXACT, models
 from enumeration import sum_over_paths
 from lab import block, theory
 from lab.block import verify_block
-from lab.pair import RULES
+from lab.pair import CHANCES
 from runs import Chances, Run, expected_tokens
 from speculative import Round, propose, verify
 
@@ -72,7 +72,7 @@ def test_chances_predict_the_tokens_of_a_round(drawn, K, rule):
     n_tokens = 0
     for key, mass in sum_over_paths(one_round).items():
         n_tokens += mass * key[-1]
-        reached, kept = RULES[rule]["chances_of"](rounds[key])
+        reached, kept = CHANCES[rule](rounds[key])
         found.append(Chances(mass * reached, mass * kept))
     assert theory.tokens_by_position(found, K)[-1] == pytest.approx(n_tokens, abs=EXACT)
 
