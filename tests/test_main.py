@@ -329,8 +329,7 @@ IMPORTS = {
     "gallery/*.py": "numpy enumeration fast gallery lab sampling speculative terminal",
     "exercise/*.py": "numpy checkpoint enumeration exercise fast gallery lab sampling speculative "
     "terminal",
-    "times/*.py": "numpy tqdm torch transformers checkpoint encoder fast gpt2 lab runs terminal "
-    "times utils",
+    "times/*.py": "numpy torch transformers checkpoint fast gpt2 lab terminal times utils",
 }
 
 

@@ -1,8 +1,7 @@
 """The time of a forward pass, and of the demo beside the best loop that plain NumPy offers.
 
     python -m times.forward models/target  # passes
-    python -m times.random_checkpoint 124M
-    python -m times.forward models/random-124M
+    python -m times.forward 124M           # the same with random weights of this size
     python -m times.forward                # the demo
 
 "products" are the matrix products of a pass and nothing else, and "x @ w" are the same
@@ -19,7 +18,8 @@ import numpy as np
 
 import fast
 import gpt2
-from checkpoint.read import open_model, read
+from checkpoint.names import MODELS
+from checkpoint.read import expected_shapes, nest, open_model
 from lab.pair import LabPair
 from terminal.ending import report
 from terminal.options import PROMPT, Parser
@@ -30,6 +30,36 @@ from utils import get_encoder
 CONTEXT = 32  # tokens in the cache before passes over a few rows
 K = 4
 PAIR = "models/target", "models/draft"
+
+
+# ---- Weights ----
+
+
+def hparams_of(model):
+    """Those of a folder, or of a released model."""
+    return sizes_of(model) or open_model(model).hparams
+
+
+def sizes_of(model):
+    return MODELS[model].sizes if model in MODELS else None
+
+
+def tensors_of(model):
+    """Those of a folder, or random ones, so that a released model needs no download."""
+    if not sizes_of(model):
+        return open_model(model).tensors()
+    rng = np.random.default_rng(0)
+    tensors = {}
+    for name, shape in expected_shapes(**sizes_of(model)).items():
+        tensors[name] = rng.standard_normal(shape, np.float32) * np.float32(0.02)
+        if name.endswith("/g"):
+            tensors[name] += 1
+    return tensors
+
+
+def read(model):
+    hparams = hparams_of(model)
+    return hparams, nest(tensors_of(model), hparams["n_layer"])
 
 
 # ---- Passes ----
@@ -80,7 +110,7 @@ def layers(blocks):
 
 def passes(folder, name):
     """{name: job} for `compare`."""
-    n_prompt = min(512, open_model(folder).hparams["n_ctx"])
+    n_prompt = min(512, hparams_of(folder)["n_ctx"])
     engine = Engine(f"times.{name}", folder)
     jobs = {"1 row": (engine, 4, CONTEXT, 1)}
     for n in 2, 3, 4, 5, 9:
@@ -163,7 +193,7 @@ def speeds(engines, N):
 
 def main(description=__doc__, of_model=compare_passes, of_pair=compare_loops):
     parser = Parser(description=description)
-    parser.add_argument("folder", nargs="?", help="a model, such as models/target")
+    parser.add_argument("folder", nargs="?", help="a model, such as models/target or 124M")
     folder = parser.parse_args().folder
     print(of_model(folder) if folder else of_pair())
 

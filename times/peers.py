@@ -14,12 +14,11 @@ import numpy as np
 
 from checkpoint import UserError
 from checkpoint.huggingface import openai_name
-from checkpoint.read import open_model
 from fast.threads import n_cores
 from terminal.ending import report
 from terminal.options import PROMPT
 from terminal.table import table
-from times.forward import PAIR, ids_for, loop, main, passes, speeds
+from times.forward import PAIR, hparams_of, ids_for, loop, main, passes, speeds, tensors_of
 from times.turns import Engine, compare, timed
 from utils import get_encoder
 
@@ -29,12 +28,11 @@ def torch_gpt2(folder):
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.set_num_threads(n_cores())
-    files = open_model(folder)
-    sizes = dict(files.hparams)
+    sizes = dict(hparams_of(folder))
     sizes["vocab_size"] = sizes.pop("n_vocab")
     sizes["n_positions"] = sizes.pop("n_ctx")
     model = GPT2LMHeadModel(GPT2Config(bos_token_id=None, eos_token_id=None, **sizes))
-    tensors = files.tensors()
+    tensors = tensors_of(folder)
     state = {}
     for name in model.state_dict():
         tensor = tensors[openai_name(name.replace("lm_head", "wte"))]
