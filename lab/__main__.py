@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint import UserError
-from lab import theory
 from lab.block import verify_block
 from lab.drafts import DRAFTS, ORDERS
 from lab.pair import load_pair
@@ -28,7 +27,7 @@ from lab.trace.rounds import Recorder
 from runs import in_turns
 from speculative import verify
 from terminal.ending import report
-from terminal.figures import Figure, figures, printed, why_texts_differ
+from terminal.figures import figures, printed, why_texts_differ
 from terminal.options import checked_type, options
 from terminal.text import show
 from utils import pair_of, prompt_ids
@@ -106,21 +105,11 @@ def recorded(decode, recorder, on_round=None):
 
 
 def all_figures(args, slow, fast):
-    """Those of main.py, and the alphas of the positions in a round where one alpha does not fit."""
+    """Those of main.py, but block verification has another alpha at each position in a round."""
     rows = figures(slow, fast, f"K = {args.K}, {args.schedule}", why_texts_differ(args))
-    if not fast.n_looked_at:
-        return rows
-    tokens = theory.tokens_by_position(fast.chances, max(fast.n_drafted))
-    predicted = f"{fast.predicted(tokens):.2f} tokens per round"
-    alphas, differ = theory.alphas(fast.chances)
-    if args.verify == "block":  # no single alpha fits it
-        behind = f"{fast.alpha:.2f} behind accepted guesses"
-        text = f"{behind}, which by position predicts {predicted}"
+    if args.verify == "block" and fast.n_looked_at:
+        text = f"{fast.alpha:.2f} on average behind accepted guesses"
         rows["alpha"] = rows["alpha"]._replace(text=text)
-    if differ:
-        alphas = " ".join(f"{alpha:.2f}" for alpha in alphas)
-        text = f"{alphas}; these predict {predicted}, for no single alpha fits"
-        rows["alpha by position"] = Figure(text)
     return rows
 
 

@@ -25,27 +25,19 @@ def test_expected_tokens_are_a_sum(alpha, K):
     assert theory.improvement(alpha, K, c=0.1, v=1.2, r=0.5) == pytest.approx(speedup, rel=1e-12)
 
 
-def looked_at(betas):
-    """The chances of guesses that were looked at, because all before them were kept."""
-    return Chances(np.ones(len(betas)), np.array(betas))
-
-
-@pytest.mark.parametrize(("n_deviations", "differ"), [(1.7, False), (1.8, True)])
-def test_places_with_one_alpha_are_told_from_those_with_several(n_deviations, differ):
-    """The squares of their deviations may add up to three times the number of places."""
-    away = n_deviations * np.sqrt(0.6 * 0.4 / 100)
-    rounds = [looked_at([0.6 + away, 0.6 - away])] * 100
-    found, is_told = theory.alphas([*rounds, looked_at([])])
-    assert found == pytest.approx([0.6 + away, 0.6 - away])
-    assert is_told == differ
-    assert theory.alphas([looked_at([])]) == ([], False)
-
-
 # ---- What a rule says of its guesses ----
 
 P = np.array([2 / 3, 1 / 3])  # of Sun et al. 2024
 Q = np.array([1 / 3, 2 / 3])
 TOKENS = np.array([1, 5 / 3, 20 / 9, 8 / 3, 247 / 81])  # of 0 to 4 guesses
+
+
+def tokens_by_position(chances, K):
+    """1 + a1 + a1 a2 + ..., with the alpha of each position, over the rounds that got there."""
+    reached = sum(np.pad(found.p_reached, (0, K - len(found.p_reached))) for found in chances)
+    accepted = sum(np.pad(found.p_accepted, (0, K - len(found.p_accepted))) for found in chances)
+    means = np.divide(accepted, reached, out=np.zeros(K), where=reached > 0)
+    return 1 + np.append(0, np.cumsum(np.cumprod(means)))
 
 
 def round_of(drafted, p, q, rule, rng):
@@ -74,7 +66,7 @@ def test_chances_predict_the_tokens_of_a_round(drawn, K, rule):
         n_tokens += mass * key[-1]
         reached, kept = CHANCES[rule](rounds[key])
         found.append(Chances(mass * reached, mass * kept))
-    assert theory.tokens_by_position(found, K)[-1] == pytest.approx(n_tokens, abs=EXACT)
+    assert tokens_by_position(found, K)[-1] == pytest.approx(n_tokens, abs=EXACT)
 
 
 def all_rounds():
@@ -90,12 +82,10 @@ def test_block_verification_has_no_single_alpha():
     run = Run(chances_of=block.chances_of_verify_block)
     for r in all_rounds():
         run.add(r, seconds=1.0)
-    tokens = theory.tokens_by_position(run.chances, 4)
+    tokens = tokens_by_position(run.chances, 4)
     assert tokens == pytest.approx(TOKENS)
     assert run.predicted(tokens) == pytest.approx(TOKENS[4])
     assert run.alpha == pytest.approx((TOKENS[4] - 1) / TOKENS[3])  # kept by those behind kept ones
-    alphas, _ = theory.alphas(run.chances)
-    assert alphas == pytest.approx([2 / 3, 5 / 6, 4 / 5, 31 / 36])
 
 
 def test_an_accepted_eos_ends_what_block_verification_says():
