@@ -45,33 +45,18 @@ finds where to cut.
 import subprocess
 import threading
 
+from .forks import as_output
 from .search import Search
 
 
 def output_distribution(function, n_checks=10_000, max_runs=1_000_000, seed=0):
-    """The `Distribution` of function(draw), an int or several, which depends on its numbers alone.
+    """The `Distribution` of function(draw), which depends on its numbers alone.
 
     At the end, n_checks random inputs must agree with it. More of them take longer, and make
     `resolution` smaller. Raises NotByThresholds, or TooManyRuns. A loop in C that asks for
     numbers without end can't be stopped, so it ends the process, with one line.
     """
-    return Search(lambda draw: whole_numbers(function(draw)), max_runs, seed).distribution(n_checks)
-
-
-def whole_numbers(output):
-    """An int, or several in lists, tuples and arrays, as a tuple."""
-    found = frozen(output)
-    return found if isinstance(found, tuple) else (found,)
-
-
-def frozen(output):
-    if hasattr(output, "tolist"):
-        output = output.tolist()
-    if isinstance(output, list | tuple):
-        return tuple(map(frozen, output))
-    if not isinstance(output, int):
-        raise TypeError(f"an outcome is an int, or several; found {output!r}")
-    return output
+    return Search(lambda draw: as_output(function(draw)), max_runs, seed).distribution(n_checks)
 
 
 class Program:
