@@ -4,8 +4,6 @@ import ast
 import importlib.util
 import re
 import shlex
-import shutil
-import subprocess
 from functools import cache
 
 import numpy as np
@@ -16,27 +14,15 @@ import gallery
 import lab.__main__ as lab_main
 import main
 
-FOLDERS = (
-    "*",
-    "lab/*",
-    "lab/*/*",
-    "gallery/*",
-    "exercise/*",
-    "fast/*",
-    "checkpoint/*",
-    "enumeration/*",
-    "times/*",
-)
-PAGES = [
-    ROOT / "README.md",
-    *sorted(ROOT.glob("[a-z]*/*.md")),
-]
-MODULES = [path for folder in FOLDERS for path in sorted(ROOT.glob(f"{folder}.py"))]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("[a-z]*/*.md"))]
+FOLDERS = "* lab/* lab/*/* gallery/* exercise/* fast/* checkpoint/* enumeration/* times/*"
+MODULES = [path for folder in FOLDERS.split() for path in sorted(ROOT.glob(f"{folder}.py"))]
 SCRIPTS = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in MODULES
     if '\nif __name__ == "__main__"' in read(path)
 ]
+HAS_TRANSFORMERS = importlib.util.find_spec("transformers")
 COMMAND = r"(?:[A-Z_]+=\S+ )*(?:python3? |pip install |pytest\b)[^`\n]*"
 HELP = """import runpy, sys
 for script in sys.argv[1:]:
@@ -51,14 +37,15 @@ def commands():
     for path in PAGES:
         text = read(path)
         blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        blocks = [block.split("git worktree add")[0] for block in blocks]  # what follows is history
-        found = [line for block in blocks for line in block.splitlines() if re.match(COMMAND, line)]
-        yield from ((path, line) for line in found + re.findall(f"`({COMMAND})`", text))
+        lines = [
+            line for block in blocks for line in block.split("git worktree add")[0].splitlines()
+        ]
+        yield from ((path, line) for line in lines if re.match(COMMAND, line))
+        yield from ((path, line) for line in re.findall(f"`({COMMAND})`", text))
     for path in MODULES:
         text = ast.get_docstring(ast.parse(read(path))) or ""
-        yield from (
-            (path, line.strip()) for line in text.splitlines() if re.match(COMMAND, line.strip())
-        )
+        lines = map(str.strip, text.splitlines())
+        yield from ((path, line) for line in lines if re.match(COMMAND, line))
 
 
 ALL = sorted(
@@ -86,15 +73,6 @@ def test_each_script_says_how_it_is_run():
         assert f"python {name}" in text, script
 
 
-def packages(path):
-    """What a file of requirements asks for, with those of the files that it names after -r."""
-    found = []
-    for line in read(path).splitlines():
-        other = line.removeprefix("-r ")
-        found += [line] if other == line else packages(path.parent / other)
-    return found
-
-
 @pytest.mark.parametrize(("where", "command"), ALL)
 def test_a_published_command(where, command):
     words = shlex.split(command, comments=True)
@@ -105,8 +83,6 @@ def test_a_published_command(where, command):
         ours = "/" in word and (ROOT / word.split("/")[0]).is_dir()
         if ours and not re.match(r"exercise/mine.py", word):
             assert (ROOT / word).exists(), word
-    if words[:3] == ["pip", "install", "-r"]:
-        assert packages(ROOT / words[3])
     if words[0] != "python":
         return
     if words[1] == "-m":
@@ -125,41 +101,12 @@ def test_a_published_command(where, command):
         assert all(re.search(rf"{arg}\b", known) for arg in args if arg.startswith("--")), args
 
 
-def history():
-    """COMMIT:path of each file of an older commit that a page names, or a program there."""
-    for text in map(read, PAGES):
-        yield from re.findall(r"\b([0-9a-f]{7}:[\w./]+)", text)
-        for commit, commands in re.findall(r"git worktree add \S+ (\w+)([^`]+)", text):
-            yield from (f"{commit}:{path}" for path in re.findall(r"-r (\S+)", commands))
-            for module in re.findall(r"python -m (\S+)", commands):
-                yield f"{commit}:{module.replace('.', '/')}"
+def blocks(page):
+    """The blocks of Python of a page."""
+    return re.findall(r"^```python\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
 
 
-def git(*command):
-    return subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True)
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-@pytest.mark.parametrize("name", sorted({*history()}))
-def test_history_has_what_a_page_says_of_it(name):
-    commit, path = name.split(":")
-    if git("cat-file", "-e", commit).returncode:
-        pytest.skip("a ZIP and a shallow clone have no history")
-    files = git("ls-tree", "-r", "--name-only", commit).stdout.splitlines()
-    assert any(file.startswith(path) for file in files)
-
-
-def blocks():
-    """The blocks of Python of each page."""
-    return {
-        path: re.findall(r"^```python\n(.*?)^```", read(path), re.MULTILINE | re.DOTALL)
-        for path in PAGES
-    }
-
-
-@pytest.mark.parametrize(
-    "page", [path for path, found in blocks().items() if found], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", filter(blocks, PAGES), ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page):
     """In order, with the names of its text: the gallery's pair, its rows, a guess, an rng."""
     setting = gallery.Setting(gallery.P.astype(float), gallery.Q.astype(float))
@@ -175,12 +122,10 @@ def test_the_code_of_a_page_runs(page):
         "rng": np.random.default_rng(0),
     }
     mistakes = []
-    for block in blocks()[page]:
-        if "import torch" in block and not importlib.util.find_spec("transformers"):
+    for block in blocks(page):
+        if "import torch" in block and not HAS_TRANSFORMERS:
             continue
-        if ">>>" in block:  # doctest runs it
-            continue
-        if "my_sampler.so" in block or "my_sampler.js" in block:  # test_values.py runs it
+        if re.search(r">>>|my_sampler\.(so|js)", block):  # doctest and test_values.py run it
             continue
         try:
             exec(block, names)
