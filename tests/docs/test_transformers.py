@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 P = torch.tensor(gallery.P.astype(float))
 Q = torch.tensor(gallery.Q.astype(float))
 PROMPT = [0]
-CHECK = getattr(utils, "_speculative_sampling", None)
+CHECK = utils._speculative_sampling  # if it has gone, find its heir, and mend docs/audit.md
 
 
 def drawn(rows, ids):
@@ -40,10 +40,6 @@ def with_a_guess(**options):
 
 
 def distance(**options):
-    if CHECK is None:
-        release = f"transformers {transformers.__version__}"
-        message = f"{release} has no _speculative_sampling; find its heir, and mend docs/audit.md"
-        pytest.fail(message, pytrace=False)
     distribution = partial(output_distribution, n_checks=1000)
     return total_variation(
         distribution(partial(with_a_guess, **options)), distribution(by_the_target)
