@@ -124,24 +124,6 @@ def models(draw, sizes=(3, 2, 3, 2, 1), **kwargs):
     return Table(p), Table(q), np.array(prompt)
 
 
-# ---- A kernel ----
-
-
-def chain(drafted, p, q, numbers, residual=True):
-    """Chen's rule for whole batches: the tokens of each round, padded with -1, [B, k+1]"""
-    found = np.full(numbers.shape, -1)
-    for text, guesses, p_rows, q_rows, u in zip(found, drafted, p, q, numbers):
-        n = 0
-        while n < len(guesses) and u[n] * p_rows[n, guesses[n]] < q_rows[n, guesses[n]]:
-            n += 1
-        is_rejected = n < len(guesses)
-        weights = np.maximum(q_rows[n] - p_rows[n], 0) if residual and is_rejected else q_rows[n]
-        weights = weights.cumsum()
-        token = weights.searchsorted(u[-1] * weights[-1], side="right")
-        text[: n + 1] = [*guesses[:n], min(token, len(weights) - 1)]
-    return found
-
-
 # ---- Exact comparisons ----
 
 
