@@ -1,9 +1,7 @@
 """main.py --mine: the rounds of a loop that reports none, how it ends, and the grader's word."""
 
-import re
 import time
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +10,8 @@ from support import Table, printed_by
 import main
 from checkpoint import UserError
 from exercise import demo
-from runs import chances_of_verify, origins
-from speculative import Round, speculative_sampling, verify
+from runs import chances_of_verify
+from speculative import speculative_sampling, verify
 
 
 def rounds_of(decode, loop, N=40, K=3, seed=0):
@@ -28,15 +26,11 @@ def rounds_of(decode, loop, N=40, K=3, seed=0):
 LOOP = speculative_sampling, __file__
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_rounds_of_a_loop_are_those_that_it_would_report(seed):
     sizes = np.random.default_rng(seed).integers([1, 0], [40, 6])
     reported = rounds_of(speculative_sampling, [], *sizes, seed)
     assert rounds_of(demo.run, LOOP, *sizes, seed) == reported
-
-
-def row_by_row(target, ids, n):
-    return np.array([target(ids[: len(ids) - i])[0] for i in reversed(range(n))])
 
 
 def twice_and_for_all_rows(target, ids, n):
@@ -44,13 +38,12 @@ def twice_and_for_all_rows(target, ids, n):
     return target(ids, len(ids))[-n:]
 
 
-@pytest.mark.parametrize("asked", [row_by_row, twice_and_for_all_rows])
-def test_a_loop_that_asks_the_target_in_its_own_way_is_shown(asked):
+def test_a_loop_that_asks_the_target_in_its_own_way_is_shown():
     def loop(x, draft, target, *args):
-        return speculative_sampling(x, draft, partial(asked, target), *args)
+        return speculative_sampling(x, draft, partial(twice_and_for_all_rows, target), *args)
 
     *found, _ = rounds_of(demo.run, [loop, __file__])
-    assert found == rounds_of(demo.run, LOOP)[: len(found)] and len(found) > 10
+    assert len(found) > 10 and found == rounds_of(demo.run, LOOP)[: len(found)]
 
 
 def test_a_round_without_a_bonus_ends_where_the_next_guess_begins():
@@ -88,18 +81,12 @@ def test_a_loop_that_ends_never_or_badly_is_one_line(loop, message, monkeypatch)
         rounds_of(demo.run, [loop, __file__])
 
 
-def test_each_token_behind_a_rejected_guess_is_shown():
-    assert origins(Round([1], None, None, [2, 3], n_accepted=0)) == ["resampled"] * 2
-
-
 def test_many_guesses_a_slow_model_and_slow_rounds_are_not_endless(monkeypatch):
-    assert rounds_of(demo.run, LOOP, N=250, K=250)
-    assert rounds_of(demo.run, LOOP, N=250, K=0)
+    assert rounds_of(demo.run, LOOP, N=121, K=120)
     monkeypatch.setattr(demo, "LIMIT", 0.3)
     loop = partial(speculative_sampling, verify=burning(0.1, verify))
-    assert len(rounds_of(demo.run, [loop, __file__], N=6, K=0)) == 6
-    monkeypatch.setattr(Table, "__call__", burning(0.4, Table.__call__))
-    assert rounds_of(demo.run, LOOP, N=1)
+    monkeypatch.setattr(Table, "__call__", burning(0.1, Table.__call__))
+    assert len(rounds_of(demo.run, [loop, __file__], N=5, K=0)) == 5
 
 
 def test_a_wrong_rule_writes_fluently_and_the_grader_tells():
@@ -110,24 +97,11 @@ def test_a_wrong_rule_writes_fluently_and_the_grader_tells():
 
 
 @pytest.mark.parametrize(
-    ("temperature", "same_text", "others", "more"),
-    [(0, False, [1, 2], "; not to be seen here"), (0, False, [1, 3], "$"),
-     (1, True, [1, 2], "; not to be seen here"), (1, False, [1, 2], "; would you")],
-)  # fmt: skip
-def test_what_temperature_0_hides(temperature, same_text, others, more):
-    mine = demo.Mine("mine.py", "verify", "wrong by 0.1", False)
-    args = SimpleNamespace(temperature=temperature, same_text=same_text)
-    assert re.match(f"verify is wrong by 0.1{more}", mine.says(args, [1, 2], others))
-
-
-@pytest.mark.parametrize(
     ("source", "message"),
     [
         (None, "is not there; python -m exercise begins yours"),
         ("x = 1", "verify: not in this file; --mine takes speculative_sampling, or else"),
-        ("def verify(*args): raise NotImplementedError", "verify: not written yet"),
         ("def verify(*args):\n    return undefined", "line 2, return undefined: NameError"),
-        ("def verify(", "cannot be imported: SyntaxError: '[(]' was never closed .*line 1"),
         ("def speculative_sampling(*args): 1 / 0\nfrom speculative import verify", "ZeroDivision"),
     ],
 )

@@ -1,34 +1,28 @@
 """The grader: the project's own functions are exact, and each bug of the gallery is named."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import ROOT, printed_by, read
+from support import printed_by, read
 
 import exercise.__main__ as program
 from checkpoint import UserError
 from exercise import process
-from exercise.adapters import changed, where_guesses
 from exercise.grading import compared, graded
 from exercise.praise import praise
 from exercise.samples import in_words, samples_needed
 from exercise.steps import STEPS
-from exercise.tables import NAMES, README
-from exercise.tree import following, tree
-from gallery.names import one_hot
+from exercise.tables import README
+from exercise.tree import tree
 from gallery.setting import decode, target_rows
 from gallery.variant import edited
 from lab.trees import top_down
 from sampling import sample
-from speculative import acceptance, autoregressive_sampling, max_fn, propose, residual, verify
+from speculative import autoregressive_sampling, max_fn, propose, residual, verify
 
 STEP = {step.function: step for step in STEPS}
 
@@ -57,15 +51,15 @@ def residual_in_fractions_of_floats(p, q):
     return [Fraction(x) for x in residual(p, q)]
 
 
-def draft_with(reported, pick=np.argmax):
-    """A greedy draft in plain Python that reports reported(row, token)."""
+def greedy_draft(pick=np.argmax):
+    """It reports that its guesses were certain."""
 
     def draft(x, draft_model, k, rng):
         x, rows = [*x], []
         for _ in range(k):
             row = draft_model(np.array(x))[-1]
             x.append(pick(row))
-            rows.append(reported(row, x[-1]))
+            rows.append(np.eye(len(row))[x[-1]])
         return [x[len(x) - k :], rows]
 
     return draft
@@ -80,17 +74,6 @@ def penalised(rows, ids):
         np.multiply.at(row, ids[: len(ids) - len(rows) + 1 + i], 0.5)
         row /= row.sum()
     return rows
-
-
-def remembered(model, asked):
-    """A model that knows its answers for so many rows by the ids that these follow."""
-    memo = {}
-
-    def model_with_memo(ids, n_rows=1):
-        rows = model(ids, n_rows)
-        return memo.setdefault((*ids[-n_rows:],), rows) if n_rows == asked else rows
-
-    return model_with_memo
 
 
 def propose_after_x(x, draft_model, k, rng):
@@ -118,14 +101,9 @@ def loop_with(*changes, verify=verify):
     for old, new in changes:
         assert old in source
         source = source.replace(old, new)
-    names = {"np": np, "propose": propose, "verify": verify, "remembered": remembered}
-    names["propose_after_x"] = propose_after_x
+    names = {"np": np, "propose": propose, "verify": verify, "propose_after_x": propose_after_x}
     exec(source, names)
     return names["loop"]
-
-
-def remembering(n_rows):
-    return "n = len(x)", f"n, target_model = len(x), remembered(target_model, {n_rows})"
 
 
 def plain_loop(x, draft_model, target_model, N, K, rng):
@@ -140,19 +118,6 @@ SEES_MORE = "propose(x, draft_model", "propose(x, lambda ids: draft_model([1, *i
 loop_with_a_call_per_row = loop_with((CALL, f"{ROW_BY_ROW}; q = np.array(q)"))
 
 
-def loop_that_is_cut(x, draft_model, target_model, N, K, rng, eos):
-    """It writes on behind the eos."""
-    n = len(x)
-    x = loop_with()(x, draft_model, target_model, N, K, rng)
-    return x[: n + [*x[n:], eos].index(eos) + 1]
-
-
-def siblings_that_leave_no_tree(node, rng):
-    emitted = top_down(node, rng)
-    node.children.clear()
-    return emitted
-
-
 @pytest.mark.parametrize(
     ("step", "function", "verdict"),
     [
@@ -162,7 +127,7 @@ def siblings_that_leave_no_tree(node, rng):
         ("speculative_sampling", loop_with(), "exact, with 2.50 tokens per pass of the target; "
          "1.75 guesses a round, 1.50 of them accepted"),
         ("until_eos", loop_with(), "exact"),
-        ("propose", draft_with(one_hot), "exact"),
+        ("propose", greedy_draft(), "exact"),
         ("penalised", penalised, "exact"),
         ("siblings", top_down, "exact"),
     ],
@@ -177,9 +142,7 @@ def test_a_right_answer(step, function, verdict):
         ("accept", accept_in_its_own_rows),
         ("residual", residual_in_fractions_of_floats),
         ("verify", lambda drafted, p, q, rng: [sample(q[0], rng)]),
-        ("until_eos", loop_that_is_cut),
-        ("propose", draft_with(one_hot, last_argmax)),
-        ("siblings", siblings_that_leave_no_tree),
+        ("propose", greedy_draft(last_argmax)),
     ],
 )
 def test_another_right_answer_on_two_tables(step, function):
@@ -267,35 +230,20 @@ BUGS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "check", "variant"), BUGS)
-def test_a_bug_of_the_gallery_is_named(step, check, variant):
-    headline, *lines, _ = compared(check, handed_in(step.function, variant))
+def test_a_bug_of_the_gallery_is_named_and_its_branches_add_up(step, check, variant):
+    headline, title, *lines = compared(check, handed_in(step.function, variant))
     assert f'the distribution of "{variant.name}"' in headline
-    if step.function == "verify":
-        variant = replace(variant, verify=where_guesses(variant.verify))
-    check_tree(lines, check, variant)
-
-
-def check_tree(lines, check, variant):
-    """Its columns add up to the sums, and these are those of the variant."""
     assert len(lines) <= 20 and max(map(len, lines)) <= 76
-    title = r'after "(.*)" \(N = (.)(?:, K = (.))?\)(?:: "(.*)", and then)? +(A.*)'
-    prompt, N, K, new, columns = re.fullmatch(title, lines[0]).groups(default="")
-    columns = columns.split()
-    numbers = np.array([numbers_of(line, len(lines[0]), len(columns)) for line in lines[1:]])
-    *branches, sums, _, _ = numbers
-    assert abs(sum(branches) - sums).max() < 0.0005 * len(numbers)
-    text = tuple(NAMES.index(name) for name in f"{prompt} {new}".split())
-    setting = check.settings["D" in columns]  # the second one has four tokens
-    case = replace(setting, N=int(N), K=int(K or 0))
-    sampler = variant.text if K else check.sampler(variant.verify)
-    found = following(check.distribution(sampler, case), text)
-    assert abs(sums - [found[name] for name in columns]).max() < 0.0006
+    *branches, sums, needed, errors = [cells_of(line, title) for line in lines[:-1]]
+    assert abs(sum(branches) - sums).max() < 0.0005 * len(lines)
+    assert abs(sums - needed - errors).max() < 0.0015
 
 
-def numbers_of(line, n_columns, n_cells):
-    """Those in the last cells of a line, and 0 in empty ones."""
-    cells = [line[n_columns - 7 * i :][:7] for i in range(n_cells, 0, -1)]
-    return [float(cell.strip() or 0) for cell in cells]
+def cells_of(line, title):
+    """The numbers below the names of the tokens, and 0 in empty cells."""
+    n = len(re.search(r" {2,}(A.*)", title)[1].split())
+    cells = [line[len(title) - 7 * i :][:7] for i in range(n, 0, -1)]
+    return np.array([float(cell.strip() or 0) for cell in cells])
 
 
 TREE = """\
@@ -316,10 +264,8 @@ a histogram (N = 3) would need about 400 texts"""
 
 def test_the_headline_and_the_tree():
     headline, *lines = found_in("residual", lambda p, q: q)
-    assert headline == (
-        "wrong by 0.0924 (N = 3, K = 2): "
-        'the distribution of "resamples from the target" (ccs96307/fast-llm-inference)'
-    )
+    name = '"resamples from the target" (ccs96307/fast-llm-inference)'
+    assert headline == f"wrong by 0.0924 (N = 3, K = 2): the distribution of {name}"
     assert lines == TREE.splitlines()
 
 
@@ -332,12 +278,10 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
 @pytest.mark.parametrize(
     ("step", "function", "words"),
     [
-        ("residual", lambda p, q: max_fn(p - q), P_MINUS_Q),
-        ("residual", lambda p, q: max_fn(p - q), "keep B .6                          .300"),
-        ("verify", edited(verify, (RESAMPLED, "token")), P_MINUS_Q),
-        ("verify", edited(verify, (RESAMPLED, "token")), "accept B .4 "),
+        ("residual", lambda p, q: max_fn(p - q), f"{P_MINUS_Q}.*keep B .6 +.300"),
+        ("verify", edited(verify, (RESAMPLED, "token")), f"{P_MINUS_Q}.*accept B .4 "),
         ("verify", lambda drafted, p, q, rng: [*drafted, sample(q[-1], rng)],
-         'of "accepts everything" (transformers #28508'),
+         'of "accepts everything" .transformers #28508'),
         ("verify", edited(verify, (RESAMPLED, f"[{RESAMPLED}, sample(q[-1], rng)]")),
          "break in place of return"),
         ("speculative_sampling", loop_with((CALL, P_IS_LATE)), "p one row late"),
@@ -345,13 +289,7 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
     ],
 )  # fmt: skip
 def test_a_slip_is_named(step, function, words):
-    assert words in "\n".join(found_in(step, function))
-
-
-def test_a_guess_that_is_drawn_again_was_not_accepted():
-    rule = edited(verify, (RESAMPLED, "[sample(q[i], rng), sample(q[-1], rng)]"))
-    lines = found_in("verify", rule)
-    assert not any("draw B" in line and "accept" in line for line in lines)
+    assert re.search(words, " ".join(found_in(step, function)))
 
 
 @pytest.mark.parametrize(
@@ -372,114 +310,20 @@ def test_the_tree_of_a_right_function_calls_it_accept_whatever_is_drawn(body):
     lines = tree(check, check.sampler(accept), README, is_right=True)
     known = {" ".join(line.split()) for line in lines}
     assert {"accept B .4 .200", "reject B .6", "guess A .2, always accept A .200"} <= known
-    assert lines[-1].split() == "error 0 0 0".split()
 
 
-def chi_square(counts, expected):
-    return np.sum((counts - expected) ** 2 / expected, axis=1)
-
-
-def test_a_histogram_needs_as_many_texts_as_it_says():
-    """Texts are drawn: it finds the bug in some 80 of 100 cases."""
-    check = STEP["residual"].checks[0]
-    wanted = check.distribution(check.reference, README)
-    found = check.distribution(check.sampler(lambda p, q: q), README)
-    f, w = (np.array([each[ids] for ids in sorted(wanted)]) for each in (found, wanted))
-    n = round(samples_needed(found, wanted))
-    rng = np.random.default_rng(0)
-    usual = chi_square(rng.multinomial(n, w / w.sum(), 4000), n * w)
-    these = chi_square(rng.multinomial(n, f / f.sum(), 4000), n * w)
-    assert 0.7 < np.mean(these > np.quantile(usual, 0.95)) < 0.85
+@pytest.mark.parametrize(("d", "published"), [(1, 7.849), (2, 9.635), (10, 16.24), (20, 20.96)])
+def test_a_histogram_needs_as_many_texts_as_tables_of_its_power_say(d, published):
+    """The noncentrality of a chi-square test with 5 wrong alarms in 100, which finds 80 of 100."""
+    wanted = {(i,): 1 / (d + 1) for i in range(d + 1)}
+    found = wanted | {(0,): wanted[0,] + 0.01, (1,): wanted[1,] - 0.01}
+    effect = 2 * 0.01**2 * (d + 1)
+    assert 7 / 8 < samples_needed(found, wanted) * effect / published < 1
 
 
 def test_one_text_that_is_impossible_tells():
     words = in_words({(0,): 0.4995, (1,): 0.4995, (2,): 0.001}, {(0,): 0.5, (1,): 0.5}, N=1)
     assert words == "a histogram (N = 1) would need about 2,000 texts"
-
-
-def test_a_mistake_is_named_where_it_can_cope():
-    def residual_for_rows_without_zeros(p, q):
-        assert p.all()
-        return q
-
-    line = found_in("residual", residual_for_rows_without_zeros)[0]
-    assert '"resamples from the target"' in line
-
-
-def test_a_text_that_should_have_ended():
-    no_cut = loop_with(("if eos in x[n:]", "if False"))
-    headline, title, *lines = found_in("until_eos", no_cut)
-    assert headline.startswith("wrong by 0.4100 (N = 3, K = 2), where C is the eos")
-    assert title.split(": ")[1].split() == '"C", and then A B C end'.split()
-    assert lines[-3].split() == ["should", "be", ".500"]
-
-
-def resampled_for_two_guesses(p, q, i, t):
-    row = residual(p[i], q[i])
-    return row if i < 2 else one_hot(row)
-
-
-def accept_but_for_a_tie(p, q, token, rng):
-    return q[token] != p[token] and accept(p, q, token, rng)
-
-
-def residual_rounded(p, q):
-    row = np.round(np.maximum(q - p, 0), 3)
-    return row / row.sum() if row.any() else q
-
-
-def certain_of_the_second(node, rng):
-    """A second guess that was certain is always accepted."""
-    r = node.q
-    for child in node.children:
-        p = child.p[child.token]
-        is_second = child is not node.children[0]
-        if (is_second and p == 1) or rng.random() < acceptance(p, r[child.token]):
-            return [child.token, *certain_of_the_second(child, rng)]
-        r = residual(child.p, r)
-    return [sample(r, rng)]
-
-
-def accept_what_is_rare(p, q, token, rng):
-    return 0 < q[token] < 0.02 or accept(p, q, token, rng)
-
-
-def residual_of_two(p, q):
-    row = residual(p, q)
-    row[np.argsort(row)[:-2]] = 0
-    return row / row.sum()
-
-
-resamples_two = changed(resampled=lambda p, q, i, t: residual_of_two(p[i], q[i]))
-
-
-has_a_floor = changed(lambda p, q, i, t: min(1, q[i][t] / max(p[i][t], 0.01)))
-
-
-def split(row, token):
-    return (row == row.max()) / np.sum(row == row.max())
-
-
-@pytest.mark.parametrize(
-    ("step", "function"),
-    [
-        ("accept", accept_but_for_a_tie),
-        ("accept", accept_what_is_rare),
-        ("accept", lambda p, q, t, rng: rng.random() < q[t] / max(p[t], 0.01)),
-        ("accept", lambda p, q, t, rng: abs(q[t] - p[t]) < 1e-3 or accept(p, q, t, rng)),
-        ("residual", residual_of_two),
-        ("verify", changed(resampled=resampled_for_two_guesses)),
-        ("speculative_sampling", loop_with(verify=resamples_two)),
-        ("speculative_sampling", loop_with(verify=has_a_floor)),
-        ("speculative_sampling", loop_with(remembering(2))),
-        ("propose", draft_with(split)),
-        ("siblings", certain_of_the_second),
-    ],
-)
-@pytest.mark.slow
-def test_a_mistake_that_only_one_table_shows(step, function):
-    lines = found_in(step, function)
-    assert lines[0].startswith("wrong by ") and lines[-2].startswith("error ")
 
 
 @pytest.mark.parametrize(
@@ -491,7 +335,6 @@ def test_a_mistake_that_only_one_table_shows(step, function):
         ("speculative_sampling", (K_MAX, "max(1, n + N - len(x) - 1)"), ""),
         ("speculative_sampling", ("n = len(x)", "n, _ = len(x), 1 / (N - 1)"), "(N = 1, K = 2)"),
         ("speculative_sampling", ("len(x) < n + N", "len(x) < n + max(1, N)"), "(N = 0, K = 2)"),
-        ("speculative_sampling", remembering(1), "(N = 4, K = 0)"),
         ("until_eos", ("if eos in x[n:]", "if eos and eos in x[n:]"),
          "A is the eos, and the prompt ends with it"),
         ("until_eos", ("len(x) == n or ", ""), "A is the eos, and the prompt ends with it"),
@@ -509,26 +352,10 @@ def test_a_mistake_that_another_prompt_or_size_shows(step, change, where):
     assert where in line
 
 
-def test_a_mistake_below_an_accepted_guess():
-    below = edited(top_down, ("sample(r, rng)", "sample(node.q, rng)"))
-
-    def rule(node, rng):
-        r = node.q
-        for child in node.children:
-            if rng.random() < acceptance(child.p[child.token], r[child.token]):
-                return [child.token, *below(child, rng)]
-            r = residual(child.p, r)
-        return [sample(r, rng)]
-
-    lines = found_in("siblings", rule)
-    assert lines[0].startswith("wrong by 0.") and ", and then" in lines[1]
-
-
 def test_a_mistake_of_a_billionth_is_shown_with_its_digits():
     def accept(p, q, token, rng):
         return rng.random() < q[token] / (p[token] + 1e-7)
 
-    assert found_in("residual", residual_rounded)[0].startswith("wrong by 0.0005 ")
     headline, *_, errors, samples = found_in("accept", accept)
     assert re.match(r"wrong by \de-08", headline)
     assert errors.split() == ["error", "+1e-08", "-4e-08", "+3e-08"]
@@ -607,8 +434,6 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
          "a round of 2 guesses emits 1 to 3 tokens (+ adds numbers to an array); found []"),
         ("return [rng.choice(len(q[0]), p=q[0 if len(drafted) else 1])]", "verify",
          "IndexError: index 1 is out of bounds for axis 0 with size 1, where there are no guesses"),
-        ("return [rng.choice(len(q[0]), p=q[0])] if len(drafted) else []", "verify",
-         "it emits one token, drawn from q[0]; found [], where there are no guesses"),
         ("return [np.searchsorted(np.cumsum([0.3, 0.2, 0.5 - 1e-15]), rng.random())]", "verify",
          "np.cumsum may end just below 1"),
         ("target_model(x, N)", "speculative_sampling", "3 rows need as many tokens; ids has 1"),
@@ -676,7 +501,6 @@ def test_a_function_that_hangs_or_ends_python_costs_its_own_step(tmp_path, monke
             "import time; time.sleep(99)",
             "line 1, import time; time.sleep(99): it did not end within 0.2 seconds",
         ),
-        ("raise KeyboardInterrupt", "line 1, raise KeyboardInterrupt: KeyboardInterrupt"),
         ("def accept(", "SyntaxError: '(' was never closed"),
     ],
 )
@@ -693,23 +517,6 @@ def test_a_file_that_waits_takes_no_time_of_the_processor(tmp_path, monkeypatch)
     assert "not in this file" in printed_by(program, tmp_path / "mine.py")
 
 
-def test_an_interrupt_ends_the_grader_and_the_file(tmp_path):
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a script has none
-    (tmp_path / "mine.py").write_text("print('here', flush=True)\nwhile True: pass")
-    grader = subprocess.Popen(
-        [sys.executable, "-m", "exercise", str(tmp_path / "mine.py")],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    signal.signal(signal.SIGINT, before)
-    assert grader.stderr.readline() == "here\n"
-    os.killpg(grader.pid, signal.SIGINT)
-    _, printed = grader.communicate(timeout=15)  # until nobody can write any more
-    assert (grader.returncode, printed) == (130, "\nInterrupted.\n")
-
-
 # ---- Files ----
 
 
@@ -720,39 +527,9 @@ def test_a_file_imports_its_own_neighbours(tmp_path):
     assert "it calls sample, which is not written yet" in printed
 
 
-def test_the_tree_of_a_right_function(tmp_path):
-    (tmp_path / "mine.py").write_text("from speculative import residual")
-    printed = printed_by(program, tmp_path / "mine.py", "residual", "--tree")
-    first, title, *_, errors = printed.splitlines()
-    assert first.endswith("exact") and title.startswith('    after "A"')
-    assert errors.split() == ["error", "0", "0", "0"]
-
-
-def test_an_exact_loop_is_told_where_it_can_write(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(program, "verdicts", lambda *args: [(["exact"], True)])
-    output = printed_by(program, "exercise/stubs.py", 4)
-    assert output.endswith("let it write: python main.py --mine exercise/stubs.py\n")
-
-
 def test_the_stubs_are_copied_once_and_then_yours(tmp_path, monkeypatch):
     monkeypatch.setattr(program, "MINE", mine := tmp_path / "mine.py")
     assert printed_by(program).count("not written yet") == len(STEPS)
     mine.write_text(f"{mine.read_text()}def verify(*args): return residual(1, 2)")
     said = "3 verify                it calls residual, which is not written yet\n"
     assert printed_by(program, "3") == printed_by(program, "verify") == said
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["nowhere.py"], "neither a file nor a step 'nowhere.py'; steps are 1 to 8, or accept,"),
-        (["README.md"], "README.md cannot be imported: it is no Python file"),
-        (["exercise/stubs.py", "9"], "there is no step '9'; there are 1 to 8, or accept, residual"),
-        (["sampling.py", "siblings"], "sampling.py has no function siblings"),
-    ],
-)
-def test_odd_arguments(args, message, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    with pytest.raises(UserError, match=re.escape(message)):
-        program.main(args)
