@@ -3,9 +3,7 @@
 import ast
 import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 from unittest.mock import Mock, patch
 
 import pytest
@@ -15,7 +13,6 @@ import fast
 import lab.__main__ as lab_main
 import main
 import runs
-from checkpoint.openai import FILES
 from lab.block import verify_block
 from lab.pair import LabPair
 from runs import Pair, Run, in_turns
@@ -50,9 +47,8 @@ def test_two_samples_and_the_settings():
 
 @pytest.mark.parametrize(
     "options",
-    ["", "--temperature 1", "--temperature 1 --same_text", "--K 0", "--n_tokens_to_generate 1",
-     "--draft_model_size target --target_model_size target",
-     "--temperature 0.01 --same_text --K 9"],
+    ["--temperature 1", "--temperature 1 --same_text --K 9", "--K 0", "--n_tokens_to_generate 1",
+     "--draft_model_size target --target_model_size target"],
 )  # fmt: skip
 def test_the_figures_close_the_formula(options, monkeypatch):
     monkeypatch.setattr("terminal.figures.LEAST_V", 0)
@@ -63,6 +59,7 @@ def test_the_figures_close_the_formula(options, monkeypatch):
     speedup, tokens, cost, *parts = map(float, re.findall(r"\d+\.\d+", shown))
     assert sum(parts) == pytest.approx(cost, abs=0.02)
     assert tokens / cost == pytest.approx(speedup, rel=0.02, abs=0.006)  # it has two digits
+    assert "same text         yes" in output or options == "--temperature 1"
     drafts_nothing = options in ("--K 0", "--n_tokens_to_generate 1")
     assert ("nothing was guessed" in found["alpha"]) == drafts_nothing
     assert "slower" not in found or speedup <= 1
@@ -71,9 +68,7 @@ def test_the_figures_close_the_formula(options, monkeypatch):
 TITLES = "Autoregressive Decode", "Speculative Decode"
 
 
-@pytest.mark.parametrize("program", [main, lab_main])
-@pytest.mark.parametrize("options", ["", "--temperature 1"])
-def test_each_turn_decodes_the_same_text_and_the_first_is_shown(program, options, monkeypatch):
+def test_each_turn_decodes_the_same_text_and_the_first_is_shown(monkeypatch):
     monkeypatch.setattr(runs, "SECONDS", 99)
     monkeypatch.setattr("terminal.figures.LEAST_V", 0)
     timed = Pair.timed
@@ -84,19 +79,13 @@ def test_each_turn_decodes_the_same_text_and_the_first_is_shown(program, options
         return found[-1]
 
     with patch.object(Pair, "timed", noted):
-        output = printed_by(program, "--n_tokens_to_generate", 9, *options.split())
+        output = printed_by(main, "--n_tokens_to_generate", 9, "--temperature", 1)
     assert "the median of 5 turns" in output
     assert [output.count(title) for title in TITLES] == [1, 1]
     plain, guessed = found[2::2], found[3::2]  # the first two are for the weights to be read
     assert len(plain) == len(guessed) == 5
     for several in plain, guessed:
         assert len({(*run.ids,) for run in several}) == 1
-
-
-def test_loops_that_take_long_run_once():
-    with patch.object(Pair, "timed", side_effect=Pair.timed, autospec=True) as timed:
-        assert "the median" not in printed_by(main, "--n_tokens_to_generate", 9)
-    assert timed.call_count == 4
 
 
 def test_the_turn_with_the_median_speedup_is_shown(monkeypatch):
@@ -161,16 +150,6 @@ def test_edges():
         printed_by(program, "--n_tokens_to_generate", 1, "--K", 10**12)
     prompt = " the" * 504  # with 8 more, all of n_ctx
     printed_by(main, "--n_tokens_to_generate", 8, "--prompt", prompt, "--temperature", 1)
-
-
-def test_released_models_are_downloaded_and_decoded(server, tmp_path, monkeypatch, capsys):
-    options = "--prompt Alan --n_tokens_to_generate 40 --target_model_size 1558M --models_dir"
-    for url in server.url, "http://127.0.0.1:9":  # nothing is downloaded twice
-        monkeypatch.setenv("GPT2_MODELS_URL", url)
-        main.main([*options.split(), str(tmp_path)])
-        output = capsys.readouterr()
-        assert "same text         yes" in output.out and output.err == ""
-    assert sorted(p.name for p in (tmp_path / "124M").iterdir()) == sorted(FILES)
 
 
 # ---- Bad input: one line, exit code 2 ----
@@ -277,33 +256,6 @@ def test_our_errors_show_a_traceback_and_those_of_the_machine_one_line(monkeypat
     assert "no room" in complaint(capsys, main)
     with pytest.raises(ValueError, match="a bug"):
         report(lambda: main.main([]), "main.py")
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk(unbuffered):
-    env = os.environ | {"PYTHONUNBUFFERED": unbuffered}
-    program = "from terminal.ending import report; report(lambda: print('x'), 'it')"
-    command = [sys.executable, "-c", program]
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(command, cwd=ROOT, env=env, stdout=full, stderr=subprocess.PIPE)
-    assert done.returncode == 2
-    assert done.stderr.strip() == b"it: error: [Errno 28] No space left on device"
-
-
-def test_a_full_disk_leaves_the_older_page(tmp_path, monkeypatch):
-    def write_half(path, content, **options):
-        path.write_bytes(content[: len(content) // 2].encode())
-        raise OSError("No space left on device")
-
-    trace = tmp_path / "trace.html"
-    trace.write_text("older")
-    monkeypatch.setattr(Path, "write_text", write_half)
-    with pytest.raises(OSError, match="No space left"):
-        printed_by(lab_main, "--trace", trace, "--n_tokens_to_generate", 2)
-    monkeypatch.undo()
-    assert trace.read_text() == "older"
-    assert [*tmp_path.iterdir()] == [trace]
 
 
 # ---- The imports run one way ----

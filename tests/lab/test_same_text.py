@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Table, both_verifiers, bundled, models, printed_by, texts_of
+from support import Table, both_verifiers, models
 
-import lab.__main__ as lab_main
-import main
 from enumeration import check_real_runs
-from lab.pair import LabPair
-from lab.schedules import SCHEDULES
 from sampling import seeded
 from speculative import autoregressive_sampling, speculative_sampling
 
@@ -33,27 +29,6 @@ def test_both_loops_write_the_same_text(verifier, drawn, N, K, seed, eos):
         plain = autoregressive_sampling(x, q, N, eos=eos)
         fast = speculative_sampling(x, p, q, N, K, eos=eos, verify=verifier)
         assert plain.tolist() == fast.tolist()
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_bundled_pair_with_every_schedule(schedule):
-    settings = dict(temperature=1, top_k=50, top_p=0.95, repetition_penalty=1.2)
-    both = LabPair(bundled("draft"), bundled("target"), seed=3, **settings)
-    plain = both.decode([5, 6, 7], 25)
-    fast = both.decode([5, 6, 7], 25, K=5, schedule=schedule)
-    assert plain.ids.tolist() == fast.ids.tolist()
-    if "confidence" in schedule:  # it looks at the rows before the race
-        assert 0 < sum(fast.n_drafted) < 5 * len(fast.n_drafted) - 5
-
-
-def test_on_the_command_line():
-    options = "--temperature", 1, "--same_text", "--n_tokens_to_generate", 9
-    one = printed_by(main, *options)
-    other = printed_by(lab_main, *options, "--draft", "ngram", "--verify", "block")
-    assert len({*texts_of(one), *texts_of(other)}) == 1
-    assert "same text         yes" in one
-    assert "same text         yes" in other
-    assert texts_of(printed_by(main, *options, "--seed", 124))[0] != texts_of(one)[0]
 
 
 def test_the_noise_depends_on_seed_and_position_alone_and_is_fresh_at_each():
