@@ -65,10 +65,8 @@ def test_the_first_layers(n_layer):
     expected = gpt2.GPT2(params | {"blocks": params["blocks"][:n_layer]}, hparams)(IDS, 64)
     micro = fast.GPT2(params, hparams)
     micro(IDS[:30])
-    other = micro.first_layers(n_layer)
-    other(IDS[30:60])  # it has a cache of its own
-    assert np.abs(micro(IDS[:31]) - LOGITS[30]).max() < TOLERANCE
-    assert np.abs(other(IDS, 64) - expected).max() < TOLERANCE
+    assert np.abs(micro.first_layers(n_layer)(IDS, 64) - expected).max() < TOLERANCE
+    assert np.abs(micro(IDS[:31]) - LOGITS[30]).max() < TOLERANCE  # their caches are two
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -143,28 +141,14 @@ def test_bad_calls(micro, ids, n_rows, message):
         micro(ids, n_rows)
 
 
-def micro_with(network, name, index, value):
-    """The micro model with one weight replaced."""
-    found = TENSORS | {name: TENSORS[name].copy()}
-    found[name].flat[index] = value
-    return network(nest(found, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
-
-
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_weights_that_are_not_finite_are_one_clear_error(monkeypatch, network, bad):
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("name", [name for name in TENSORS if "/h" not in name or "/h1/" in name])
+def test_weights_that_are_not_finite_are_one_clear_error(monkeypatch, network, bad, name):
     """A warning by NumPy, in any thread, would fail the test: the user should see one line."""
     monkeypatch.setattr(threads, "WORTH_WAKING", 0)
-    for name in TENSORS:
-        net = micro_with(network, name, 0 if name == "model/wpe" else -1, bad)
-        with pytest.raises(UserError, match="the logits are not finite: a weight"):
-            net(IDS[:1])
-
-
-@pytest.mark.parametrize("network", NETWORKS)
-def test_a_call_that_fails_does_not_change_later_results(network):
-    net = micro_with(network, "model/wpe", 5 * 48, np.nan)  # at position 5
-    for _ in range(2):
-        with pytest.raises(UserError, match="not finite"):
-            net(IDS[:9])
-        assert np.abs(net(IDS[:5], 5) - LOGITS[:5]).max() < TOLERANCE
+    found = TENSORS | {name: TENSORS[name].copy()}
+    found[name].flat[0 if name == "model/wpe" else -1] = bad
+    net = network(nest(found, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
+    with pytest.raises(UserError, match="the logits are not finite: a weight"):
+        net(IDS[:1])

@@ -3,11 +3,8 @@
 import multiprocessing
 import os
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from queue import Empty, SimpleQueue
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -123,51 +120,23 @@ def test_eight_threads_decode_the_same_as_one(request, n_networks):
         assert list(pool.map(decode, range(8))) == alone
 
 
-@given(n=st.integers(1, 50), n_bytes=st.integers(1, 40), cores=st.integers(1, 64))
-def test_in_parallel_does_all_work_once(n, n_bytes, cores):
-    slices, late = [], SimpleQueue()  # from which no thread takes work, so this core does it all
-    early = Mock(put=lambda job: threads.do(*job), get_nowait=Mock(side_effect=Empty))
-    work = late if n % 2 else early
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "helpers", lambda: (work, cores - 1))
-        patch.setattr(threads, "WORTH_WAKING", 100)
-        patch.setattr(threads, "HEAD_START", 40)
-        threads.in_parallel(slices.append, n, n_bytes)
-    assert sorted(i for some in slices for i in range(n)[some]) == list(range(n))
-    assert len(slices) == (min(cores, n - 40 // n_bytes) if n * n_bytes >= 100 else 1)
+@given(n=st.integers(1, 50), n_bytes=st.integers(1, 40))
+def test_in_parallel_does_all_work_once(n, n_bytes):
+    slices = []
+    threads.in_parallel(slices.append, n, n_bytes)
+    assert sorted(i for some in slices for i in range(n)[some]) == [*range(n)]
 
 
 def test_an_error_in_a_helping_thread_reaches_the_caller():
-    """It must not end the thread, because the next call would wait for it forever."""
-    results = SimpleQueue()
-    threads.do(sys.exit, 1, results)  # SystemExit is no Exception
-    assert isinstance(results.get(), SystemExit)
-    with pytest.raises(SystemExit):
-        threads.in_parallel(lambda some: some.start and sys.exit(), 2, 1)
+    """SystemExit, which is no Exception, must not end the thread: the next call would wait."""
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            threads.in_parallel(lambda some: some.start and sys.exit(), 2, 1)
 
 
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="no fork here"
 )
-
-
-@needs_fork
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_starts_its_own_threads():
-    work = partial(threads.in_parallel, lambda some: None, 2, 1)
-    work()
-
-    def work_in_the_child():
-        work()
-        sys.exit(threading.active_count() < 2)
-
-    child = multiprocessing.get_context("fork").Process(target=work_in_the_child)
-    child.start()
-    child.join(20)
-    child.kill()  # in case it is still waiting
-    child.join()
-    assert child.exitcode == 0
 
 
 FORK = """import os, sys, threading
