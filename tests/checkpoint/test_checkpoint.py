@@ -27,14 +27,14 @@ def test_crc32c_of_published_vectors():
     assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, appendix B.4
 
 
-def test_folding_gives_the_checksum_of_the_plain_loop(monkeypatch):
-    data = np.random.default_rng(0).integers(0, 256, 1_300_000, dtype=np.uint8)
-    lengths = (1, 4, 6776, 6777, 6778, 13_070, 13_071, 60_000, 499_999, 500_001, 1_300_000)
+@pytest.mark.parametrize("n", [1, 4, 6776, 6777, 6778, 13_070, 13_071, 60_000, 300_001])
+def test_folding_gives_the_checksum_of_the_plain_loop(monkeypatch, n):
+    data = np.random.default_rng(0).integers(0, 256, n, dtype=np.uint8)
     with monkeypatch.context() as patch:
-        patch.setattr(crc, "FAR", len(data))  # so that nothing is folded
-        expected = [crc32c(data[:n]) for n in lengths]
-    monkeypatch.setattr(crc, "PIECE", 500_000)  # so that less data has several pieces
-    assert [crc32c(data[:n]) for n in lengths] == expected
+        patch.setattr(crc, "FAR", n)  # so that nothing is folded
+        expected = crc32c(data)
+    monkeypatch.setattr(crc, "PIECE", 120_000)  # so that less data has several pieces
+    assert crc32c(data) == expected
 
 
 # ---- Good files ----
@@ -63,10 +63,6 @@ def test_a_model_that_its_trainer_named_by_its_steps(model_dir, tmp_path):
     _, _, expected = load_encoder_hparams_and_params(str(model_dir))
     _, _, found = load_encoder_hparams_and_params(str(tmp_path))
     assert np.array_equal(found["wte"], expected["wte"])
-    (tmp_path / "model-2000.index").touch()
-    message = r"one file like model\.ckpt\.index is needed, and there are 2"
-    with pytest.raises(UserError, match=message):
-        load_encoder_hparams_and_params(str(tmp_path))
 
 
 # ---- Damaged files ----
@@ -169,18 +165,13 @@ def test_a_damaged_file_is_refused_or_means_the_same(model_dir, name, at, flip, 
         assert np.array_equal(found[2]["wte"], params["wte"])
 
 
-def test_a_wrong_bit_in_the_bundled_pair_is_noticed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", [*(f"draft/{name}" for name in FILES), "SHA256SUMS"])
+def test_a_wrong_bit_in_the_bundled_pair_is_noticed(tmp_path, monkeypatch, name):
     shutil.copytree(ROOT / "models", tmp_path / "models")
     monkeypatch.setattr(find, "MODELS_DIR", str(tmp_path / "models"))
-    for name in *(f"draft/{name}" for name in FILES), "SHA256SUMS":
-        path = tmp_path / "models" / name
-        content = path.read_bytes()
-        damaged = bytearray(content)
-        damaged[len(content) // 4] ^= 1  # in SHA256SUMS, that is about the draft
-        for wrong in damaged, b"\xff":
-            path.write_bytes(wrong)
-            message = "is damaged, or SHA256SUMS; restore them from the project"
-            with pytest.raises(UserError, match=message):
-                load_encoder_hparams_and_params("draft")
-        path.write_bytes(content)
-    load_encoder_hparams_and_params("draft")
+    path = tmp_path / "models" / name
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 4] ^= 1  # in SHA256SUMS, that is about the draft
+    path.write_bytes(damaged)
+    with pytest.raises(UserError, match="is damaged, or SHA256SUMS; restore them from the project"):
+        load_encoder_hparams_and_params("draft")

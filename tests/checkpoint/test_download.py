@@ -5,7 +5,7 @@ import signal
 import sys
 
 import pytest
-from support import CONTENT
+from support import CONTENT, files_of
 
 from checkpoint import UserError
 from checkpoint.openai import DATA, FILES, INDEX
@@ -35,7 +35,7 @@ def load(server, tmp_path, monkeypatch):
 
 def complete(model_dir):
     """Whether the files are there as served, and nothing else is."""
-    return {path.name: path.read_bytes() for path in model_dir.iterdir()} == CONTENT
+    return files_of(model_dir) == CONTENT
 
 
 def asked_for(server, name=DATA):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from support import CONTENT, ROOT, files_of
 
-import lab.__main__ as lab_main
 from checkpoint import UserError, find, huggingface, names
 from checkpoint.read import open_model
 from gpt2 import GPT2
@@ -89,22 +88,6 @@ def test_ids_and_logits_are_those_of_transformers(name):
     assert np.abs(logits - golden["logits"]).max() < 1e-5
     decoded = encoder.decode(golden["ids"][3])
     assert decoded.removeprefix("<|im_start|>") == GOLDEN["texts"][3]
-
-
-@pytest.mark.parametrize(
-    ("draft", "folder"),
-    [
-        ("lookup", HF / "shards"),
-        ("bigram", HF / "shards"),
-        ("early-exit:1", HF / "plain"),
-        ("online", HF / "plain"),
-    ],
-)
-def test_a_single_model_is_tried_without_a_partner(folder, draft, capsys):
-    corpus = ["--draft_corpus", __file__] if draft == "bigram" else []
-    args = ["--draft", draft, *corpus, "--target_model_size", str(folder), "--prompt", "The cat"]
-    lab_main.main([*args, "--n_tokens_to_generate", "20"])
-    assert "same text         yes" in capsys.readouterr().out
 
 
 # ---- Folders that mean the same ----
@@ -235,7 +218,6 @@ IN_SETTINGS = [  # the same of tokenizer_config.json
     ({"add_bos_token": True}, "add_bos_token is True, but only False is computed"),
     ({"add_prefix_space": True}, "add_prefix_space is True"),
     ({"tokenizer_class": "BertTokenizer"}, "tokenizer_class is 'BertTokenizer'"),
-    ({"fast_tokenizer_files": ["tokenizer.4.json"]}, "fast_tokenizer_files is "),
     (GENERAL, "without tokenizer.json: tokenizer_class is 'PreTrainedTokenizerFast'"),
     (
         {"pad_token": "[PAD]"},
@@ -273,7 +255,6 @@ IN_TOKENIZER = [  # the same of tokenizer.json, and tokenizer_config.json
     ),
 ]
 NO_TILDE = {token.replace("~", "zz"): id for token, id in VOCABULARY.items()}
-FLOATS = {token: float(id) for token, id in VOCABULARY.items()}
 TWICE = VOCABULARY | {"b": 64}
 SPACES = PLAIN["merges.txt"].replace(b"\n", b" \n")
 CUT_SHORT = PLAIN["merges.txt"][:-9].rpartition(b"\n")[0]
@@ -281,21 +262,13 @@ WORDS = {token: id for token, id in VOCABULARY.items() if token != EOT}
 FIRST = {"id": 271, "content": "[PAD]"}
 PAD_ALONE = {"added_tokens": [FLAGS | {"special": True} | FIRST]}
 WITHOUT_EOT = json.dumps(tokenizer_json({"vocab": WORDS}) | PAD_ALONE).encode()
-LAST = "model-00002-of-00002.safetensors"
-EMPTY_FOLDER = dict.fromkeys(PLAIN)
 IN_FILES = [  # the same of other files
     ({"merges.txt": SPACES}, "which is not two tokens"),
-    ({"merges.txt": None}, "tokenizer.json is missing; docs/your_models.md"),
-    ({"vocab.json": FLOATS}, "the tokenizer is damaged: TypeError"),
     ({"vocab.json": TWICE}, "the 272 tokens of the vocabulary are not numbered"),
-    ({"tokenizer.json": b"{}"}, "the tokenizer is damaged: KeyError"),
     ({"tokenizer.json": WITHOUT_EOT, "tokenizer_config.json": LISTED}, "agree about .* '<.endof"),
     ({"special_tokens_map.json": {"pad_token": "<A>"}}, "the added token '<A>' has no id"),
     ({"vocab.json": WORDS, "added_tokens.json": {EOT: 271}}, "do not agree about .* '<.endoft"),
     ({"adapter_config.json": {}}, "it holds an adapter; merge that with peft"),
-    ({WEIGHTS: None, "pytorch_model.bin": b""}, "pytorch_model.bin is a pickle, which can run"),
-    ({WEIGHTS: None, LAST: b""}, "model-00001-of-00002.safetensors is missing"),
-    (EMPTY_FOLDER, "config.json is missing; docs/your_models.md has what a model needs"),
 ]
 HEAD = {"lm_head.weight": np.zeros(8, "f")}
 TWO_OF_THEM = {ATTN: np.stack([TENSORS[ATTN]] * 2)}
@@ -305,23 +278,16 @@ IN_WEIGHTS = [  # the same of model.safetensors
     (stored(TENSORS | HEAD), "lm_head.weight is not wte"),
     (stored(TENSORS | {"ln_f.bias": np.ones(8, "f")}), "ln_f.bias is there twice"),
     (stored(TENSORS | {"transformer.h.0.mlp.c_fc.bias": np.ones(32, bool)}), "found bool numbers"),
-    (b"", "model.safetensors is empty"),
-    (b"version https://git-lfs.github.com/spec/v1", "is a pointer of git-lfs; get the file with"),
-    (b"<!DOCTYPE html>", "model.safetensors is a web page"),
-    (None, r"is missing; transformers writes it: GPT2LMHeadModel.from_pretrained\(folder\).save"),
 ]
-REFUSED = IN_FILES.copy()
-for name, told in {
-    "config.json": IN_CONFIG,
-    "tokenizer_config.json": IN_SETTINGS,
-    WEIGHTS: IN_WEIGHTS,
-}.items():
-    REFUSED += [({name: content}, message) for content, message in told]
-for told, settings_file, message in IN_TOKENIZER:
-    REFUSED.append(({"tokenizer.json": told, "tokenizer_config.json": settings_file}, message))
+IN_ONE_FILE = {"config.json": IN_CONFIG, "tokenizer_config.json": IN_SETTINGS, WEIGHTS: IN_WEIGHTS}
+REFUSED = [({name: told}, why) for name, cases in IN_ONE_FILE.items() for told, why in cases]
+REFUSED += [
+    ({"tokenizer.json": told, "tokenizer_config.json": settings_file}, why)
+    for told, settings_file, why in IN_TOKENIZER
+]
 
 
-@pytest.mark.parametrize(("changes", "message"), REFUSED)
+@pytest.mark.parametrize(("changes", "message"), IN_FILES + REFUSED)
 def test_what_is_refused_by_name(tmp_path, changes, message):
     folder = write(tmp_path, changes)
     with pytest.raises(UserError, match=message) as error:
@@ -413,26 +379,6 @@ def test_what_is_left_to_the_library(tmp_path, changes, text, why, monkeypatch):
         get_encoder(write(tmp_path, changes), "")
 
 
-FAILS = "the library tokenizers fails: "
-
-
-@pytest.mark.parametrize(
-    ("told", "message"),
-    [
-        ({"model": {"merges": [*MERGES, "! !"]}}, FAILS),
-        ({"model": {"continuing_subword_prefix": "##"}}, FAILS),  # a panic
-        ({"model": {"vocab": NO_TILDE, "unk_token": "<A>"}}, FAILS),
-        ({"added_tokens": [PAD | {"id": 299}]}, r"do not agree about the added token '\[PAD\]'"),
-    ],
-)
-def test_what_the_library_cannot_read(tmp_path, capfd, told, message):
-    pytest.importorskip("tokenizers")
-    folder = write(tmp_path, {"tokenizer.json": told, "tokenizer_config.json": GENERAL})
-    with pytest.raises(UserError, match=message):
-        get_encoder(folder, "").encode("~")
-    assert capfd.readouterr().err == ""
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_flags_of_added_tokens_mean_what_they_mean_to_transformers(tmp_path, seed):
     transformers = pytest.importorskip("transformers")
@@ -519,8 +465,6 @@ TWO = {"dtype": "F32", "shape": [3], "data_offsets": [12, 24]}
 )
 def test_headers_that_lie(tmp_path, lie):
     path = tmp_path / "x.safetensors"
-    path.write_bytes(packed(json.dumps({"a": ONE, "b": TWO}), bytes(24)))
-    assert huggingface.safetensors(path)["b"].shape == (3,)
     path.write_bytes(packed(json.dumps({"a": ONE | lie, "b": TWO}), bytes(24)))
     with pytest.raises(ValueError, match=r"^x\.safetensors (cannot be used|has a damaged)"):
         huggingface.safetensors(path)
@@ -539,7 +483,7 @@ def test_headers_that_lie(tmp_path, lie):
     ],
 )
 def test_the_cache_of_transformers(tmp_path, monkeypatch, variable, folder):
-    """It takes the snapshot that refs/main names."""
+    """It takes the snapshot that refs/main names, if it's whole."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in "HF_HOME", "XDG_CACHE_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE":
         monkeypatch.delenv(name, raising=False)
@@ -547,12 +491,10 @@ def test_the_cache_of_transformers(tmp_path, monkeypatch, variable, folder):
     cached = tmp_path / folder
     for commit in "0", "1":
         shutil.copytree(HF / "plain", cached / "snapshots" / commit)
-    url = names.MODELS["gpt2"].url
-    assert find.in_cache(url, huggingface.FILES) is None
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("1")
+    url = names.MODELS["gpt2"].url
     assert find.in_cache(url, huggingface.FILES) == cached / "snapshots" / "1"
-    assert find.in_cache(names.MODELS["gpt2-xl"].url, huggingface.FILES) is None
     (cached / "snapshots" / "1" / "vocab.json").unlink()
     assert find.in_cache(url, huggingface.FILES) is None
 
@@ -568,70 +510,68 @@ def hub(server, tmp_path, monkeypatch):
     return lambda: load_encoder_hparams_and_params("gpt2", str(tmp_path))
 
 
-def test_models_are_downloaded_from_hugging_face(server, hub, tmp_path, monkeypatch, capsys):
-    for name, content, message in (
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
         ("config.json", b"<!DOCTYPE html>", "gave a wrong file, now removed: "),
         ("merges.txt", CUT_SHORT, "gave a wrong file.* does not fit its merges"),
         (WEIGHTS, b"<!DOCTYPE html>", "gave a wrong file, now removed"),
-    ):
-        assert WEIGHTS not in dict(server.log)  # the small files are checked first
-        server.plan[name] = [{"content": content}, {}]
-        with pytest.raises(UserError, match=message):
-            hub()
-    capsys.readouterr()
-    server.log.clear()
-    with monkeypatch.context() as patch:
-        patch.setenv("HF_HUB_OFFLINE", "1")
-        with pytest.raises(UserError, match="with HF_HUB_OFFLINE nobody is asked for it"):
-            hub()
-    assert server.log == []
+    ],
+)
+def test_a_wrong_file_of_hugging_face_is_not_kept(server, hub, tmp_path, name, content, message):
+    server.plan[name] = [{"content": content}, {}]
+    with pytest.raises(UserError, match=message):
+        hub()
+    assert (WEIGHTS in dict(server.log)) == (name == WEIGHTS)  # the small files are checked first
+    hub()
+    assert files_of(tmp_path / "gpt2") == PLAIN
+
+
+def test_models_are_downloaded_from_hugging_face_once(server, hub, tmp_path, monkeypatch, capsys):
     same = {"headers": {"ETag": '"1"'}}
     server.plan[WEIGHTS] = [same | {"drop": 8_000}, same]
     assert hub()[1]["n_layer"] == 2
     assert server.log[-1][1] == "bytes=8192-"
-    assert sorted(os.listdir(tmp_path / "gpt2")) == sorted(PLAIN)
     warning = "the server names no checksum, so damage may go unnoticed\n"
     assert capsys.readouterr().err == warning
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    hub()  # nothing is downloaded twice
+    hub()
+
+
+def test_with_HF_HUB_OFFLINE_nobody_is_asked(server, hub, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UserError, match="with HF_HUB_OFFLINE nobody is asked for it"):
+        hub()
+    assert server.log == []
 
 
 @pytest.mark.parametrize(("name", "header"), [(WEIGHTS, "X-Linked-Etag"), ("config.json", "ETag")])
-def test_what_does_not_match_is_not_kept(server, hub, tmp_path, capsys, name, header):
-    for each, content in PLAIN.items():
-        server.plan[each] = [{"headers": {header: f'"{hashlib.sha256(content).hexdigest()}"'}}]
-    right = server.plan[name][0]
+def test_what_does_not_match_is_not_kept(server, hub, tmp_path, name, header):
+    right = {"headers": {header: f'"{hashlib.sha256(PLAIN[name]).hexdigest()}"'}}
     server.plan[name] = [right | {"content": PLAIN[name].swapcase()}, right]
     with pytest.raises(OSError, match=f"cannot download .*{name}: it does not match the checksum"):
         hub()
     hub()
-    assert capsys.readouterr().err == ""
     assert files_of(tmp_path / "gpt2") == PLAIN
 
 
-def test_a_model_of_another_size_under_a_released_name(server, hub, tmp_path, monkeypatch):
+def test_a_model_of_another_size_under_a_released_name(server, hub, monkeypatch):
     """No shape depends on the number of heads."""
-    other = names.MODELS["gpt2"]._replace(sizes=PLAIN_SIZES | {"n_head": 4})
-    message = "it is not the model of this name: found n_head = 2"
-    with monkeypatch.context() as patch:
-        patch.setitem(names.MODELS, "gpt2", other)
-        with pytest.raises(UserError, match=f"gave a wrong file.*{message}"):
-            hub()
     hub()
+    other = names.MODELS["gpt2"]._replace(sizes=PLAIN_SIZES | {"n_head": 4})
     monkeypatch.setitem(names.MODELS, "gpt2", other)
-    with pytest.raises(UserError, match=f"gpt2 cannot be used: {message}"):
+    with pytest.raises(
+        UserError, match="cannot be used: it is not the model of this name: found n_"
+    ):
         hub()
 
 
-def test_a_folder_that_is_called_like_a_model(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["gpt2", "target"])
+def test_a_folder_that_is_called_like_a_model(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    for name in "gpt2", "target":
-        shutil.copytree(HF / "plain", name)
-        message = rf"{name} is a model's name, and a folder here: give \./{name}"
-        with pytest.raises(UserError, match=message):
-            find.find_model(name)
-    monkeypatch.chdir(find.MODELS_DIR)
-    assert find.find_model("target").stored.folder.samefile("target")
+    shutil.copytree(HF / "plain", name)
+    with pytest.raises(UserError, match=rf"{name} is a model's name, and a folder here: give \./"):
+        find.find_model(name)
 
 
 @pytest.mark.parametrize(
@@ -656,16 +596,11 @@ def test_which_models_are_a_pair(draft, target, pair):
 RELEASED = os.environ.get("RELEASED_MODELS", "").split()  # such as "124M gpt2", if they are here
 
 
-@pytest.mark.skipif(not RELEASED, reason="RELEASED_MODELS is not set")
-def test_the_released_weights_write_what_picogpt_shows():
-    logits = []
-    for name in RELEASED:
-        encoder, hparams, params = load_encoder_hparams_and_params(name)
-        network = GPT2(params, hparams)
-        ids = encoder.encode("Alan Turing theorized that computers would one day become")
-        for _ in range(8):
-            ids.append(int(network(ids)[-1].argmax()))
-        assert encoder.decode(ids[-8:]) == " the most powerful machines on the planet."
-        logits.append(network(ids))
-    for other in logits:
-        np.testing.assert_allclose(logits[0], other, atol=1e-6)
+@pytest.mark.parametrize("name", RELEASED)
+def test_the_released_weights_write_what_picogpt_shows(name):
+    encoder, hparams, params = load_encoder_hparams_and_params(name)
+    network = GPT2(params, hparams)
+    ids = encoder.encode("Alan Turing theorized that computers would one day become")
+    for _ in range(8):
+        ids.append(int(network(ids)[-1].argmax()))
+    assert encoder.decode(ids[-8:]) == " the most powerful machines on the planet."
