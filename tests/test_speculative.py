@@ -42,26 +42,10 @@ def hashed(ks):
     return schedule
 
 
-@st.composite
-def almost_equal(draw):
-    """Like the rows of one network that were computed in two ways.
-
-    The residual is rounding errors, or zero.
-    """
-    _, target, x = draw(models(sizes=[3, 2]))
-    rows = target.rows
-    n_entries = rows.size
-    away = draw(st.lists(st.sampled_from([-1, 0, 1]), min_size=n_entries, max_size=n_entries))
-    moved = np.nextafter(rows, rows + np.reshape(away, rows.shape))
-    draft = Table(np.where(rows > 0, moved, 0))
-    return draw(st.sampled_from([(draft, target, x), (target, draft, x)]))
-
-
 EXTREME = (0, 1, 2, 1e-2, 1e-4, 1 - 2**-53, 1 + 2**-52, 2**-53, 1e-17, 1e-300, 5e-324)
 KINDS = {
     "made-up rows": models(),
     "rows at the edge of float64": models(weights=EXTREME),
-    "rows almost equal": almost_equal(),
 }
 STOPS = {
     "never": None,
@@ -98,14 +82,18 @@ def test_a_schedule_gets_the_last_round_and_a_stop_ends_the_drafting():
     schedule = hashed([0, 1, 3, 5])
     stop = STOPS["after an unlikely token"]
     propose, see = drafting(schedule, stop)
-    rounds = [None]
-
-    def on_round(r):
-        rounds.append(r)
-        see(r)
-
-    speculative_sampling([0], RANDOM, RANDOM, 60, 4, 0, propose=propose, on_round=on_round)
-    for last, r in pairwise(rounds):
+    rounds = []
+    speculative_sampling(
+        [0],
+        RANDOM,
+        RANDOM,
+        60,
+        4,
+        0,
+        propose=propose,
+        on_round=lambda r: see(r) or rounds.append(r),
+    )
+    for last, r in pairwise([None, *rounds]):
         assert len(r.drafted) <= min(4, schedule(last))
         assert not any(map(stop, r.p[:-1], r.drafted[:-1]))
 
@@ -131,10 +119,9 @@ def test_each_round_records_what_happened(verifier, drawn, N, K, seed):
     n = len(x)
     for r, (seen, _) in zip(rounds, target.calls, strict=True):  # one pass in each round
         k = min(K, len(x) + N - n - 1)  # no more than can still be used
-        assert len(r.drafted) == k
-        assert seen == [*ids[:n], *r.drafted]
-        assert np.array_equal(r.p, [draft.row(seen[: n + i]) for i in range(k)] or r.q[:0])
-        assert np.array_equal(r.q, [target.row(seen[: n + i]) for i in range(k + 1)])
+        assert seen == [*ids[:n], *r.drafted] and len(r.drafted) == k
+        assert r.p.tolist() == [draft.row(seen[: n + i]).tolist() for i in range(k)]
+        assert r.q.tolist() == [target.row(seen[: n + i]).tolist() for i in range(k + 1)]
         assert r.n_accepted == len(r.emitted) - 1
         n += len(r.emitted)
         assert r.emitted.tolist() == ids[n - len(r.emitted) : n].tolist()
@@ -149,18 +136,6 @@ def test_an_accepted_eos_has_no_token_of_the_target_behind_it(drawn, N, K, seed)
     n = len(last.emitted)
     is_accepted = last.drafted[:n].tolist() == last.emitted.tolist()  # a replacement differs
     assert last.n_accepted == (n if is_accepted else n - 1)
-
-
-@both_verifiers
-@given(drawn=models(sizes=[1, 2, 4]), N=st.integers(0, 9), seed=st.integers(0, 9))
-def test_K_0_is_the_autoregressive_loop(verifier, drawn, N, seed):
-    """It draws the same numbers and reports the same rounds."""
-    _, rounds = decode(drawn, N, 0, seed, verify=verifier)
-    _, target, x = drawn
-    plain = []
-    autoregressive_sampling(x, target, N, seed, on_round=plain.append)
-    for one, other in zip(rounds, plain, strict=True):
-        assert all(map(np.array_equal, one, other))
 
 
 # Models
@@ -181,9 +156,7 @@ def test_the_smallest_models_that_work():
     assert_lossless((draft_of_lists, last_rows(all_rows), [0]), 2, 2)
     rounds = []
     autoregressive_sampling([0, 1], all_rows, 1, on_round=rounds.append)
-    speculative_sampling([0, 1], all_rows, draft_of_lists, 2, 1, on_round=rounds.append)
-    plain, fast = rounds[:2]  # of all rows, the one that was drawn from
-    assert plain.q.tolist() == fast.p.tolist() == [[0.3, 0.6, 0.1]]
+    assert rounds[0].q.tolist() == [[0.3, 0.6, 0.1]]  # of all rows, the one that was drawn from
 
 
 @pytest.mark.parametrize(
@@ -230,20 +203,16 @@ def test_a_draft_of_another_vocabulary():
     found = shared_vocabulary(draft, [2, -1, 0], unknown=3)(np.array([0, 1, 2]), 3)
     assert found[:, [0, 2]] == pytest.approx(rows / rows.sum(axis=-1, keepdims=True))
     assert not found[:, 1].any()
-    only_another = shared_vocabulary(Table([[0.0, 1.0]]), [-1, 0])  # which it never guesses
-    assert only_another([0]).tolist() == [[0, 1]]
 
 
 @both_loops
 @pytest.mark.parametrize("odd", [reusing, writing_into_ids, in_float16])
 def test_odd_models_write_the_same_text(loop, odd):
     found, expected = [], []
-    for model, rounds in (RANDOM, expected), (odd(RANDOM), found):
-        loop([0], model, 30, rng=7, on_round=rounds.append)
+    text = loop([0], RANDOM, 30, rng=7, on_round=expected.append)
+    assert loop([0], odd(RANDOM), 30, rng=7, on_round=found.append).tolist() == text.tolist()
     for r, usual in zip(found, expected, strict=True):
-        assert r.emitted.tolist() == usual.emitted.tolist()
         assert r.q == pytest.approx(usual.q, abs=1e-3)
-        assert r.q.dtype == np.float64
         assert r.q.sum(axis=-1) == pytest.approx(1, abs=1e-15)
 
 
@@ -312,16 +281,6 @@ def test_a_propose_that_returns_no_draft(found, message):
         speculative_sampling([0], model, model, 9, 2, propose=lambda *args: found)
 
 
-def test_a_propose_that_writes_to_its_text():
-    model = Table([HALF])
-
-    def propose(x, draft_model, k_max, rng):
-        x.fill(1)
-        return [], []
-
-    assert speculative_sampling([0], model, model, 3, 2, propose=propose)[0] == 0
-
-
 @both_loops
 def test_a_seed_fixes_the_text_and_without_one_it_differs(loop):
     text = loop([0], RANDOM, 30, rng=7).tolist()
@@ -343,12 +302,8 @@ def test_one_eos_or_several(loop, eos, ends):
 @both_loops
 def test_nobody_writes_into_what_belongs_to_others(loop):
     prompt = np.array([1, 0])
-
-    def writes_into_the_round(r):
-        r.emitted[:] = 0
-
     text = loop(prompt, RANDOM, 30, rng=7).tolist()
-    assert loop(prompt, RANDOM, 30, rng=7, on_round=writes_into_the_round).tolist() == text
+    assert loop(prompt, RANDOM, 30, rng=7, on_round=lambda r: r.emitted.fill(0)).tolist() == text
     assert not np.shares_memory(loop(prompt, RANDOM, 0), prompt)
 
 
@@ -357,8 +312,6 @@ def test_nobody_writes_into_what_belongs_to_others(loop):
 
 def test_max_fn():
     assert max_fn(np.array([5e-324, 0, 5e-324])).tolist() == [0.5, 0, 0.5]
-    with pytest.raises(ValueError, match="positive"):
-        max_fn(np.array([-1.0, 0.0]))
 
 
 def always(number):
@@ -379,7 +332,6 @@ def test_no_random_number_rejects_a_token_where_q_is_above_p_or_accepts_it_where
 
 @both_verifiers
 def test_a_rejected_token_does_not_come_back_where_rounding_leaves_no_residual(verifier):
-    p = np.array([[0.5, 0.5, 1e-17]])
-    q = np.array([[0.5, 0.5, 0]] * 2)
-    found = sum_over_paths(lambda rng: verifier(np.array([2]), p, q, rng))
-    assert {ids[0] for ids in found} == {0, 1}
+    p, q = np.array([[0.5, 0.5, 1e-17], [0.5, 0.5, 0]])
+    found = sum_over_paths(lambda rng: verifier(np.array([2]), p[None], np.array([q, q]), rng)[:1])
+    assert found.keys() == {(0,), (1,)}
