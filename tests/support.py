@@ -285,13 +285,8 @@ def texts_of(output):
     return re.search(both, output, re.DOTALL).groups()
 
 
-def run(*args, cwd=ROOT, script="main.py", **env):
-    """Run main.py in its own process, as a user does, or another script, or a module."""
-    path = []
-    if script.endswith(".py"):
-        path = [str(ROOT / script)]
-    elif script:
-        path = ["-m", script]
-    command = [sys.executable, *path, *map(str, args)]
+def run(*args, **env):
+    """Run Python with these arguments, in a process of its own."""
     env = os.environ | {"PYTHONPATH": str(ROOT)} | env
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, *args]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)

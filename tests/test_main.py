@@ -287,7 +287,7 @@ IMPORTS = {
 
 def test_a_forward_pass_needs_no_download():
     code = "import gpt2, sys; print({'requests', 'checkpoint.find'} & {*sys.modules})"
-    assert run("-c", code, script="").stdout == "set()\n"
+    assert run("-c", code).stdout == "set()\n"
 
 
 @pytest.mark.parametrize("files", IMPORTS)

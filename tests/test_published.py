@@ -61,7 +61,7 @@ ALL = sorted(
 def helps():
     """{script: what it prints with --help}, from one process: each takes a second to start."""
     with_options = [script for script in SCRIPTS if script != "tiny"]
-    result = run("-c", HELP, *with_options, script="")
+    result = run("-c", HELP, *with_options)
     assert result.returncode == 0, result.stderr
     return dict(part.split("\n", 1) for part in result.stdout.split("@@")[1:])
 

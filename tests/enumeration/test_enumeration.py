@@ -750,7 +750,7 @@ def test_a_progress_bar_within_the_function():
         from enumeration import output_distribution
         print(output_distribution(lambda rng: [rng.choice(2) for _ in tqdm(range(1))]))
     """
-    assert run("-c", program, script="").stdout == "{(0,): 0.5, (1,): 0.5}\n"
+    assert run("-c", program).stdout == "{(0,): 0.5, (1,): 0.5}\n"
 
 
 class KeepsItsFirst:

@@ -429,7 +429,7 @@ def draw(rng):
         except: pass
 output_distribution(draw)
 """
-    done = run("-c", lines, script="")
+    done = run("-c", lines)
     assert done.returncode == 1
     assert re.fullmatch("TypeError: rng.normal .*an except without a name.*\n", done.stderr)
 
@@ -465,7 +465,7 @@ forever = ctypes.CDLL({str(library)!r}).forever
 number = ctypes.CFUNCTYPE(ctypes.c_double)
 output_distribution(lambda draw: forever(number(draw)))
 """
-    done = run("-c", lines, script="")
+    done = run("-c", lines)
     assert done.returncode == 1
     assert re.fullmatch("TooManyRuns: .*can't be stopped in C.\n", done.stderr)
 

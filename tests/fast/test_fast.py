@@ -165,16 +165,9 @@ stop.set()
 @pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("numpy_comes", ["first", "later"])
-def test_a_process_forked_while_a_thread_computes_can_use_the_network(
-    tmp_path, numpy_comes, kernel
-):
+def test_a_process_forked_while_a_thread_computes_can_use_the_network(numpy_comes, kernel):
     """If NumPy comes first, BLAS has threads, which hang if a fork comes within a product."""
     path = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
-    (tmp_path / "forks.py").write_text(FORK)
-    result = run(
-        numpy_comes,
-        script=str(tmp_path / "forks.py"),
-        PYTHONPATH=path,
-        SPECULATIVE_KERNEL=kernel.split()[0],
-    )
+    kernel = kernel.split()[0]
+    result = run("-c", FORK, numpy_comes, PYTHONPATH=path, SPECULATIVE_KERNEL=kernel)
     assert result.stdout == "as before\n", result.stderr
