@@ -8,9 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support import ROOT, bundled
 
-from checkpoint import UserError
 from lab.drafts import AsNetwork, lookup, make_draft
-from lab.ngrams import DISCOUNT, NGram, ngram, online
+from lab.ngrams import DISCOUNT, ngram, online
 from sampling import as_model
 from utils import get_encoder
 
@@ -56,13 +55,6 @@ def test_rows_are_those_counted_by_hand(order, text, ids, n_vocab):
         )
 
 
-def test_a_damaged_file_of_n_grams_is_an_error(tmp_path):
-    path = tmp_path / "ngrams.npz"
-    np.savez(path, n_vocab=3, steps_1=[0, 1], counts_1=[1])  # an n-gram has no count
-    with pytest.raises(UserError, match=r"ngrams\.npz is damaged"):
-        NGram.load(path, 1)
-
-
 def test_the_largest_n_gram():
     network = AsNetwork(ngram([50256] * 6, np.uint16(50257), 4))  # uint16 can overflow
     row = np.exp(network([50256] * 3)[0])
@@ -106,6 +98,5 @@ def test_a_draft_can_be_fitted_on_another_corpus(tmp_path):
     path.write_text(" A king. \n<|endoftext|>\nA queen.\n<|endoftext|>", encoding="utf-8")
     end = encoder.ids["<|endoftext|>"]
     text = np.array([*encoder.encode(" A king. "), end, *encoder.encode("A queen."), end])
-    rows = as_model(make_draft("bigram", target, encoder, path))(text, 4)
-    model = ngram(text, 2048, 2)
-    np.testing.assert_allclose(rows, [model(prefix) for prefix in prefixes(text)[-4:]], atol=1e-12)
+    row = as_model(make_draft("bigram", target, encoder, path))(text)[0]
+    np.testing.assert_allclose(row, ngram(text, 2048, 2)(text), atol=1e-12)

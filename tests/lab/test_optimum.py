@@ -1,6 +1,5 @@
-"""The best rule for two guesses is exact and reaches its ceiling. Its numbers are in drafts.md."""
+"""The best rule for two guesses is exact and reaches its ceiling."""
 
-import re
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -8,13 +7,11 @@ from itertools import islice
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
-from support import pairs, read
+from support import pairs
 
 from enumeration import sum_over_paths
-from gallery.setting import P, Q
 from lab.optimum import ceiling, largest_flow, optimal, sets
 from lab.trees import Node, bottom_up, siblings, top_down
-from runs import overlap
 from sampling import sample
 
 
@@ -73,32 +70,3 @@ def at_best(draw, p, q):
 def test_no_exact_rule_accepts_more_and_this_one_does(draw, pair):
     best = at_best(draw, *pair)
     assert best >= accepted(bottom_up, draw, *pair) == accepted(top_down, draw, *pair)
-
-
-# ---- The table of docs/drafts.md ----
-
-
-def k_seq(draw, p, q):
-    """SpecTr tests each of two guesses with min(1, q / (ρ p)). The smallest exact ρ is 2 - kept."""
-    kept = 0
-    for _ in range(100):
-        kept = overlap(p, q / (2 - kept))
-    return 1 - (1 - kept) ** 2
-
-
-RULES = {
-    "`verify`": partial(accepted, top_down),
-    "the target's own draw": lambda _, p, q: q @ (1 - (1 - p) ** 2),
-    "K-SEQ, with the best ρ": k_seq,
-    "`top_down`": partial(accepted, top_down),
-    "`optimal`": at_best,
-}
-
-
-def test_the_page_has_these_numbers():
-    _, section = read("docs/drafts.md").split("\n## The best of two guesses\n")
-    _, *rows = re.findall(r"^\| (\w.+?) \| (.+?) \| (.+) \|$", section, re.MULTILINE)
-    assert len(rows) == 10
-    for guesses, rule, cells in rows:
-        found = [RULES[rule](DRAWS[guesses], *pair) for pair in zip(P, Q)]
-        assert cells.split(" | ") == [f"{float(share):.4f}" for share in found]

@@ -6,7 +6,6 @@ from support import bundled
 
 import runs
 from lab.pair import LabPair, load_pair
-from speculative import verify
 
 PROMPT = [5, 6, 7]
 
@@ -22,15 +21,9 @@ def test_a_run_records_what_happened():
     assert run.n_drafted == [len(r.drafted) for r in rounds]
     assert run.n_accepted == [r.n_accepted for r in rounds]
     kept = [runs.overlap(p, q) for r in rounds for p, q in zip(r.p, r.q[: len(r.emitted)])]
-    assert [p for found in run.chances for p in found.p_accepted] == kept
     assert run.alpha == pytest.approx(np.mean(kept))
     assert run.acceptance_rate == sum(run.n_accepted) / sum(run.n_drafted)
     assert run.tokens_per_round == 30 / len(rounds)
-
-
-def test_a_rule_that_does_not_say_what_it_looks_at():
-    run = pair().decode([5], 5, K=2, verify=lambda *args: verify(*args))
-    assert run.alpha is None
 
 
 class Clock:
