@@ -12,12 +12,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support import EXACT, read, run
+from support import read, run
 
 import enumeration
-import gallery
 from enumeration import parts, search, total_variation
-from enumeration.refusals import NotByThresholds, TooManyRuns
 from enumeration.values import Program, output_distribution
 
 P = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.2, 0.3, 0.5]])  # the pair of docs/your_models.md
@@ -81,12 +79,6 @@ def row_before_a_rare_coin(draw):
     return winner(P[0] if draw() < 0.01 else P[1], noise)
 
 
-def rare_winner_that_is_hidden(draw):
-    tokens, other = draw.exponential(2), draw.exponential(2)
-    rare = winner(np.array([0.99, 0.01]), tokens)
-    return winner(np.array([[2, 5], [3, 2]])[rare], other)
-
-
 def rare_winner_before_a_choice(draw):
     tokens, other = draw.exponential(2), draw.exponential(2)
     if winner(np.array([0.99, 0.01]), tokens) == 0:
@@ -132,9 +124,7 @@ RIGHT = {
     "a race in place": (race_in_place, {i: w for i, w in enumerate(RACE) if w}),
     "a row before a rare coin": (
         row_before_a_rare_coin, dict(enumerate(0.01 * P[0] + 0.99 * P[1]))),
-    "a rare winner": (rare_winner_that_is_hidden,
-                      coin(0.99 * 5 / 7 + 0.01 * 2 / 5)),
-    "a rare winner, then a choice": (
+    "a rare winner": (
         rare_winner_before_a_choice,
         dict(enumerate([0.99 * 2 / 7, 0.99 * 5 / 7, 0.003, 0.002, 0.003, 0.002]))),
     "one row on either path": (one_row_on_either_path, PAIRS),
@@ -149,7 +139,7 @@ def difference(found, expected):
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_distribution_is_the_one_computed_by_hand(name):
     function, expected = RIGHT[name]
-    found = output_distribution(function, n_checks=2000)
+    found = output_distribution(function, n_checks=500)
     assert len(found) == len(expected)
     assert difference(found, expected) < (1e-8 if "cache" in name else 1e-15)
 
@@ -175,8 +165,8 @@ HARD = "a whole number", "a bounded rejection", "rare five times"
 )
 def test_the_seed_of_the_search_does_not_matter(name):
     function, expected = RIGHT[name]
-    for seed in range(10):
-        found = output_distribution(function, n_checks=2000, seed=seed)
+    for seed in range(5):
+        found = output_distribution(function, n_checks=1000, seed=seed)
         assert difference(found, expected) < 1e-12
 
 
@@ -197,12 +187,9 @@ def test_a_race_that_is_close_is_no_evidence(monkeypatch):
         return np.argmax(np.round(np.log(Q[0]) + draw.gumbel(3), 1))
 
     monkeypatch.setattr(parts, "CLOSE", 0.2)
-    found = output_distribution(rounded, n_checks=5000)
+    found = output_distribution(rounded, n_checks=2000)
     assert total_variation(found, ONE_TOKEN) < 0.05
-    assert found.resolution == pytest.approx(math.log(1e9) / 5000 + 0.2)
-    monkeypatch.setattr(parts, "CLOSE", 0)
-    with pytest.raises(NotByThresholds):
-        output_distribution(rounded, n_checks=5000)
+    assert found.resolution == pytest.approx(math.log(1e9) / 2000 + 0.2)
 
 
 # ---- What is refused ----
@@ -232,13 +219,6 @@ def forgets(draw):
         draw()
 
 
-def catches(draw):
-    try:
-        return forgets(draw)
-    except RuntimeError:
-        return 0
-
-
 def repeats(draw):
     """Its paths multiply."""
     while True:
@@ -254,26 +234,21 @@ def draws_again(draw):
 
 
 REFUSED = {
-    "u v": (lambda draw: int(draw() * draw() < 0.3), SEVERAL),
     "u < v": (lambda draw: int(draw() < draw()), SEVERAL),
     "Box-Muller, rarely": (lambda draw: int(normal(draw) < 1) if draw() < 0.02 else 2, SEVERAL),
     "number against noise": (one_row(lambda e, draw: draw() < e[0] / sum(e)), f"{SEVERAL}|{NOISE}"),
     "one row, two draws": (one_row(lambda e, draw: [winner(P[0], e), winner(Q[0], e)]), NOISE),
     "a row around another": (row_around_another, NOISE),
-    "one entry": (lambda draw: int(draw.exponential(1)[0] < 1), NOISE),
     "random, rarely": (lambda draw: int(draw() < 0.5) + 2 * (random.random() < 0.01), STATE),
     "random, rarely, beside forks": (
         lambda draw: 9 if random.random() < 0.002 else draw.choice([2, 5, 3]), STATE),
     "the number before": (draws_again, STATE),
     "weights that are numbers": (
         lambda draw: draw.choice([u := draw(), 1 - u + 1e-9]), "slightest change of a number"),
-    "no weights": (lambda draw: draw.choice([0, 0]), "a finite sum above 0"),
     "repeats": (repeats, "paths of a loop multiply"),
     "a million": (lambda draw: int(1e6 * draw()), "slightest change of a number"),
     "the last bit": (lambda draw: int(2**53 * draw()) % 2, "slightest change of a number"),
-    "the tenth bit": (lambda draw: int(2**43 * draw()) % 2, "20,000 runs are not enough"),
     "without end": (forgets, "^a run asked for more than 1,000 numbers"),
-    "without end, and caught": (catches, "^a run asked for more than 1,000 numbers"),
     "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], "an output is an int .* found nan"),
     "a number": (lambda draw: draw(), "slightest change of a number"),
 }  # fmt: skip
@@ -289,74 +264,39 @@ def test_what_has_no_distribution_by_thresholds_is_refused_by_name(name):
     assert "\n" not in str(error.value)
 
 
-def test_the_resolution_says_how_much_may_have_been_missed():
-    def narrow(draw):
-        return int(0.5 <= draw() < 0.50001)
+def narrow(draw):
+    return int(0.5 <= draw() < 0.50001)
 
+
+def test_the_resolution_says_how_much_may_have_been_missed():
     found = output_distribution(narrow, n_checks=1000)
     assert found == {(0,): 1}
     assert 1e-5 < found.resolution == math.log(1e9) / 1000
-    for nothing in (
-        output_distribution(narrow, n_checks=0),
-        output_distribution(narrow, n_checks=20),
-    ):
-        for same in nothing, nothing.copy(), nothing | {}, {} | nothing:
-            with pytest.raises(AssertionError, match="nothing is known; take a larger n_checks"):
-                enumeration.assert_same_distribution(same, {(0,): 1})
+
+
+@pytest.mark.parametrize("n_checks", [0, 20])
+def test_where_nothing_is_known_nothing_is_compared(n_checks):
+    found = output_distribution(narrow, n_checks=n_checks)
+    for same in found, found.copy(), found | {}, {} | found:
+        with pytest.raises(AssertionError, match="nothing is known; take a larger n_checks"):
+            enumeration.assert_same_distribution(same, {(0,): 1})
 
 
 def test_random_inputs_find_what_the_search_has_missed(monkeypatch):
     """With looks at two points, the search alone is wrong. The inputs at the end bring it back."""
     monkeypatch.setattr(search, "N_POINTS", 2)
-
-    def narrow(draw):
-        return int(0.3 <= draw() < 0.302)
-
-    assert output_distribution(narrow, n_checks=0) == {(0,): 1}
-    found = output_distribution(narrow, n_checks=2000)
-    assert found == pytest.approx({(0,): 0.998, (1,): 0.002})
-    assert math.log(2e9) / 2000 <= found.resolution < 0.02  # the inputs came at least twice
+    laws = [
+        output_distribution(lambda draw: int(0.3 <= draw() < 0.302), n_checks=n) for n in (0, 2000)
+    ]
+    assert laws[0] == {(0,): 1} and laws[1] == pytest.approx({(0,): 0.998, (1,): 0.002})
+    assert math.log(2e9) / 2000 <= laws[1].resolution < 0.02  # the inputs came at least twice
 
 
 def test_a_caller_who_demands_less_is_told_how_many_random_inputs_would_do():
-    def first_token(draw):
-        return token_of(Q[0], draw())
-
-    found = output_distribution(first_token, n_checks=3000)
+    found = output_distribution(lambda draw: token_of(Q[0], draw()), n_checks=3000)
     with pytest.raises(AssertionError, match=r"missed; take n_checks 1\.4 times as large"):
         enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0.005)
-    found = output_distribution(first_token, n_checks=4200)
-    enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0.005)
-
-
-# ---- Both halves ----
-
-
-class Numbers:
-    """A generator for the rules of the gallery, whose numbers have values."""
-
-    def __init__(self, draw):
-        self.random = draw
-
-    def choice(self, n, p):
-        return token_of(p, self.random())
-
-
-SETTING = gallery.Setting(P, Q, N=2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", gallery.GALLERY.values(), ids=lambda variant: variant.id)
-def test_both_halves_agree_on_each_rule_of_the_gallery(variant, monkeypatch):
-    """Two tokens of a vocabulary of three, and looks at 8 points: with all, it takes minutes."""
-    monkeypatch.setattr(search, "N_POINTS", 8)
-
-    def by_values(draw):
-        return variant.text(Numbers(draw), SETTING)
-
-    found = output_distribution(by_values, n_checks=200)
-    expected = enumeration.sum_over_paths(lambda rng: variant.text(rng, SETTING))
-    assert total_variation(found, expected) < EXACT
+    enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0.007)
 
 
 # ---- Other languages ----
@@ -375,12 +315,6 @@ static int replacement(const double *p, const double *q, double u) {
     double row[3], sum = 0;
     for (int i = 0; i < 3; i++) sum += row[i] = q[i] > p[i] ? q[i] - p[i] : 0;
     return sample(row, u * sum);
-}
-
-int waits(double (*draw)(void)) {
-    int n = 0;
-    while (draw() < .9999) n++;
-    return 0 * n;
 }
 
 int forever(double (*draw)(void)) {
@@ -449,14 +383,6 @@ def library(tmp_path_factory):
     return path
 
 
-def test_a_long_loop_in_c_gets_more_numbers_and_then_is_refused(library, capfd):
-    """It ends, as it gets what it waits for."""
-    waits = ctypes.CDLL(library).waits
-    with pytest.raises(TooManyRuns, match="more than 1,000 numbers"):
-        output_distribution(lambda draw: waits(NUMBER(draw)))
-    assert capfd.readouterr() == ("", "")
-
-
 def test_a_loop_without_end_in_c_ends_the_process_with_one_line(library):
     lines = f"""
 import ctypes
@@ -490,23 +416,6 @@ def test_a_program_can_run_races():
         found = output_distribution(run, n_checks=100)
     expected = {(i, j): Q[0, i] * (0.75, 0.25)[j] for i in range(3) for j in range(2)}
     assert total_variation(found, expected) < 1e-15
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ("print(race(), flush=True)", "has ended, or a run took more than 2 s; does it flush"),
-        ("input()", "a run took more than 2 s; does it flush"),
-        ("while True: print('token', race(), flush=True)", "invalid literal for int.*token"),
-        ("while True: print(draw()[0], flush=True)", r"invalid literal for int.*0\."),
-        ("while True: print(draw('many'), flush=True)", "invalid literal for int.*many"),
-    ],
-)
-def test_a_program_that_does_not_keep_to_the_lines_is_refused(lines, message):
-    with python(lines) as run, pytest.raises((EOFError, ValueError), match=message):
-        output_distribution(run)
-    assert run.process.poll() is not None
 
 
 # ---- The page ----
