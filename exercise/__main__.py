@@ -5,9 +5,6 @@ python -m exercise exercise/mine.py 3      # one step, by its number or its name
 python -m exercise their_verify.py verify  # a function of another file
 """
 
-from terminal import ending  # noqa: F401  # first, so that Ctrl-C is one line from here on
-
-# isort: split
 import os
 import shutil
 import sys

@@ -6,9 +6,6 @@ examples:
   python -m lab --temperature 1 --trace trace.html
 """
 
-from terminal import ending  # noqa: F401  # first, so that Ctrl-C is one line from here on
-
-# isort: split
 import re
 import shlex
 import sys

@@ -119,7 +119,7 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
     options = """
         --draft ngram --prompt A --n_tokens_to_generate 9 --K 3 --seed 7
         --temperature 0.7 --top_k 5 --top_p 0.9 --repetition_penalty 1.2
-        --eos --schedule target-confidence --verify block
+        --eos --schedule target-confidence --verify block --same_text
     """
     with (
         patch.object(lab_main, "load_pair", wraps=lab_main.load_pair) as load,
@@ -129,7 +129,7 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
     sampling = dict(temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.2)
     assert (
         load.call_args.kwargs
-        == dict(draft="ngram", corpus=__file__, models_dir=str(tmp_path), seed=None) | sampling
+        == dict(draft="ngram", corpus=__file__, models_dir=str(tmp_path), seed=7) | sampling
     )
     decoded = [each.kwargs for each in decode.call_args_list]
     wanted = dict(K=3, schedule="target-confidence", verify=verify_block)
@@ -258,12 +258,23 @@ def test_our_errors_show_a_traceback_and_those_of_the_machine_one_line(monkeypat
         report(lambda: main.main([]), "main.py")
 
 
+@pytest.mark.parametrize("program", ["main.py", "-m lab", "-m exercise"])
+def test_without_numpy_a_program_is_one_line(program):
+    done = run("-S", *program.split())  # which sees no packages
+    assert done.stderr == "error: numpy is missing: run pip install -r requirements.txt\n"
+
+
+def test_an_import_leaves_the_errors_of_others_alone():
+    code = "import sys, exercise, gallery, lab, times; print(sys.excepthook is sys.__excepthook__)"
+    assert run("-c", code).stdout == "True\n"
+
+
 # ---- The imports run one way ----
 
 # What each part may import, of this project's parts and of third parties
 IMPORTS = {
     "tiny.py": "numpy",
-    "enumeration/*.py": "numpy torch enumeration",
+    "enumeration/*.py": "numpy torch",  # and itself by a dot, so that a copy works anywhere
     "sampling.py": "numpy",
     "checks.py": "numpy",
     "speculative.py": "numpy checks sampling",
