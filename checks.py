@@ -1,7 +1,7 @@
 """What callers may get wrong: both loops check their arguments, models, drafts and rules here.
 
-Each function returns what it was given in one form, an array or a set, or raises an error that
-says what was needed and what was found. The algorithm in speculative.py is the same without.
+They bring it into one form, such as an array of int64, or raise an error that says what was
+needed and what was found. The algorithm in speculative.py is the same without.
 """
 
 import inspect

@@ -64,8 +64,7 @@ def main(argv=None):
         return autoregressive_sampling(x, target_model, n, args.seed, on_round=on_round)
 
     def speculative(draft_model, target_model, n, on_round):
-        models = draft_model, target_model
-        return guessing(x, *models, n, args.K, args.seed, on_round=on_round)
+        return guessing(x, draft_model, target_model, n, args.K, args.seed, on_round=on_round)
 
     for loop in plain, speculative:  # the first use of the weights is slow
         pair.timed(loop, x, min(N, 8))

@@ -106,7 +106,7 @@ def blocks(page):
     return re.findall(r"^```python\n(.*?)^```", read(page), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", filter(blocks, PAGES), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*filter(blocks, PAGES)], ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page):
     """In order, with the names of its text: the gallery's pair, its rows, a guess, an rng."""
     setting = gallery.Setting(gallery.P.astype(float), gallery.Q.astype(float))
