@@ -152,3 +152,13 @@ def test_weights_that_are_not_finite_are_one_clear_error(monkeypatch, network, b
     net = network(nest(found, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
     with pytest.raises(UserError, match="the logits are not finite: a weight"):
         net(IDS[:1])
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_call_that_fails_does_not_change_later_results(network):
+    found = TENSORS | {"model/wpe": TENSORS["model/wpe"].copy()}
+    found["model/wpe"][5] = np.nan  # its keys stay behind those of a shorter text
+    net = network(nest(found, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
+    with pytest.raises(UserError, match="not finite"):
+        net(IDS[:9])
+    assert np.abs(net(IDS[:5], 5) - LOGITS[:5]).max() < TOLERANCE

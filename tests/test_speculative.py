@@ -82,18 +82,14 @@ def test_a_schedule_gets_the_last_round_and_a_stop_ends_the_drafting():
     schedule = hashed([0, 1, 3, 5])
     stop = STOPS["after an unlikely token"]
     propose, see = drafting(schedule, stop)
-    rounds = []
-    speculative_sampling(
-        [0],
-        RANDOM,
-        RANDOM,
-        60,
-        4,
-        0,
-        propose=propose,
-        on_round=lambda r: see(r) or rounds.append(r),
-    )
-    for last, r in pairwise([None, *rounds]):
+    rounds = [None]
+
+    def on_round(r):
+        rounds.append(r)
+        see(r)
+
+    speculative_sampling([0], RANDOM, RANDOM, 60, 4, 0, propose=propose, on_round=on_round)
+    for last, r in pairwise(rounds):
         assert len(r.drafted) <= min(4, schedule(last))
         assert not any(map(stop, r.p[:-1], r.drafted[:-1]))
 
@@ -212,7 +208,7 @@ def test_odd_models_write_the_same_text(loop, odd):
     text = loop([0], RANDOM, 30, rng=7, on_round=expected.append)
     assert loop([0], odd(RANDOM), 30, rng=7, on_round=found.append).tolist() == text.tolist()
     for r, usual in zip(found, expected, strict=True):
-        assert r.q == pytest.approx(usual.q, abs=1e-3)
+        assert r.q.dtype == np.float64 and r.q == pytest.approx(usual.q, abs=1e-3)
         assert r.q.sum(axis=-1) == pytest.approx(1, abs=1e-15)
 
 
@@ -279,6 +275,16 @@ def test_a_propose_that_returns_no_draft(found, message):
     model = Table([HALF])
     with pytest.raises(ValueError, match=message):
         speculative_sampling([0], model, model, 9, 2, propose=lambda *args: found)
+
+
+def test_a_propose_may_write_to_its_text():
+    model = Table([HALF])
+
+    def propose(x, *_):
+        x.fill(1)
+        return [], []
+
+    assert speculative_sampling([0], model, model, 3, 2, propose=propose)[0] == 0
 
 
 @both_loops

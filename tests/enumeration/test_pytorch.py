@@ -170,6 +170,26 @@ def shared(draw):
     return draw(noise)
 
 
+def states():
+    """A state of a generator, and the one after a number."""
+    generator = torch.Generator().manual_seed(4)
+    yield generator.get_state()
+    torch.rand(1, generator=generator)
+    yield generator.get_state()
+
+
+BEFORE, AFTER = states()
+
+
+def from_the_middle():
+    """The second draw is the second number of the first one."""
+    generator = torch.Generator()
+    generator.set_state(BEFORE)
+    one = torch.rand(2, generator=generator)
+    generator.set_state(AFTER)
+    return [one[1] < 0.5, torch.rand(1, generator=generator) < 0.5]
+
+
 def caught():
     try:
         return torch.poisson(P[:1])
@@ -196,6 +216,7 @@ REFUSED = {
     "memory that nobody wrote": (lambda: torch.empty(1) < 0.7, "memory that was never written"),
     "memory behind the end": (lambda: torch.zeros(1).resize_(10**5)[-1] < 0.7, "never written"),
     "not alike": (with_one_seed(lambda g: torch.rand(3, generator=g) < P, from_p), "not alike"),
+    "the middle": (from_the_middle, "begins within another one"),
     "torch.poisson": (caught, "found torch.poisson"),
     "half precision": (lambda: torch.multinomial(P.bfloat16(), 1), "multinomial in torch.bfloat16"),
     "noise in half precision": (lambda: P.half() / e(3).half().exponential_(), "where races end"),

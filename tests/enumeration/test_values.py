@@ -248,6 +248,7 @@ REFUSED = {
     "repeats": (repeats, "paths of a loop multiply"),
     "a million": (lambda draw: int(1e6 * draw()), "slightest change of a number"),
     "the last bit": (lambda draw: int(2**53 * draw()) % 2, "slightest change of a number"),
+    "the tenth bit": (lambda draw: int(2**43 * draw()) % 2, "20,000 runs are not enough"),
     "without end": (forgets, "^a run asked for more than 1,000 numbers"),
     "NaN": (lambda draw: [np.nan] if draw() < 0.3 else [0], "an output is an int .* found nan"),
     "a number": (lambda draw: draw(), "slightest change of a number"),

@@ -5,6 +5,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -120,10 +121,13 @@ def test_eight_threads_decode_the_same_as_one(request, n_networks):
         assert list(pool.map(decode, range(8))) == alone
 
 
-@given(n=st.integers(1, 50), n_bytes=st.integers(1, 40))
-def test_in_parallel_does_all_work_once(n, n_bytes):
+@given(n=st.integers(1, 50), n_bytes=st.integers(1, 40), cores=st.integers(1, 9))
+def test_in_parallel_does_all_work_once(n, n_bytes, cores):
     slices = []
-    threads.in_parallel(slices.append, n, n_bytes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "helpers", lambda: (SimpleQueue(), cores - 1))  # all of them late
+        patch.setattr(threads, "HEAD_START", 40)
+        threads.in_parallel(slices.append, n, n_bytes)
     assert sorted(i for some in slices for i in range(n)[some]) == [*range(n)]
 
 

@@ -6,6 +6,7 @@ from support import bundled
 
 import runs
 from lab.pair import LabPair, load_pair
+from speculative import verify
 
 PROMPT = [5, 6, 7]
 
@@ -24,6 +25,11 @@ def test_a_run_records_what_happened():
     assert run.alpha == pytest.approx(np.mean(kept))
     assert run.acceptance_rate == sum(run.n_accepted) / sum(run.n_drafted)
     assert run.tokens_per_round == 30 / len(rounds)
+
+
+def test_a_rule_that_does_not_say_what_it_looks_at_has_no_alpha():
+    run = pair().decode([5], 5, K=2, verify=lambda *args: verify(*args))
+    assert run.alpha is None
 
 
 class Clock:

@@ -6,16 +6,17 @@ import re
 import sys
 import xml.etree.ElementTree as xml
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, bundled, printed_by, texts_of
+from support import ROOT, bundled, files_of, printed_by, texts_of
 
 import lab.__main__ as lab_main
 from lab.pair import LabPair
-from lab.trace.page import number, page
+from lab.trace.page import number, page, write_page
 from lab.trace.rounds import Recorder
 from runs import Run, origins
 from speculative import Round, max_fn
@@ -167,6 +168,19 @@ def test_trace_on_the_command_line(tmp_path):
     output = printed_by(lab_main, *options, "--trace", trace)
     assert "written to" in output and texts_of(output) == texts_of(printed_by(lab_main, *options))
     assert '<a href="play.html">' in trace.read_text(encoding="utf-8")
+
+
+def test_a_full_disk_leaves_the_older_page(tmp_path, monkeypatch):
+    def write_half(path, content, **options):
+        path.write_bytes(content[:2].encode())
+        raise OSError("No space left on device")
+
+    trace = tmp_path / "trace.html"
+    trace.write_text("older")
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(OSError, match="No space left"):
+        write_page(trace, "newer")
+    assert files_of(tmp_path) == {"trace.html": b"older"}
 
 
 @pytest.mark.parametrize("no_colour", ["", "1"])
