@@ -458,14 +458,14 @@ TWO = {"dtype": "F32", "shape": [3], "data_offsets": [12, 24]}
         {"shape": [2, 2]},
         {"shape": [-1, -3]},
         {"more": 0},
-        {"data_offsets": [4, 16]},
+        {"data_offsets": [4, 16]},  # it begins within ONE
         {"data_offsets": [0, 8]},
         {"data_offsets": []},
     ],
 )
 def test_headers_that_lie(tmp_path, lie):
     path = tmp_path / "x.safetensors"
-    path.write_bytes(packed(json.dumps({"a": ONE | lie, "b": TWO}), bytes(24)))
+    path.write_bytes(packed(json.dumps({"a": ONE, "b": TWO | lie}), bytes(24)))
     with pytest.raises(ValueError, match=r"^x\.safetensors (cannot be used|has a damaged)"):
         huggingface.safetensors(path)
 
@@ -556,14 +556,18 @@ def test_what_does_not_match_is_not_kept(server, hub, tmp_path, name, header):
     assert files_of(tmp_path / "gpt2") == PLAIN
 
 
-def test_a_model_of_another_size_under_a_released_name(server, hub, monkeypatch):
+def test_a_model_of_another_size_under_a_released_name(server, hub, tmp_path, monkeypatch):
     """No shape depends on the number of heads."""
-    hub()
     other = names.MODELS["gpt2"]._replace(sizes=PLAIN_SIZES | {"n_head": 4})
+    message = "it is not the model of this name: found n_head = 2"
+    with monkeypatch.context() as patch:
+        patch.setitem(names.MODELS, "gpt2", other)
+        with pytest.raises(UserError, match=f"gave a wrong file, now removed: {message}"):
+            hub()
+    assert not (tmp_path / "gpt2").exists()
+    hub()
     monkeypatch.setitem(names.MODELS, "gpt2", other)
-    with pytest.raises(
-        UserError, match="cannot be used: it is not the model of this name: found n_"
-    ):
+    with pytest.raises(UserError, match=f"gpt2 cannot be used: {message}"):
         hub()
 
 

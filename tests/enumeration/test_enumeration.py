@@ -30,6 +30,7 @@ from enumeration import (
     TooManyPaths,
     assert_same_distribution,
     check_real_runs,
+    forks,
     output_distribution,
     sum_over_paths,
     total_variation,
@@ -242,17 +243,28 @@ def draw_until(rng, below):
     return 0
 
 
+def draw_until_rare(rng):
+    while rng.random() >= 0.01:
+        pass
+    return 0
+
+
 @pytest.mark.parametrize(
-    ("draw", "message", "covered"),
+    ("draw", "max_paths", "message", "covered"),
     [
-        (lambda rng: draw_until(rng, True), "more than max_paths = 5 paths", 1 - 2**-5),
-        (lambda rng: rng.choice(2) and draw_until(rng, False), "more than 10,000 forks along", 0.5),
+        (lambda rng: draw_until(rng, True), 5, "more than max_paths = 5 paths", 1 - 2**-5),
+        (lambda rng: rng.choice(2) and draw_until(rng, False), 5, "more than 10,000 forks", 0.5),
+        (lambda rng: draw_until(rng, True), 1000, "a path with 333 forks and a probability", 1),
+        (draw_until_rare, 999, r"\d+,\d+ forks along 378 paths", 1 - 0.99**378),
     ],
 )
-def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered(draw, message, covered):
+def test_a_loop_without_end_is_an_error_that_says_how_much_was_covered(
+    draw, max_paths, message, covered, monkeypatch
+):
+    monkeypatch.setattr(forks, "ALL_FORKS", 60_000)
     with pytest.raises(TooManyPaths, match=message) as error:
-        sum_over_paths(draw, max_paths=5)
-    assert error.value.covered == covered
+        sum_over_paths(draw, max_paths)
+    assert error.value.covered == pytest.approx(covered, abs=1e-12)
 
 
 # ---- Numbers that are used as values ----
@@ -651,7 +663,8 @@ def test_an_output_that_is_none_says_what_to_return(output, advice):
 
 
 def test_total_variation():
-    assert total_variation({(0,): 0.5, (1,): 0.5}, {(0,): 0.25, (1,): 0.25, (2,): 0.5}) == 0.5
+    thirds = {(0,): 0.25, (1,): 0.25, (2,): 0.5}
+    assert total_variation({(0,): 0.5, (1,): 0.5, (2,): 0}, thirds) == 0.5
     for another in {(0, 1): 1.0}, {0: 1.0}:
         with pytest.raises((TypeError, ValueError), match=r"others are not|compared with outputs"):
             total_variation({(1,): 1.0}, another)
@@ -756,11 +769,15 @@ def test_a_progress_bar_within_the_function():
 class KeepsItsFirst:
     rng = None
 
+    def __init__(self, draw):
+        self.draw = draw
+
     def __call__(self, rng):
         self.rng = self.rng or rng
-        return int(self.rng.choice(4))
+        return [rng.choice(2), self.draw(self.rng)]
 
 
-def test_a_generator_of_an_earlier_run_is_refused():
+@pytest.mark.parametrize("draw", [lambda rng: rng.choice(4), lambda rng: bool(rng.random())])
+def test_a_generator_of_an_earlier_run_is_refused(draw):
     with pytest.raises(NotByRng, match="the generator of an earlier run was used"):
-        output_distribution(KeepsItsFirst())
+        output_distribution(KeepsItsFirst(draw), resolution=0.1)

@@ -273,6 +273,7 @@ def test_the_resolution_says_how_much_may_have_been_missed():
     found = output_distribution(narrow, n_checks=1000)
     assert found == {(0,): 1}
     assert 1e-5 < found.resolution == math.log(1e9) / 1000
+    assert found | {(1,): 0} == {(0,): 1, (1,): 0}
 
 
 @pytest.mark.parametrize("n_checks", [0, 20])
