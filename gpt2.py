@@ -13,8 +13,6 @@ from functools import partial
 
 import numpy as np
 
-from checkpoint import UserError
-
 
 def gelu(x):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
@@ -137,7 +135,7 @@ class GPT2:
         ------
         ValueError
             If n, n_rows or an id is out of these bounds.
-        UserError
+        FloatingPointError
             If a logit is NaN or infinite.
         """
         ids = np.array(ids)
@@ -170,7 +168,7 @@ class GPT2:
         if not np.isfinite(logits).all():
             self.allocate()  # a NaN among the keys or values would reach later calls
             problem = "a weight of this model is NaN, infinite or far too large"
-            raise UserError(f"the logits are not finite: {problem}")
+            raise FloatingPointError(f"the logits are not finite: {problem}")
         return logits
 
 

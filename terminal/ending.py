@@ -47,7 +47,7 @@ def report(main, name):
     except KeyboardInterrupt:
         print("\nInterrupted.", file=sys.stderr)
         sys.exit(130)
-    except (UserError, OSError, MemoryError) as error:
+    except (UserError, OSError, MemoryError, FloatingPointError) as error:
         drop_output()
         print(f"{name}: error: {str(error) or NO_MEMORY}", file=sys.stderr)
         sys.exit(2)
