@@ -36,57 +36,68 @@ def figures(plain, fast, setting, if_texts_differ=A_BUG):
     if not plain.n_new:
         nothing = "none: nothing was decoded, so there is nothing to compare"
         return {"tokens per second": Figure(nothing)}
-    slow = plain.tokens_per_second
-    quick = fast.tokens_per_second
+    slow, quick = plain.tokens_per_second, fast.tokens_per_second
+    cost = fast.cost(plain)
+    texts = {
+        "tokens per second": f"{slow:.1f} target alone, {quick:.1f} speculative",
+        "speedup": speedup_in_words(plain, fast),
+        "acceptance rate": acceptance_rate(fast),
+        "alpha": alpha(fast),
+        "tokens per round": f"{fast.tokens_per_round:.2f}, with {setting}",
+        "tokens per pass": tokens_per_pass(fast),
+        "cost of a round": cost_of_a_round(*cost),
+        "v below 1": v_below_1(plain, fast),
+        "same text": same_text(plain.ids, fast.ids, if_texts_differ),
+        "slower": why_slower(fast, *cost) if quick < slow else "",
+    }
+    return {label: Figure(text, MEANING.get(label, "")) for label, text in texts.items() if text}
+
+
+MEANING = {
+    "tokens per second": "Decoded tokens, divided by the time that it took to decode them.",
+    "speedup": "Tokens per round, divided by the cost of a round.",
+    "acceptance rate": "The share of the guesses that is in the text. Those that were never looked "
+    "at count as misses.",
+    "alpha": "The mean probability that a guess is accepted if all guesses before it are.",
+    "tokens per round": "Tokens added per pass of the target. The plain loop adds one.",
+    "cost of a round": "A plain step is one token of the plain loop. c is a step of the draft, v "
+    "the target's pass over K + 1 positions, r is drawing and accepting.",
+    "same text": "At temperature 0 both loops decode the same tokens. Above, they draw two samples "
+    "from one distribution.",
+}
+
+
+def speedup_in_words(plain, fast):
+    if v_of(plain, fast) < LEAST_V:
+        return BUSY
     middle = "median" if fast.n_turns % 2 else "lower median"
     median = f", the {middle} of {fast.n_turns} turns" if fast.n_turns > 1 else ""
-    guesses, check, rest = fast.cost(plain)
-    cost = guesses + check + rest
+    return f"{speedup(plain, fast):.2f}{median}"
+
+
+def v_of(plain, fast):
+    """v, with the digits that are shown."""
+    _, check, _ = fast.cost(plain)
+    return round(check, 2)
+
+
+def v_below_1(plain, fast):
+    if LEAST_V <= v_of(plain, fast) < 1:
+        return BELOW_1 + TWO_ROWS * any(fast.n_drafted)
+    return ""
+
+
+def tokens_per_pass(run):
+    """Only of a loop that asks the target several times in a round."""
+    n_passes, n_rounds = len(run.target_seconds), len(run.round_seconds)
+    if n_passes <= n_rounds:
+        return ""
+    return f"{run.n_new / n_passes:.2f}: it asks the target {n_passes} times in {n_rounds} rounds"
+
+
+def cost_of_a_round(guesses, check, rest):
     parts = f"guesses K c = {guesses:.2f}, pass v = {check:.2f}, rest r = {rest:.2f}"
-    rows = {}
-    rows["tokens per second"] = Figure(
-        f"{slow:.1f} target alone, {quick:.1f} speculative",
-        "Decoded tokens, divided by the time that it took to decode them.",
-    )
-    rows["speedup"] = Figure(
-        BUSY if round(check, 2) < LEAST_V else f"{speedup(plain, fast):.2f}{median}",
-        "Tokens per round, divided by the cost of a round.",
-    )
-    rows["acceptance rate"] = Figure(
-        acceptance_rate(fast),
-        "The share of the guesses that is in the text. Those that were never looked at count as "
-        "misses.",
-    )
-    rows["alpha"] = Figure(
-        alpha(fast),
-        "The mean probability that a guess is accepted if all guesses before it are.",
-    )
-    rows["tokens per round"] = Figure(
-        f"{fast.tokens_per_round:.2f}, with {setting}",
-        "Tokens added per pass of the target. The plain loop adds one.",
-    )
-    n_passes, n_rounds = len(fast.target_seconds), len(fast.round_seconds)
-    if n_passes > n_rounds:
-        per_pass = f"{fast.n_new / n_passes:.2f}"
-        rows["tokens per pass"] = Figure(
-            f"{per_pass}: it asks the target {n_passes} times in {n_rounds} rounds"
-        )
-    rows["cost of a round"] = Figure(
-        f"{cost:.2f} plain steps: {parts}",
-        "A plain step is one token of the plain loop. c is a step of the draft, v the target's "
-        "pass over K + 1 positions, r is drawing and accepting.",
-    )
-    if LEAST_V <= round(check, 2) < 1:
-        rows["v below 1"] = Figure(BELOW_1 + TWO_ROWS * any(fast.n_drafted))
-    rows["same text"] = Figure(
-        same_text(plain.ids, fast.ids, if_texts_differ),
-        "At temperature 0 both loops decode the same tokens. Above, they draw two samples from one "
-        "distribution.",
-    )
-    if quick < slow and fast.n_looked_at:
-        once = check * n_rounds / max(n_passes, n_rounds)
-        rows["slower"] = Figure(why_slower(guesses, once, check - once, rest))
-    return rows
+    return f"{guesses + check + rest:.2f} plain steps: {parts}"
 
 
 def acceptance_rate(run):
@@ -103,12 +114,16 @@ def alpha(run):
     return f"{run.alpha:.2f} {of_which} predicts {run.predicted(expected):.2f} tokens per round"
 
 
-def why_slower(guesses, check, surplus, rest):
+def why_slower(run, guesses, check, rest):
+    if not run.n_looked_at:
+        return ""
+    n_passes, n_rounds = len(run.target_seconds), len(run.round_seconds)
+    once = check * n_rounds / max(n_passes, n_rounds)
     costs = {
         "the guesses cost most: try a smaller draft, or a smaller K": guesses,
-        "it asks the target more than once a round": surplus,
+        "it asks the target more than once a round": check - once,
         # A token costs one plain step anyway.
-        "the target's passes cost most: try a smaller K, or a better draft": check - 1,
+        "the target's passes cost most: try a smaller K, or a better draft": once - 1,
         "drawing and accepting cost most: try a smaller K": rest,
     }
     return f"because {max(costs, key=costs.get)}"
