@@ -1,4 +1,4 @@
-"""Hypothesis profiles, and fixtures that count forward passes and serve files.
+"""Hypothesis profiles, the order of the tests, and fixtures for networks and a server.
 
 The profile "ci", the default, always draws the same examples. "thorough" draws more of them,
 and new ones.
@@ -7,21 +7,19 @@ and new ones.
 import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it
 
 # isort: split
-import http.server
-import json
 import os
 import sys
-import threading
 from fractions import Fraction
 
 import pytest
 from hypothesis import settings
-from support import BLOCK, CONTENT, DISTANCES, Handler, load_once
+from support.exact import DISTANCES
+from support.models import load_once
+from support.server import server  # noqa: F401
 
 import gpt2
 import main
 import runs
-from checkpoint import download, names
 from fast import product
 from lab import pair
 
@@ -96,25 +94,3 @@ def n_computed(monkeypatch):
 
     monkeypatch.setattr(gpt2.GPT2, "forward", forward)
     return numbers
-
-
-@pytest.fixture
-def server(monkeypatch):
-    """A server of support.CONTENT on this machine, which misbehaves as support.Handler says."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    for name in "GPT2_MODELS_URL", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE":
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(download, "BACKOFF", 0.001)
-    monkeypatch.setattr(download, "TIMEOUT", (5, 0.5))
-    monkeypatch.setattr(download, "PIECE", BLOCK)
-    released = json.loads(CONTENT["hparams.json"])  # so the model that is served is this one
-    for name in "124M", "355M", "1558M", "gpt2":
-        monkeypatch.setitem(names.MODELS, name, names.MODELS[name]._replace(sizes=released))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.handle_error = lambda *args: None  # some clients in these tests go away
-        server.plan = {}
-        server.log = []
-        server.url = f"http://127.0.0.1:{server.server_port}/gpt-2/models"
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield server
-        server.shutdown()

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, read
+from support.programs import ROOT, read
 
 from checkpoint.openai import read_merges
 from encoder import BYTES, Encoder, merge

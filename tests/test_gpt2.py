@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import MICRO
+from support.server import MICRO
 
 import fast
 import gpt2

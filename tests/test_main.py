@@ -7,7 +7,7 @@ import sys
 from unittest.mock import Mock, patch
 
 import pytest
-from support import ROOT, printed_by, read, run, texts_of
+from support.programs import ROOT, printed_by, read, run, texts_of
 
 import fast
 import lab.__main__ as lab_main

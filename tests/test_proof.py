@@ -52,8 +52,8 @@ stop guessing whenever you like, but keep each guess that you have drawn. Say yo
 B: then only A and C are left, and they are no draws from p.
 
 The tests compute exact probabilities: sum_over_paths runs a function down every path. The
-library Hypothesis makes up p and q from small whole numbers, zeros among them, as support.py
-says. They are Fractions, so == means equal.
+library Hypothesis makes up p and q from small whole numbers, zeros among them, as
+support/models.py says. They are Fractions, so == means equal.
 
 Next: tiny.py, from top to bottom. It's the algorithm, and then the check.
 """
@@ -62,7 +62,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import assert_same, models, pairs, product_of_conditionals
+from support.exact import assert_same, product_of_conditionals
+from support.models import models, pairs
 
 from enumeration import sum_over_paths
 from gallery import draft_model, target_model

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from support import ROOT, read, run
+from support.programs import ROOT, read, run
 
 import gallery
 import lab.__main__ as lab_main

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from support import EXACT, Table
+from support.exact import EXACT
+from support.models import Table
 
 from lab.wrappers import penalised
 from sampling import as_model, logits_to_probs, sample

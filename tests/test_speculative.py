@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Table, assert_lossless, both_verifiers, bundled, models, reusing
+from support.exact import assert_lossless, both_verifiers
+from support.models import Table, bundled, models, reusing
 
 from enumeration import sum_over_paths
 from lab.schedules import SCHEDULES, drafting, make_schedule

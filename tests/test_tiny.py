@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import EXACT, assert_same, models, product_of_conditionals, read
+from support.exact import EXACT, assert_same, product_of_conditionals
+from support.models import models
+from support.programs import read
 
 import tiny
 from enumeration import sum_over_paths, total_variation

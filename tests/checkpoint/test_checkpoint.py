@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import CONTENT, ROOT
+from support.programs import ROOT
+from support.server import CONTENT
 
 from checkpoint import UserError, find
 from checkpoint import crc32c as crc

@@ -5,7 +5,7 @@ import signal
 import sys
 
 import pytest
-from support import CONTENT, files_of
+from support.server import CONTENT, files_of
 
 from checkpoint import UserError
 from checkpoint.openai import DATA, FILES, INDEX

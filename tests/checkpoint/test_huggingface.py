@@ -9,7 +9,8 @@ import sys
 
 import numpy as np
 import pytest
-from support import CONTENT, ROOT, files_of
+from support.programs import ROOT
+from support.server import CONTENT, files_of
 
 from checkpoint import UserError, find, huggingface, names
 from checkpoint.read import open_model

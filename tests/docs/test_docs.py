@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support import ROOT, read
+from support.programs import ROOT, read
 
 from gallery import write
 

@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from support import read
+from support.programs import read
 
 from exercise.grading import graded
 from exercise.steps import STEPS

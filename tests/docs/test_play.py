@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
-from support import EXACT, ROOT, read
+from support.exact import EXACT
+from support.programs import ROOT, read
 
 import runs
 from gallery import GALLERY, Setting

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from support import read
+from support.programs import read
 
 from gallery import GALLERY
 from speculative import verify

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support import read
+from support.programs import read
 
 from enumeration import assert_same_distribution
 from sampling import as_model

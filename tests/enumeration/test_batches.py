@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support import GRID
+from support.exact import GRID
 
 import gallery
 from enumeration import total_variation

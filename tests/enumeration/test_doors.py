@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import EXACT, GRID
+from support.exact import EXACT, GRID
 
 import enumeration
 from enumeration import batches, total_variation, values

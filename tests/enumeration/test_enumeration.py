@@ -22,7 +22,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support import run
+from support.programs import run
 
 from enumeration import (
     Contradicted,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from support import read
+from support.programs import read
 
 torch = pytest.importorskip("torch")
 from enumeration import NotByRng, total_variation  # noqa: E402

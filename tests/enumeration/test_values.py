@@ -12,7 +12,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support import read, run
+from support.programs import read, run
 
 import enumeration
 from enumeration import parts, search, total_variation

@@ -5,7 +5,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support import Table, printed_by
+from support.models import Table
+from support.programs import printed_by
 
 import main
 from checkpoint import UserError

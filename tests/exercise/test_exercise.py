@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import printed_by, read
+from support.programs import printed_by, read
 
 import exercise.__main__ as program
 from checkpoint import UserError

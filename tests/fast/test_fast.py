@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support import ROOT, random_gpt2, run
+from support.models import random_gpt2
+from support.programs import ROOT, run
 
 import gpt2
 from fast import product, threads
@@ -145,7 +146,7 @@ needs_fork = pytest.mark.skipif(
 
 FORK = """import os, sys, threading
 if sys.argv[1] == "first": import numpy
-from support import bundled
+from support.models import bundled
 net = bundled("target")
 expected, stop = net([1, 2, 3]).tolist(), threading.Event()
 

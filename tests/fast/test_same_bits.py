@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import bundled, random_gpt2
+from support.models import bundled, random_gpt2
 
 from fast import product
 from fast.product import GROUPED

@@ -3,13 +3,12 @@
 from itertools import pairwise, product
 
 import pytest
-from support import read
+from support.programs import read
 
 from enumeration import sum_over_paths
 from gallery import EXACT, GALLERY, GROUPS, WRONG, draft_model, target_model
 
 SLOW = pytest.mark.slow
-
 
 FIRST = [variants[0] for variants in GROUPS.values()]  # one for each heading of the page
 RULES = [

@@ -29,7 +29,8 @@ import numpy as np
 import pytest
 import test_proof
 from hypothesis import given, settings
-from support import EXACT, Table, models
+from support.exact import EXACT
+from support.models import Table, models
 
 from enumeration import sum_over_paths
 from lab.block import block_probabilities, verify_block

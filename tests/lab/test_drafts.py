@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support import ROOT, bundled
+from support.models import bundled
+from support.programs import ROOT
 
 from lab.drafts import AsNetwork, lookup, make_draft
 from lab.ngrams import DISCOUNT, ngram, online

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
-from support import pairs
+from support.models import pairs
 
 from enumeration import sum_over_paths
 from lab.optimum import ceiling, largest_flow, optimal, sets

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support import bundled
+from support.models import bundled
 
 import runs
 from lab.pair import LabPair, load_pair

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Table, both_verifiers, models
+from support.exact import both_verifiers
+from support.models import Table, models
 
 from enumeration import check_real_runs
 from sampling import seeded

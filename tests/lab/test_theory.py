@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support import EXACT, models
+from support.exact import EXACT
+from support.models import models
 
 from enumeration import sum_over_paths
 from lab import block, theory

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, bundled, files_of, printed_by, texts_of
+from support.models import bundled
+from support.programs import ROOT, printed_by, texts_of
+from support.server import files_of
 
 import lab.__main__ as lab_main
 from lab.pair import LabPair

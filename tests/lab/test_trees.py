@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Table, assert_same, bundled, models, product_of_conditionals, reusing
+from support.exact import assert_same, product_of_conditionals
+from support.models import Table, bundled, models, reusing
 
 from enumeration import sum_over_paths
 from lab.block import verify_block
