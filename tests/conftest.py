@@ -23,8 +23,6 @@ import runs
 from fast import product
 from lab import pair
 
-EXACT_FILES = "test_proof", "test_block", "test_gallery", "test_trees"  # and each test_lossless...
-
 os.environ.pop("PYTHONSAFEPATH", None)  # so that programs that tests start find this folder
 runs.SECONDS = 0  # programs run each loop once, unless a test has time for more
 main.load_models = pair.load_models = load_once
@@ -41,9 +39,6 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     """The claim comes first. `pytest -m exact` checks nothing else."""
-    for item in items:
-        if item.path.stem in EXACT_FILES or "lossless" in item.name:
-            item.add_marker(pytest.mark.exact)
     items.sort(key=lambda item: item.get_closest_marker("exact") is None)
 
 

@@ -69,6 +69,8 @@ from enumeration import sum_over_paths
 from gallery import draft_model, target_model
 from speculative import autoregressive_sampling, propose, speculative_sampling, verify
 
+pytestmark = pytest.mark.exact
+
 
 @given(pairs(exact=True))
 def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):

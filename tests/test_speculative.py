@@ -57,6 +57,7 @@ STOPS = {
 own_schedules = st.lists(st.integers(0, 5), min_size=1, max_size=4).map(hashed)
 
 
+@pytest.mark.exact
 @both_verifiers
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30)
@@ -95,6 +96,7 @@ def test_a_schedule_gets_the_last_round_and_a_stop_ends_the_drafting():
         assert not any(map(stop, r.p[:-1], r.drafted[:-1]))
 
 
+@pytest.mark.exact
 def test_lossless_with_the_bundled_pair():
     settings = dict(temperature=0.7, top_k=2, top_p=0.9)
     draft, target = (as_model(bundled(name), **settings) for name in ("draft", "target"))

@@ -8,6 +8,7 @@ from support.programs import read
 from enumeration import sum_over_paths
 from gallery import EXACT, GALLERY, GROUPS, WRONG, draft_model, target_model
 
+pytestmark = pytest.mark.exact
 SLOW = pytest.mark.slow
 
 FIRST = [variants[0] for variants in GROUPS.values()]  # one for each heading of the page

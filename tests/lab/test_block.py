@@ -36,6 +36,8 @@ from enumeration import sum_over_paths
 from lab.block import block_probabilities, verify_block
 from speculative import propose, verify
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.mark.parametrize("K", [2, 3])
 @settings(max_examples=15)

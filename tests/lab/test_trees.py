@@ -16,6 +16,7 @@ from lab.trees import Node, balanced, bottom_up, grow, score, top_down, tree_sam
 from sampling import as_model, seeded
 from speculative import autoregressive_sampling, propose, verify
 
+pytestmark = pytest.mark.exact
 SHAPES = {
     "2 siblings": balanced(2),
     "3 siblings": balanced(3),
