@@ -15,9 +15,8 @@ import main
 import runs
 from lab.block import verify_block
 from lab.pair import LabPair
-from runs import Pair, Run, in_turns
+from runs import Pair
 from terminal.ending import report
-from terminal.figures import figures
 
 
 def test_the_bundled_pair_from_any_directory(tmp_path, monkeypatch):
@@ -86,32 +85,6 @@ def test_each_turn_decodes_the_same_text_and_the_first_is_shown(monkeypatch):
     assert len(plain) == len(guessed) == 5
     for several in plain, guessed:
         assert len({(*run.ids,) for run in several}) == 1
-
-
-def test_the_turn_with_the_median_speedup_is_shown(monkeypatch):
-    monkeypatch.setattr(runs, "SECONDS", 99)
-    times = 9, 3, 8, 4, 4, 4, 9, 2, 9, 1  # of both loops, turn by turn
-    several = [Run(n_emitted=[1], round_seconds=[seconds]) for seconds in times]
-    each = iter(several)
-    loops = dict.fromkeys(TITLES, lambda: next(each))
-    assert [*in_turns(loops, lambda title, decode: decode())] == several[:2]
-    assert several[1].n_turns == 5
-
-
-def test_what_v_below_1_and_several_passes_mean_is_said():
-    plain = Run(n_emitted=[1, 1], round_seconds=[2, 2], target_seconds=[2, 2])
-    odd = "v below 1", "tokens per pass"
-    for target_seconds, said, speedup in [
-        ([1], [], "none: other programs"),
-        ([1.8], ["v below 1"], "2.00"),
-        ([1, 1], ["tokens per pass"], "2.00"),
-    ]:
-        guessed = Run(n_emitted=[2], n_drafted=[1], round_seconds=[2])
-        guessed.target_seconds = target_seconds
-        rows = figures(plain, guessed, "K = 1")
-        assert [label for label in odd if label in rows] == said
-        assert rows["speedup"].text.startswith(speedup)
-    assert rows["tokens per pass"].text == "1.00: it asks the target 2 times in 1 rounds"
 
 
 def test_every_option_of_the_lab_reaches_the_pair(tmp_path):

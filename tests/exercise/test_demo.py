@@ -11,8 +11,8 @@ from support.programs import printed_by
 import main
 from checkpoint import UserError
 from exercise import demo
-from runs import chances_of_verify, origins
-from speculative import Round, speculative_sampling, verify
+from runs import chances_of_verify
+from speculative import speculative_sampling, verify
 
 
 def rounds_of(decode, loop, N=40, K=3, seed=0):
@@ -80,10 +80,6 @@ def test_a_loop_that_ends_never_or_badly_is_one_line(loop, message, monkeypatch)
     monkeypatch.setattr(demo, "LIMIT", 0.1)
     with pytest.raises(UserError, match=f"test_demo.py: line .*{message}"):
         rounds_of(demo.run, [loop, __file__])
-
-
-def test_each_token_behind_a_rejected_guess_is_shown():
-    assert origins(Round([1], None, None, [2, 3], n_accepted=0)) == ["resampled"] * 2
 
 
 def test_many_guesses_a_slow_model_and_slow_rounds_are_not_endless(monkeypatch):
