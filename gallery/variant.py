@@ -133,7 +133,17 @@ class Variant:
 
 
 def entry(id, name, rule=(), of=VERIFY, **parts):
-    """A `Variant`. Its rule is an edit of the function of a `Place`, or one in its place."""
+    """A `Variant`. Its rule is an edit of the function of a `Place`, or one in its place.
+
+    An edit says what to replace in the source of that function, and by what. `verify` resamples
+    a rejected token from residual(p[i], q[i]). Here it takes q[i]:
+
+    >>> wrong = entry("from-target", "resamples from the target", ("residual(p[i], q[i])", "q[i]"))
+    >>> print(wrong.distance)
+    181/1000
+    >>> print(wrong.tokens_per_round())
+    179/100
+    """
     right = of.function
     if callable(rule):
         own = of.parts(rule)
