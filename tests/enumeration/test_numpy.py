@@ -89,7 +89,7 @@ def integers(low, high=None, size=None, dtype=int, endpoint=False):
 
 
 LAWS = {"permutation": shuffle, "shuffle": shuffle, "choice": choice, "multinomial": multinomial}
-LAWS |= {"integers": integers}
+LAWS |= {"integers": integers, "randint": integers}
 OF_NUMBERS = "uniform", "random", "exponential", "standard_exponential"
 
 # ---- Both, side by side ----
@@ -114,11 +114,11 @@ def drawn(generator, name, texts):
     return kind, repr(np.asarray(found).tolist())
 
 
-def is_served(name, texts, usual):
+def is_served(name, texts, usual, imitation):
     """Whether a call was not refused, neither by NumPy's own nor by its imitation."""
 
     def imitated(rng):
-        return drawn(rng, name, texts)
+        return drawn(imitation(rng), name, texts)
 
     try:
         drawn(usual, name, texts)
@@ -139,17 +139,21 @@ def is_served(name, texts, usual):
     return True
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-@pytest.mark.parametrize(("name", "options"), CALLS.items())
-def test_a_call_does_what_it_does_in_numpy(name, options):
-    rng, usual = np.random.default_rng(0), np.random.default_rng(0)
+def compare_calls(name, options, usual, imitation=lambda rng: rng):
+    rng = np.random.default_rng(0)
     n_served = 0
     for _ in range(N_CALLS):
         some = [option for option in options if option in REQUIRED or rng.integers(2)]
         texts = {option: str(rng.choice(options[option])) for option in some}
         try:
-            n_served += is_served(name, texts, usual)
+            n_served += is_served(name, texts, usual, imitation)
         except BaseException:
             print(name, texts)
             raise
     assert n_served > N_CALLS / 10
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_does_what_it_does_in_numpy(name):
+    compare_calls(name, CALLS[name], np.random.default_rng(0))

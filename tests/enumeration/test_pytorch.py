@@ -5,9 +5,11 @@ import random
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import test_numpy
 from support.programs import read
 
 torch = pytest.importorskip("torch")
@@ -118,7 +120,6 @@ DISTRIBUTIONS = {
                  {(1,): 0.25, ("stop",): 0.75}),
     "Python's random": (lambda: [random.random() < a for a in (0.5, 0.2)], EACH_ALONE),
     "NumPy's choice": (lambda: np.random.choice(3, 2, p=[0.5, 0.2, 0.3])[1], FROM_P),
-    "NumPy's permutation": (lambda: np.random.permutation(2), {(0, 1): 0.5, (1, 0): 0.5}),
     "NumPy's randint": (lambda: 2 ** np.random.randint(63, 65) > 0, {(1,): 1}),
     "one seed": (with_one_seed(from_p, from_p), TWICE),
     "set_rng_state": (with_the_same_state, BOTH_THIRD),
@@ -160,6 +161,40 @@ def test_uniform_numbers_are_those_of_pytorch(dtype, ends):
     real = torch.empty(n, dtype=dtype).uniform_(*ends, generator=torch.Generator().manual_seed(1))
     numbers = door.Numbers(Given(bits.int().tolist()), {"rand": None})
     assert (door.uniform(numbers, real, *ends) == real.double().numpy()).all()
+
+
+# ---- np.random ----
+
+CALLS = test_numpy.CALLS | {"randint": test_numpy.CALLS["integers"]}
+OPTIONS = {
+    "permutation": ("x",),
+    "choice": ("a", "size", "p", "replace"),
+    "multinomial": ("n", "pvals", "size"),
+    "randint": ("low", "high", "size", "dtype"),
+    "uniform": ("low", "high", "size"),
+}
+
+
+class Functions:
+    """Those of np.random behind the door, where an EveryBranch draws."""
+
+    def __init__(self, rng):
+        def choice(weights):
+            return rng.choice(len(weights), p=weights / np.sum(weights))
+
+        draw = SimpleNamespace(choice=choice, below=rng.choice, refuse=rng.refuse)
+        numbers = SimpleNamespace(draw=draw, same_or_new=lambda state, what, make: make())
+        of_numpy = door.OfNumpy()
+        of_numpy.begin(numbers)
+        of_numpy.number = rng.number
+        vars(self).update(of_numpy.functions())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_function_of_np_random_does_what_it_does_without_the_door(name):
+    options = {option: CALLS[name][option] for option in OPTIONS[name]}
+    test_numpy.compare_calls(name, options, np.random.RandomState(0), Functions)
 
 
 # ---- What would be a wrong number ----
