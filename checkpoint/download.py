@@ -12,25 +12,29 @@ import requests
 from requests.adapters import HTTPAdapter, Retry
 from tqdm import tqdm
 
-BREAKS = 20  # how often a connection may break off before the user has to try again
+BREAKS = 20  # how often a connection may break off before anything new has arrived
+LONGEST = 60  # seconds to wait, if a server asks for time
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
 BACKOFF = 0.5  # seconds before the second attempt
 PIECE = 1 << 14  # bytes
 BUSY = (408, 429, 500, 502, 503, 504)  # what a server answers that may have time later
+UNCHANGED = "", "identity", "aws-chunked"  # what a server calls bytes that are as in the file
 HEADERS = {
     "Accept-Encoding": "identity",  # so that lengths are those of the file
     "x-ms-version": "2019-12-12",  # without it, OpenAI's server takes no Range without an end
 }
 
 
+class Patient(Retry):
+    """It waits as long as a busy server asks for, up to a minute."""
+
+    def get_retry_after(self, response):
+        asked = response.headers.get("Retry-After", "")[:9]
+        return min(int(asked), LONGEST) if asked.isdecimal() else 0
+
+
 def session():
-    retry = Retry(
-        total=4,
-        backoff_factor=BACKOFF,
-        status_forcelist=BUSY,
-        raise_on_status=False,
-        respect_retry_after_header=False,
-    )
+    retry = Patient(total=4, backoff_factor=BACKOFF, status_forcelist=BUSY, raise_on_status=False)
     connection = requests.Session()
     connection.headers.update(HEADERS)
     for scheme in "http://", "https://":
@@ -41,15 +45,21 @@ def session():
 def fetch(connection, url, path):
     """Download a file. It has the checksum that the server names, if it names one."""
     try:
-        for _ in range(BREAKS):
+        n_breaks = most = 0
+        while n_breaks < BREAKS:
             if transfer(connection, url, path):
                 return
+            n_breaks = 0 if size_of(path) > most else n_breaks + 1
+            most = max(most, size_of(path))
         raise OSError("the connection breaks off every time")
     except (requests.ConnectionError, requests.Timeout) as error:
         why = f"no answer ({type(error).__name__})"
     except (OSError, ValueError) as error:  # the disk, a redirect, or what is raised here
         why = getattr(error, "strerror", None) or error
     advice = "The bundled pair (draft, target) needs no download"
+    if path.suffix == ".part" and kept(path)[1]:
+        advice = "Run it again, and it goes on with what has arrived"
+    why = re.sub(r"[^ -~]", "?", str(why)).rstrip(" .")  # a server may send escapes
     raise OSError(f"cannot download {url}: {why}. {advice}")
 
 
@@ -59,8 +69,10 @@ def transfer(connection, url, path):
     rest = {"Range": f"bytes={have}-", "If-Range": tag} if tag else {}
     with connection.get(url, headers=rest, stream=True, timeout=TIMEOUT) as answer:
         begin, end = place_of(answer, tag)
+        if begin == 0:
+            begin = start_of(answer, tag, have, end)
         if begin != have:
-            why = "the server has another file by now, or no ETag, or no ranges"
+            why = "the server has another file by now, or no strong ETag, or odd ranges"
             print(f"{path.name} starts over: {why}", file=sys.stderr)
             forget(path)
         if begin not in (0, have):
@@ -108,7 +120,7 @@ def place_of(answer, tag):
     expected = (200, 206, 416) if tag else (200,)
     if answer.status_code not in expected:
         raise OSError(f"the server answered {answer.status_code} {answer.reason}")
-    if answer.headers.get("Content-Encoding", "identity") != "identity":
+    if answer.headers.get("Content-Encoding", "").lower() not in UNCHANGED:
         raise OSError("the server compresses it, though it was asked not to")
     if answer.status_code == 200:
         return 0, length_of(answer)
@@ -119,23 +131,37 @@ def place_of(answer, tag):
     return int(found[1] or found[2]), int(found[2])
 
 
+def start_of(answer, tag, have, end):
+    """Where a whole file that came is of use: at what is there, if that's of the same file.
+
+    An error if it's shorter, as a page is that asks for a password.
+    """
+    if end < have:
+        raise OSError(f"the server sends {end:,} bytes, where {have:,} have arrived before")
+    if tag and answer.headers.get("ETag") == tag:
+        return have
+    return 0
+
+
 def length_of(answer):
     """How many bytes it has."""
-    told = answer.headers.get("Content-Length", "")
+    told = answer.headers.get("Content-Length", "").partition(",")[0]  # it may be there twice
     if not re.fullmatch("0*[1-9][0-9]{0,15}", told):
         raise OSError("the server does not say how long the file is, or it is empty")
     return int(told)
 
 
 def receive(answer, path, begin, end):
-    """Write what arrives into the file, from byte `begin` on."""
+    """Write what arrives into the file, from byte `begin` on, where an answer may begin before."""
     name = path.name.removesuffix(".part")
     options = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
     bar = tqdm(desc=name, total=end, initial=begin, **options)
+    known = begin if answer.status_code == 200 else 0  # bytes that are there
     try:
         with bar, open(path, "ab" if begin else "wb") as file:
             for piece in answer.iter_content(PIECE):
-                bar.update(file.write(piece))
+                bar.update(file.write(piece[known:]))
+                known = max(known - len(piece), 0)
     except requests.RequestException:  # the connection broke off
         pass
 

@@ -13,6 +13,11 @@ from checkpoint.download import digest, fetch, forget, session, size_of
 from checkpoint.names import CHOICES, HUGGINGFACE, MODELS, MODELS_DIR, OLD_NAMES, OPENAI
 from checkpoint.read import open_model
 
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
+
 
 def find_model(name, models_dir=MODELS_DIR):
     """The `read.Files` of a model, after a download if some are missing.
@@ -65,7 +70,7 @@ def check_is_the_only_one(name, folder):
 
 def check_is_online(name, folder):
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        problem = f"{name} is neither in {folder} nor in the cache of transformers"
+        problem = f"{name} is not in {folder}"
         raise UserError(f"{problem}, and with HF_HUB_OFFLINE nobody is asked for it")
 
 
@@ -94,7 +99,7 @@ def in_cache(url, files):
     said = os.environ.get
     home = said("HF_HOME") or (said("XDG_CACHE_HOME") or "~/.cache") + "/huggingface"
     hub = said("HF_HUB_CACHE") or said("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
-    hub = Path(os.path.expandvars(hub)).expanduser()
+    hub = Path(os.path.expanduser(os.path.expandvars(hub)))
     for repository in name, f"{owner}--{name}":
         cached = hub / f"models--{repository}"
         for main in cached.glob("refs/main"):
@@ -123,16 +128,33 @@ def download(folder, names, url, sizes):
     fresh = folder / "download"
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        fresh.mkdir()
-    except FileExistsError:
+        with locked(folder) as is_locked:
+            if is_locked:
+                shutil.rmtree(fresh, ignore_errors=True)  # of a program that was killed
+            fresh.mkdir()
+            try:
+                fetch_all(folder, names, url, sizes, fresh)
+            finally:
+                shutil.rmtree(fresh)
+                with contextlib.suppress(OSError):  # unless there is something in it
+                    folder.rmdir()
+    except (BlockingIOError, FileExistsError):
         what = "another program downloads this model, or was ended while it did"
         raise UserError(f"{what}; if none does, remove {fresh}") from None
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """Lock a folder until the program ends, or say that it cannot be. BlockingIOError if it is."""
+    if fcntl is None:
+        yield False
+        return
+    file = os.open(folder, os.O_RDONLY)
     try:
-        fetch_all(folder, names, url, sizes, fresh)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
     finally:
-        shutil.rmtree(fresh)
-        with contextlib.suppress(OSError):  # unless there is something in it
-            folder.rmdir()
+        os.close(file)
 
 
 def fetch_all(folder, names, url, sizes, fresh):
@@ -161,7 +183,7 @@ def check(folder, url, sizes, part=None):
         if part:
             files.tensors(part)
     except UserError as error:
-        problem = str(error).split(" cannot be used: ")[-1]
+        problem = str(error).split(" cannot be used: ")[-1].partition("; ")[0]  # of its advice
     if problem:  # here, because an error keeps its file mapped, which Windows does not remove
         if part:
             forget(part)
