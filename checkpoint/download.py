@@ -68,9 +68,7 @@ def transfer(connection, url, path):
     have, tag = kept(path)
     rest = {"Range": f"bytes={have}-", "If-Range": tag} if tag else {}
     with connection.get(url, headers=rest, stream=True, timeout=TIMEOUT) as answer:
-        begin, end = place_of(answer, tag)
-        if begin == 0:
-            begin = start_of(answer, tag, have, end)
+        begin, end = place_of(answer, tag, have)
         if begin != have:
             why = "the server has another file by now, or no strong ETag, or odd ranges"
             print(f"{path.name} starts over: {why}", file=sys.stderr)
@@ -112,8 +110,8 @@ def forget(path):
 # ---- An answer ----
 
 
-def place_of(answer, tag):
-    """At which byte of a file an answer begins, and where the file ends. None if it is no rest.
+def place_of(answer, tag, have):
+    """From which byte on an answer is of use, and where the file ends. None if it is no rest.
 
     tag is the ETag of what is kept, where the rest of that was asked for.
     """
@@ -122,25 +120,17 @@ def place_of(answer, tag):
         raise OSError(f"the server answered {answer.status_code} {answer.reason}")
     if answer.headers.get("Content-Encoding", "").lower() not in UNCHANGED:
         raise OSError("the server compresses it, though it was asked not to")
+    is_same = tag and answer.headers.get("ETag") == tag
     if answer.status_code == 200:
-        return 0, length_of(answer)
+        end = length_of(answer)
+        if end < have:  # such as a page that asks for a password
+            raise OSError(f"the server sends {end:,} bytes, where {have:,} have arrived before")
+        return have if is_same else 0, end
     told = answer.headers.get("Content-Range", "")
     found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/([1-9]\d*)", told)  # "*": nothing is left
-    if not found or (found[1] and answer.headers.get("ETag") != tag):
+    if not found or (found[1] and not is_same):
         return None, None
     return int(found[1] or found[2]), int(found[2])
-
-
-def start_of(answer, tag, have, end):
-    """Where a whole file that came is of use: at what is there, if that's of the same file.
-
-    An error if it's shorter, as a page is that asks for a password.
-    """
-    if end < have:
-        raise OSError(f"the server sends {end:,} bytes, where {have:,} have arrived before")
-    if tag and answer.headers.get("ETag") == tag:
-        return have
-    return 0
 
 
 def length_of(answer):

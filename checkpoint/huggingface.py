@@ -12,11 +12,12 @@ import re
 
 import numpy as np
 
-from checkpoint.raw import Entry, mapped, only, read_json, views, whole_number
+from checkpoint.raw import Entry, mapped, only, optional, read_json, views, whole_number
 from checkpoint.tokenizer import tokenizer
 
-FILES = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
-DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?", "U8": "u1"}
+WHOLE = "model.safetensors"
+FILES = ("config.json", "vocab.json", "merges.txt", WHOLE)
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?"}
 SIZES = {  # our names, and transformers'
     "n_vocab": "vocab_size",
     "n_ctx": "n_positions",
@@ -59,10 +60,11 @@ class Folder:
     def tensors(self, data=None):
         """{OpenAI's name: array}: views of the memory-mapped files, but BF16 becomes float32."""
         found = {}
-        for path in [data] if data else weights(self.folder):
+        index = {} if data else files_by_name(self.folder)
+        for path in [data] if data else weights(self.folder, index):
             for name, tensor in safetensors(path).items():
-                if MASK.fullmatch(name):
-                    continue
+                if MASK.fullmatch(name) or index.get(name, "") > path.name:
+                    continue  # a file that comes later has it
                 ours = openai_name(name)
                 if ours in found:
                     raise ValueError(f"{name} is there twice, in two files or with two prefixes")
@@ -76,22 +78,24 @@ class Folder:
 # ---- Weights ----
 
 
-def weights(folder):
-    """The files of the weights. Large models are cut into several."""
-    whole = folder / "model.safetensors"
-    if whole.exists():
-        return [whole]
-    number = "[0-9]" * 5
-    paths = sorted(folder.glob(f"model-{number}-of-{number}.safetensors"))
-    if not paths:
-        missing = f"{whole.name}, or parts such as model-00001-of-00002.safetensors, is missing"
+def files_by_name(folder):
+    """{name of a tensor: the file that has it}, for large models, which are cut into several."""
+    found = {}
+    if not (folder / WHOLE).exists():
+        found = optional(folder, f"{WHOLE}.index.json").get("weight_map")
+    return {name: str(file) for name, file in found.items()} if isinstance(found, dict) else {}
+
+
+def weights(folder, index):
+    """The files of the weights, in the order in which transformers reads them."""
+    names = {WHOLE} if (folder / WHOLE).exists() else {*index.values()}
+    if not names:
+        missing = f"{WHOLE}, or {WHOLE}.index.json with its parts, is missing"
         if (folder / "pytorch_model.bin").exists():
             missing += ", and pytorch_model.bin is a pickle, which can run code when it is read"
         advice = "GPT2LMHeadModel.from_pretrained(folder).save_pretrained(folder)"
         raise ValueError(f"{missing}; transformers writes it: {advice}")
-    n = paths[-1].stem[-5:]
-    parts = {folder / f"model-{i + 1:05}-of-{n}.safetensors" for i in range(int(n))}
-    return sorted(parts.union(paths))
+    return [folder / name for name in sorted(names)]
 
 
 def safetensors(path):
@@ -101,22 +105,24 @@ def safetensors(path):
     try:
         header = json.loads(data[8:end].tobytes())
         header.pop("__metadata__", None)
-        entries = {name: entry_of(**told) for name, told in header.items()}
+        entries = {name: entry_of(name, **told) for name, told in header.items()}
         found = views(data[end:], entries)
     except (TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path.name} has a damaged header") from None
     except ValueError as error:
         raise ValueError(f"{path.name} cannot be used: {error!s:.200}") from None
     for name, told in header.items():
-        if told["dtype"] == "BF16":
+        if told["dtype"] == "BF16" and not MASK.fullmatch(name):
             found[name] = (found[name].astype("<u4") << 16).view("<f4")
     return found
 
 
-def entry_of(dtype, shape, data_offsets):
+def entry_of(name, dtype, shape, data_offsets):
+    start, stop = data_offsets
+    if MASK.fullmatch(name):  # of any type, for it is ignored
+        return Entry(start, stop - start, "u1", (-1,))
     if dtype not in DTYPES:
         raise ValueError(f"numbers of type {dtype!r:.30} cannot be read here; convert them to F32")
-    start, stop = data_offsets
     return Entry(start, stop - start, DTYPES[dtype], shape)
 
 

@@ -1,5 +1,6 @@
 """The models that have a name: where each is, its size, and its usual partners."""
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,4 +47,20 @@ OLD_NAMES = {  # of 2019
     "762M": "774M",
     "1542M": "1558M",
 }
+FULL_NAMES = {  # on the hub
+    "distilbert/distilgpt2": "distilgpt2",
+    "openai-community/gpt2": "gpt2",
+    "openai-community/gpt2-medium": "gpt2-medium",
+    "openai-community/gpt2-large": "gpt2-large",
+    "openai-community/gpt2-xl": "gpt2-xl",
+}
 CHOICES = f"one of {', '.join(MODELS)}, or a folder"
+
+
+def known_as(name):
+    """The name of a model here, if that is another one or in other letters, and no folder."""
+    if os.path.isdir(name):
+        return name
+    small = name.lower()
+    names = small, name.upper(), FULL_NAMES.get(small)
+    return next((each for each in names if each in MODELS), name)

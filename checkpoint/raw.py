@@ -7,6 +7,7 @@ import numpy as np
 
 OTHERS = {
     b"version https://git-lfs": "is a pointer of git-lfs; get the file with git lfs pull",
+    b"\xef\xbb\xbf": "begins with a byte order mark; save it as UTF-8 without BOM",
     b"<!doctype": "is a web page; download the file itself",
     b"<html": "is a web page; download the file itself",
     b"<?xml": "is a web page; download the file itself",

@@ -33,6 +33,8 @@ def format_of(folder):
     if "adapter_config.json" in names:
         advice = "model.merge_and_unload().save_pretrained(folder)"
         raise ValueError(f"it holds an adapter; merge that with peft: {advice}")
+    if "snapshots" in names:
+        raise ValueError("it is of the cache of transformers; give a folder of its snapshots")
     is_openai = "config.json" not in names and names & {"hparams.json", "encoder.json"}
     return openai.Folder if is_openai else huggingface.Folder
 
@@ -71,7 +73,9 @@ class Files:
         with blamed_on(self.stored.folder):
             try:
                 parts = self.stored.tokenizer()
-            except (KeyError, TypeError, AttributeError, IndexError) as error:
+            except KeyError as name:
+                raise ValueError(f"the tokenizer is damaged: {name} is missing") from None
+            except (TypeError, AttributeError, IndexError) as error:
                 raise ValueError(f"the tokenizer is damaged: {error!r}") from None
         return Encoder(**parts)
 

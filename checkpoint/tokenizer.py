@@ -85,7 +85,9 @@ def of_two_files(folder, settings, described):
     ids = read_json(folder / "vocab.json")
     merges = read_merges(folder / "merges.txt")
     numbers = {token["content"]: token["id"] for token in described if "id" in token} | ids
-    numbers.setdefault(EOT, len(numbers))  # transformers adds it, if nobody else does
+    unk = settings.get("unk_token")
+    for name in EOT, unk["content"] if isinstance(unk, dict) else unk:
+        numbers.setdefault(name, len(numbers))  # transformers adds it, if nobody else does
     is_listed = "added_tokens_decoder" in settings
     named = {token["content"] for token in described if "id" not in token}
     if EOT not in settings.values():

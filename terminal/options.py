@@ -4,7 +4,7 @@ import argparse
 import math
 
 from checkpoint import UserError
-from checkpoint.names import CHOICES, MODELS_DIR
+from checkpoint.names import CHOICES, MODELS_DIR, known_as
 
 PROMPT = "Once upon a time there was a king who had three sons,"
 
@@ -64,8 +64,8 @@ def options(description, epilog, advice="see --help"):
 
     add("prompt", default=PROMPT)
     add("n_tokens_to_generate", type=COUNT, default=154, metavar="N")
-    add("draft_model_size", metavar="SIZE")
-    add("target_model_size", metavar="SIZE")
+    add("draft_model_size", type=known_as, metavar="SIZE")
+    add("target_model_size", type=known_as, metavar="SIZE")
     add("models_dir", default=MODELS_DIR, metavar="DIR")
     add("K", type=COUNT, default=4)
     add("temperature", type=TEMPERATURE, default=0.0, metavar="T")
