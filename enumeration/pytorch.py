@@ -314,6 +314,8 @@ def integers(numbers, out, low, high):
     low = low or 0
     if high is None:
         high = largest(out.dtype) + 1
+    if out.dtype in DIGITS and max(-low, high - 1) > largest(out.dtype):
+        numbers.refuse(f"torch.randint beyond what {out.dtype} holds exactly")
     return [low + integer(numbers.draw, high - low) for _ in range(out.numel())]
 
 

@@ -5,7 +5,10 @@ import sys
 
 MAX_REFUSED = 10_000  # errors in one run
 
-SEVERAL = "the outcome depends on several numbers at once, as in u * v < c"
+SEVERAL = (
+    "the outcome depends on several numbers at once, as in u * v < c; "
+    "if the largest or least of them wins, draw them in one call"
+)
 STATE = (
     "the same numbers gave another outcome when run again, so something else decides as well; "
     "another generator, an earlier run, or memory that was never written"

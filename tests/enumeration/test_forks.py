@@ -60,6 +60,7 @@ def written_to(row):
         (lambda rng: np.array([3, 1]), {(3, 1): 1}),
         (lambda rng: int(hasattr(rng, "choices")), {(0,): 1}),
         (lambda rng: rng.choice(2), COIN),
+        (lambda rng: int(copy.deepcopy(rng.random(2))[0] < 0.25), QUARTER),
         (lambda rng: rng.choice([5, 6, 7, 8], p=P) - 5, ONE_DRAW),
         (
             lambda rng: [*written_to(rng.choice(TABLE)), TABLE[0, 0]],

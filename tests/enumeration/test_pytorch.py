@@ -256,6 +256,7 @@ REFUSED = {
     "half precision": (lambda: torch.multinomial(P.bfloat16(), 1), "multinomial in torch.bfloat16"),
     "noise in half precision": (lambda: P.half() / e(3).half().exponential_(), "where races end"),
     "large weights": (lambda: torch.multinomial(P * 1e37, 1), "of weights up to 5e[+]36"),
+    "large integers": (lambda: torch.randint(300, (), dtype=torch.bfloat16) % 2, "beyond what tor"),
     "too many tokens": (lambda: torch.multinomial(torch.eye(3)[0], 2), "than are possible"),
     "np.random.normal": (lambda: np.random.normal() < 0, "found np.random.normal"),
     "another name for random": (
@@ -271,6 +272,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:to - 1 is out of bounds")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_be_a_wrong_number_is_refused_by_name(name):
     draw, message = REFUSED[name]
