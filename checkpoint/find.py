@@ -128,7 +128,10 @@ def download(folder, names, url, sizes):
     sizes are the model's hyperparameters, which tell it from another one.
     """
     fresh = folder / "download"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"{error}; give another place by --models_dir") from None
     try:
         with locked(folder) as is_locked:
             if is_locked:

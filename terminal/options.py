@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import re
 
 from checkpoint import UserError
 from checkpoint.names import CHOICES, MODELS_DIR, known_as
@@ -18,6 +19,8 @@ class Parser(argparse.ArgumentParser):
         self.advice = advice
 
     def error(self, message):
+        if re.match("unrecognized arguments: [^-]", message):
+            message += "; a text comes after --prompt, in quotes"
         raise UserError(f"{message}; {self.advice}")
 
 
@@ -36,19 +39,26 @@ def checked_type(type, is_good, what):
     return parse
 
 
+ALSO = {  # what other programs call an option
+    "n_tokens_to_generate": ["max_new_tokens", "max-new-tokens"],
+    "temperature": ["temp"],
+}
 COUNT = checked_type(int, lambda n: n >= 0, "a whole number from 0 up")
 TEMPERATURE = checked_type(float, lambda T: 0 <= T < math.inf, "a number from 0 up")
 SHARE = checked_type(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1")
 HELP = {
     "prompt": "the text to continue (default: %(default)r)",
     "n_tokens_to_generate": "how many tokens (default: %(default)s)",
-    "draft_model_size": "the small model, which guesses; names as below",
-    "target_model_size": f"the large model, which decides the text: {CHOICES}",
-    "models_dir": "where models are, and where downloads go",
+    "draft_model_size": "the small model, which guesses; names as below (default: draft, or the "
+    "usual partner of the target)",
+    "target_model_size": f"the large model, which decides the text: {CHOICES} (default: target, or "
+    "the usual partner of the draft)",
+    "models_dir": "where models are, and where downloads go (default: %(default)s)",
     "K": "how many tokens to guess per round (default: %(default)s)",
     "temperature": "0: the most probable token; 1: sample as the model says (default: %(default)s)",
-    "top_k": "sample among the k most probable tokens; 0: among all",
-    "top_p": "sample among the most probable tokens, up to probability p together; 1: all",
+    "top_k": "sample among the k most probable tokens; 0: among all (default: %(default)s)",
+    "top_p": "sample among the most probable tokens, up to probability p together; 1: all "
+    "(default: %(default)s)",
     "same_text": "draw both texts with the same noise, so that they are the same at any "
     "temperature",
     "seed": "for the random numbers of both loops (default: %(default)s)",
@@ -61,6 +71,8 @@ def options(description, epilog, advice="see --help"):
 
     def add(name, **kwargs):
         parser.add_argument(f"--{name}", help=HELP[name], **kwargs)
+        for other in {name.replace("_", "-"), *ALSO.get(name, [])} - {name}:
+            parser.add_argument(f"--{other}", dest=name, help=argparse.SUPPRESS, **kwargs)
 
     add("prompt", default=PROMPT)
     add("n_tokens_to_generate", type=COUNT, default=154, metavar="N")
