@@ -1,18 +1,21 @@
 """Download a file, over a connection that may break off.
 
-What has arrived is kept beside its ETag, the server's name for this version of the file. The
-next attempt asks for the rest, if the file is still that one, and otherwise starts over.
+What has arrived is a part, and its name has the ETag, which is the server's name for this
+version of the file. The next attempt asks for the rest of that version. If the server has
+another one by now, it becomes a part of its own, beside the first. Who calls `fetch`
+removes all parts once a complete one has passed its checks.
 """
 
 import hashlib
 import re
 import sys
+from urllib.parse import quote, unquote
 
 import requests
 from requests.adapters import HTTPAdapter, Retry
 from tqdm import tqdm
 
-BREAKS = 20  # how often a connection may break off before anything new has arrived
+BREAKS = 20  # how often in a row a connection may break off before anything new has arrived
 LONGEST = 60  # seconds to wait, if a server asks for time
 TIMEOUT = (10, 30)  # seconds: to connect, and between two pieces of an answer
 BACKOFF = 0.5  # seconds before the second attempt
@@ -29,8 +32,8 @@ class Patient(Retry):
     """It waits as long as a busy server asks for, up to a minute."""
 
     def get_retry_after(self, response):
-        asked = response.headers.get("Retry-After", "")[:9]
-        return min(int(asked), LONGEST) if asked.isdecimal() else 0
+        asked = response.headers.get("Retry-After", "")
+        return min(int(asked[:9]), LONGEST) if asked.isdecimal() else 0
 
 
 def session():
@@ -43,94 +46,114 @@ def session():
 
 
 def fetch(connection, url, path):
-    """Download a file. It has the checksum that the server names, if it names one."""
+    """Download a file -> its complete part. It has the checksum that the server names, if any."""
     try:
-        n_breaks = most = 0
+        tag = longest_kept(path)
+        n_breaks = 0
         while n_breaks < BREAKS:
-            if transfer(connection, url, path):
-                return
-            n_breaks = 0 if size_of(path) > most else n_breaks + 1
-            most = max(most, size_of(path))
+            tag, begin, end = transfer(connection, url, path, tag)
+            part = part_of(path, tag)
+            if size_of(part) == end:
+                return part
+            n_breaks = 0 if 0 < begin < size_of(part) else n_breaks + 1
         raise OSError("the connection breaks off every time")
     except (requests.ConnectionError, requests.Timeout) as error:
         why = f"no answer ({type(error).__name__})"
     except (OSError, ValueError) as error:  # the disk, a redirect, or what is raised here
-        why = getattr(error, "strerror", None) or error
+        why = str(getattr(error, "strerror", None) or error)
     advice = "The bundled pair (draft, target) needs no download"
-    if path.suffix == ".part" and kept(path)[1]:
-        advice = "Run it again, and it goes on with what has arrived"
-    why = re.sub(r"[^ -~]", "?", str(why)).rstrip(" .")  # a server may send escapes
-    raise OSError(f"cannot download {url}: {why}. {advice}")
+    if longest_kept(path):
+        advice = "Run it again, and it goes on"
+    why = "".join(c if c.isprintable() else "?" for c in why)  # a server may send escapes
+    raise OSError(f"cannot download {url}: {why.rstrip(' .')}. {advice}")
 
 
-def transfer(connection, url, path):
-    """Download a file, or its rest. Whether all of it is there; the next attempt may do better."""
-    have, tag = kept(path)
-    rest = {"Range": f"bytes={have}-", "If-Range": tag} if tag else {}
+def transfer(connection, url, path, tag):
+    """Ask for the rest of the version with this ETag, or for a whole file, and keep what comes.
+
+    Returns the ETag of that, where it begins, and where the file ends.
+    """
+    have = size_of(part_of(path, tag)) if tag else 0
+    rest = {"Range": f"bytes={have}-", "If-Range": tag} if have else {}
     with connection.get(url, headers=rest, stream=True, timeout=TIMEOUT) as answer:
-        begin, end = place_of(answer, tag, have)
-        if begin != have:
-            why = "the server has another file by now, or no strong ETag, or odd ranges"
-            print(f"{path.name} starts over: {why}", file=sys.stderr)
-            forget(path)
-        if begin not in (0, have):
-            return False
-        if begin == 0:
-            path.with_suffix(".etag").write_text(answer.headers.get("ETag", ""), "utf-8")
+        check_status(answer, rest)
+        if answer.status_code == 200:
+            tag = strong_tag(answer)
+            end = length_of(answer)
+            check_is_long_enough(end, path)
+        else:
+            end = end_of_rest(answer, tag, have)
+        if end is None:
+            return "", 0, None  # so that the next attempt asks for the whole file
+        part = part_of(path, tag)
+        begin = size_of(part) if tag else 0
         named = checksum(answer)
         if begin < end:
-            receive(answer, path, begin, end)
-    if size_of(path) != end:  # the connection broke off
-        return False
-    if not matches(path, named):
-        forget(path)
+            receive(answer, part, begin, end)
+    is_complete = size_of(part) == end
+    if is_complete and not matches(part, named):
+        part.unlink()
         raise OSError("it does not match the checksum that the server names")
-    return True
+    if not is_complete and not tag:  # nothing could go on from it
+        part.unlink()
+    return tag, begin, end
 
 
-# ---- What is kept ----
+# ---- Parts ----
 
 
 def size_of(path):
     return path.stat().st_size if path.is_file() else 0
 
 
-def kept(path):
-    """How many bytes are there, and their ETag, or "" if it is weak, as others may share it."""
-    have, beside = size_of(path), path.with_suffix(".etag")
-    tag = beside.read_text("utf-8", "replace") if have and beside.exists() else ""
-    return have, tag if re.fullmatch("(?!W/)[!-~]+", tag) else ""
+def part_of(path, tag):
+    return path.with_name(f"{path.name}.{quote(tag, safe='')}.part")
 
 
-def forget(path):
-    path.unlink(missing_ok=True)
-    path.with_suffix(".etag").unlink(missing_ok=True)
+def parts_of(path):
+    """From the longest to the shortest."""
+    return sorted(path.parent.glob(f"{path.name}.*.part"), key=size_of, reverse=True)
+
+
+def longest_kept(path):
+    """The ETag of the longest part, or "" if there is none."""
+    for part in parts_of(path):
+        return unquote(part.name.removeprefix(f"{path.name}.").removesuffix(".part"))
+    return ""
+
+
+def check_is_long_enough(n, path):
+    """OSError if less comes than has arrived, such as a page that asks for a password."""
+    for part in parts_of(path):
+        if n < size_of(part):
+            problem = f"the server sends {n:,} bytes, where {size_of(part):,} have arrived before"
+            raise OSError(f"{problem}; if its file did get shorter, remove {part}")
 
 
 # ---- An answer ----
 
 
-def place_of(answer, tag, have):
-    """From which byte on an answer is of use, and where the file ends. None if it is no rest.
-
-    tag is the ETag of what is kept, where the rest of that was asked for.
-    """
-    expected = (200, 206, 416) if tag else (200,)
+def check_status(answer, rest):
+    """OSError unless it has bytes of the file, or says that there is no such rest."""
+    expected = (200, 206, 416) if rest else (200,)
     if answer.status_code not in expected:
         raise OSError(f"the server answered {answer.status_code} {answer.reason}")
     if answer.headers.get("Content-Encoding", "").lower() not in UNCHANGED:
         raise OSError("the server compresses it, though it was asked not to")
-    is_same = tag and answer.headers.get("ETag") == tag
-    if answer.status_code == 200:
-        end = length_of(answer)
-        if end < have:  # such as a page that asks for a password
-            raise OSError(f"the server sends {end:,} bytes, where {have:,} have arrived before")
-        return have if is_same else 0, end
-    told = answer.headers.get("Content-Range", "")
-    found = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/([1-9]\d*)", told)  # "*": nothing is left
-    if not found or (found[1] and not is_same):
-        return None, None
-    return int(found[1] or found[2]), int(found[2])
+
+
+def strong_tag(answer):
+    """The ETag, or "" if it is weak, as others may share it, or too long for a file's name."""
+    tag = answer.headers.get("ETag", "")
+    return tag if re.fullmatch("(?!W/)[!-~]{1,70}", tag) else ""
+
+
+def end_of_rest(answer, tag, have):
+    """Where the file ends whose rest this is, from byte `have` on. None if it is no such rest."""
+    place = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
+    if place and int(place[1]) == have and answer.headers.get("ETag") == tag:
+        return int(place[2])
+    return None
 
 
 def length_of(answer):
@@ -141,17 +164,18 @@ def length_of(answer):
     return int(told)
 
 
-def receive(answer, path, begin, end):
-    """Write what arrives into the file, from byte `begin` on, where an answer may begin before."""
-    name = path.name.removesuffix(".part")
+def receive(answer, part, begin, end):
+    """Write the bytes from `begin` to `end` of the file into its part. A whole file has others."""
     options = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
-    bar = tqdm(desc=name, total=end, initial=begin, **options)
-    known = begin if answer.status_code == 200 else 0  # bytes that are there
+    bar = tqdm(desc=part.name.partition(".%")[0], total=end, initial=begin, **options)
+    at = 0 if answer.status_code == 200 else begin
     try:
-        with bar, open(path, "ab" if begin else "wb") as file:
+        with bar, open(part, "ab" if begin else "wb") as file:
             for piece in answer.iter_content(PIECE):
-                bar.update(file.write(piece[known:]))
-                known = max(known - len(piece), 0)
+                bar.update(file.write(piece[max(begin - at, 0) : end - at]))
+                at += len(piece)
+                if at >= end:
+                    break
     except requests.RequestException:  # the connection broke off
         pass
 
@@ -165,12 +189,12 @@ def checksum(answer):
     return ""
 
 
-def matches(path, named):
+def matches(part, named):
     if not named:
-        if path.name.startswith("model.safetensors"):  # OpenAI's have checksums of their own
+        if part.name.startswith("model.safetensors"):  # OpenAI's have checksums of their own
             print("the server names no checksum, so damage may go unnoticed", file=sys.stderr)
         return True
-    return digest(path) == named
+    return digest(part) == named
 
 
 def digest(path):

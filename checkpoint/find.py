@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from checkpoint import UserError, huggingface, openai
-from checkpoint.download import digest, fetch, forget, session, size_of
+from checkpoint.download import digest, fetch, parts_of, session, size_of
 from checkpoint.names import CHOICES, HUGGINGFACE, MODELS, MODELS_DIR, OLD_NAMES, OPENAI
 from checkpoint.read import open_model
 
@@ -130,9 +130,6 @@ def download(folder, names, url, sizes):
     fresh = folder / "download"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"{error}; give another place by --models_dir") from None
-    try:
         with locked(folder) as is_locked:
             if is_locked:
                 shutil.rmtree(fresh, ignore_errors=True)  # of a program that was killed
@@ -143,14 +140,18 @@ def download(folder, names, url, sizes):
                 shutil.rmtree(fresh)
                 with contextlib.suppress(OSError):  # unless there is something in it
                     folder.rmdir()
-    except (BlockingIOError, FileExistsError):
-        what = "another program downloads this model, or was ended while it did"
-        raise UserError(f"{what}; if none does, remove {fresh}") from None
+    except OSError as error:
+        if isinstance(error, BlockingIOError) or fresh.exists():
+            what = "another program downloads this model, or was ended while it did"
+            raise UserError(f"{what}; if none does, remove {fresh}") from None
+        if error.errno:  # of this folder, as `fetch` has errors of its own
+            raise OSError(f"{error}; give another place by --models_dir") from None
+        raise
 
 
 @contextlib.contextmanager
 def locked(folder):
-    """Lock a folder until the program ends, or say that it cannot be. BlockingIOError if it is."""
+    """Lock a folder until the program ends, and say if that is possible. Or BlockingIOError."""
     if fcntl is None:
         yield False
         return
@@ -166,16 +167,18 @@ def fetch_all(folder, names, url, sizes, fresh):
     *small, weights = names
     with session() as connection:
         for name in small:
-            fetch(connection, f"{url}/{name}", fresh / name)
+            part = fetch(connection, f"{url}/{name}", fresh / name)
+            part.replace(fresh / name)
         check(fresh, url, sizes)
         for name in small:
             (fresh / name).replace(folder / name)
         if missing(folder, [weights]):
-            part = folder / f"{weights}.part"
-            fetch(connection, f"{url}/{weights}", part)
+            path = folder / weights
+            part = fetch(connection, f"{url}/{weights}", path)
             check(folder, url, sizes, part)
-            part.replace(folder / weights)
-            forget(part)
+            part.replace(path)
+            for other in parts_of(path):
+                other.unlink()
 
 
 def check(folder, url, sizes, part=None):
@@ -191,5 +194,5 @@ def check(folder, url, sizes, part=None):
         problem = str(error).split(" cannot be used: ")[-1].partition("; ")[0]  # of its advice
     if problem:  # here, because an error keeps its file mapped, which Windows does not remove
         if part:
-            forget(part)
+            part.unlink()
         raise UserError(f"{url} gave a wrong file, now removed: {problem}")
