@@ -16,6 +16,7 @@ from checkpoint.raw import Entry, mapped, only, optional, read_json, views, whol
 from checkpoint.tokenizer import tokenizer
 
 WHOLE = "model.safetensors"
+INDEX = f"{WHOLE}.index.json"  # of a large model, which is cut into several files
 FILES = ("config.json", "vocab.json", "merges.txt", WHOLE)
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "?"}
 SIZES = {  # our names, and transformers'
@@ -59,16 +60,20 @@ class Folder:
 
     def tensors(self, data=None):
         """{OpenAI's name: array}: views of the memory-mapped files, but BF16 becomes float32."""
+        paths = [data] if data else weights(self.folder)
+        has_index = (self.folder / INDEX).exists()
         found = {}
-        index = {} if data else files_by_name(self.folder)
-        for path in [data] if data else weights(self.folder, index):
+        names = {}
+        for path in paths:
             for name, tensor in safetensors(path).items():
-                if MASK.fullmatch(name) or index.get(name, "") > path.name:
-                    continue  # a file that comes later has it
+                if MASK.fullmatch(name):
+                    continue
                 ours = openai_name(name)
-                if ours in found:
+                is_again = has_index and names.get(ours) == name  # as transformers reads it
+                if ours in found and not is_again:
                     raise ValueError(f"{name} is there twice, in two files or with two prefixes")
                 found[ours] = tensor
+                names[ours] = name
         head = found.pop("model/lm_head/w", None)
         if head is not None and not np.array_equal(head, found.setdefault("model/wte", head)):
             raise ValueError("lm_head.weight is not wte, so it is not a GPT-2")
@@ -78,24 +83,22 @@ class Folder:
 # ---- Weights ----
 
 
-def files_by_name(folder):
-    """{name of a tensor: the file that has it}, for large models, which are cut into several."""
-    found = {}
-    if not (folder / WHOLE).exists():
-        found = optional(folder, f"{WHOLE}.index.json").get("weight_map")
-    return {name: str(file) for name, file in found.items()} if isinstance(found, dict) else {}
-
-
-def weights(folder, index):
+def weights(folder):
     """The files of the weights, in the order in which transformers reads them."""
-    names = {WHOLE} if (folder / WHOLE).exists() else {*index.values()}
-    if not names:
-        missing = f"{WHOLE}, or {WHOLE}.index.json with its parts, is missing"
+    if (folder / WHOLE).exists():
+        return [folder / WHOLE]
+    index = optional(folder, INDEX).get("weight_map")
+    if isinstance(index, dict):
+        paths = {folder / str(name) for name in index.values()}
+    else:
+        paths = {*folder.glob("model-?????-of-?????.safetensors")}
+    if not paths:
+        missing = f"{WHOLE}, or parts such as model-00001-of-00002.safetensors, is missing"
         if (folder / "pytorch_model.bin").exists():
             missing += ", and pytorch_model.bin is a pickle, which can run code when it is read"
         advice = "GPT2LMHeadModel.from_pretrained(folder).save_pretrained(folder)"
         raise ValueError(f"{missing}; transformers writes it: {advice}")
-    return [folder / name for name in sorted(names)]
+    return sorted(paths)
 
 
 def safetensors(path):

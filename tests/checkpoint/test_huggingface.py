@@ -114,6 +114,7 @@ KINDS = {
     "<f4": "F32",
     "<f2": "F16",
     "<u2": "BF16",
+    "<i8": "I64",
     "|b1": "BOOL",
 }
 
@@ -146,7 +147,13 @@ def wider():
 
 
 PADDED = stored(TENSORS | {WTE: np.pad(TENSORS[WTE], ((0, 48), (0, 0)), constant_values=9)})
-MASK = {"transformer.h.0.attn.bias": np.ones((1, 1, 4, 4), bool)}
+MASK = {"transformer.h.0.attn.bias": np.ones((1, 1, 4, 4), int)}
+INDEXED = {  # where a second copy of wte counts, as it does for transformers
+    WEIGHTS: None,
+    huggingface.INDEX: {"weight_map": {ATTN: "a.safetensors", WTE: "b.safetensors"}},
+    "a.safetensors": stored(TENSORS | {WTE: TENSORS[WTE] + 1}),
+    "b.safetensors": stored({WTE: TENSORS[WTE]}),
+}
 PAIRS = [merge.split(" ") for merge in MERGES]
 GENERAL = {"tokenizer_class": "PreTrainedTokenizerFast"}
 SAME = {
@@ -162,6 +169,7 @@ SAME = {
     "a head": {WEIGHTS: stored(TENSORS | {"lm_head.weight": TENSORS[WTE]})},
     "a head without wte": {WEIGHTS: renamed(lambda name: name.replace(WTE, "lm_head.weight"))},
     "masks": {WEIGHTS: stored(TENSORS | MASK)},
+    "an index": INDEXED,
     "n_inner": {WEIGHTS: wider()},
     "gelu_pytorch_tanh": {"config.json": {"activation_function": "gelu_pytorch_tanh"}},
     "two names of one number": {"config.json": {"num_attention_heads": 2}},
@@ -265,7 +273,7 @@ PAD_ALONE = {"added_tokens": [FLAGS | {"special": True} | FIRST]}
 WITHOUT_EOT = json.dumps(tokenizer_json({"vocab": WORDS}) | PAD_ALONE).encode()
 IN_FILES = [  # the same of other files
     ({"merges.txt": SPACES}, "which is not two tokens"),
-    ({"vocab.json": TWICE}, "the 272 tokens of the vocabulary are not numbered"),
+    ({"vocab.json": TWICE}, "numbered from 0 on: after 64 comes 64"),
     ({"tokenizer.json": WITHOUT_EOT, "tokenizer_config.json": LISTED}, "agree about .* '<.endof"),
     ({"special_tokens_map.json": {"pad_token": "<A>"}}, "the added token '<A>' has no id"),
     ({"vocab.json": WORDS, "added_tokens.json": {EOT: 271}}, "do not agree about .* '<.endoft"),
@@ -360,11 +368,13 @@ OF_OTHERS = [  # the same with another tokenizer_class
 ]
 NUMBERED = {"vocab.json": WORDS, "added_tokens.json": {"[PAD]": 271}}
 NAMED = {"added_tokens.json": {"[PAD]": 272}, "special_tokens_map.json": {"pad_token": "[PAD]"}}
+UNK = {"tokenizer_config.json": {"unk_token": "<unk>"}}
 X_FIRST = {"added_tokens.json": {"oxs": 272}, "tokenizer_config.json": {"pad_token": "x"}}
 LIBRARY = [  # files, and the same
     (NUMBERED, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
     (NAMED, "a[PAD]b", r"the added token '\[PAD"),
     (X_FIRST, "oxs", "the added token '"),
+    (UNK, "a<unk>b", "the added token '<unk>'"),
     ({"merges.txt": CUT_SHORT}, "The cat", "the vocabulary does not fit its merges"),
     ({"tokenizer.json": WITHOUT_EOT}, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
 ]
