@@ -57,7 +57,8 @@ def find_model(name, models_dir=MODELS_DIR):
 def check_exists(name):
     if name not in MODELS and not os.path.isdir(name):
         if os.path.isfile(name):
-            raise UserError(f"{name} is a file; give a folder, as docs/your_models.md says")
+            advice = "give a folder with what docs/your_models.md lists"
+            raise UserError(f"{name} is a file; {advice}")
         advice = OLD_NAMES.get(name, CHOICES)
         raise UserError(f"there is no model or folder {name!r}: give {advice}")
 

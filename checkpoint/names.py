@@ -47,20 +47,13 @@ OLD_NAMES = {  # of 2019
     "762M": "774M",
     "1542M": "1558M",
 }
-FULL_NAMES = {  # on the hub
-    "distilbert/distilgpt2": "distilgpt2",
-    "openai-community/gpt2": "gpt2",
-    "openai-community/gpt2-medium": "gpt2-medium",
-    "openai-community/gpt2-large": "gpt2-large",
-    "openai-community/gpt2-xl": "gpt2-xl",
-}
 CHOICES = f"one of {', '.join(MODELS)}, or a folder"
 
 
 def known_as(name):
-    """The name of a model here, if that is another one or in other letters, and no folder."""
-    if os.path.isdir(name):
-        return name
-    small = name.lower()
-    names = small, name.upper(), FULL_NAMES.get(small)
-    return next((each for each in names if each in MODELS), name)
+    """The name of the model that has this one on the hub, or in other letters. Folders keep theirs."""
+    if not os.path.isdir(name):
+        for known, model in MODELS.items():
+            if name.lower() in (known.lower(), str(model.url).removeprefix(f"{HUGGINGFACE}/")):
+                return known
+    return name

@@ -3,6 +3,7 @@
 import argparse
 import math
 import re
+import sys
 
 from checkpoint import UserError
 from checkpoint.names import CHOICES, MODELS_DIR, known_as
@@ -18,10 +19,25 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **kwargs)
         self.advice = advice
 
+    def parse_known_args(self, args=None, namespace=None):
+        args = sys.argv[1:] if args is None else args
+        return super().parse_known_args([*map(spelled_here, args)], namespace)
+
     def error(self, message):
         if re.match("unrecognized arguments: [^-]", message):
             message += "; a text comes after --prompt, in quotes"
         raise UserError(f"{message}; {self.advice}")
+
+
+def spelled_here(argument):
+    """--top-k=9 as --top_k=9, and --max_new_tokens, as other programs have it."""
+    if not argument.startswith("--"):
+        return argument
+    name, equals, value = argument[2:].partition("=")
+    name = name.replace("-", "_")
+    if name == "max_new_tokens":
+        name = "n_tokens_to_generate"
+    return f"--{name}{equals}{value}"
 
 
 def checked_type(type, is_good, what):
@@ -39,10 +55,6 @@ def checked_type(type, is_good, what):
     return parse
 
 
-ALSO = {  # what other programs call an option
-    "n_tokens_to_generate": ["max_new_tokens", "max-new-tokens"],
-    "temperature": ["temp"],
-}
 COUNT = checked_type(int, lambda n: n >= 0, "a whole number from 0 up")
 TEMPERATURE = checked_type(float, lambda T: 0 <= T < math.inf, "a number from 0 up")
 SHARE = checked_type(float, lambda p: 0 < p <= 1, "a number above 0 and at most 1")
@@ -71,8 +83,6 @@ def options(description, epilog, advice="see --help"):
 
     def add(name, **kwargs):
         parser.add_argument(f"--{name}", help=HELP[name], **kwargs)
-        for other in {name.replace("_", "-"), *ALSO.get(name, [])} - {name}:
-            parser.add_argument(f"--{other}", dest=name, help=argparse.SUPPRESS, **kwargs)
 
     add("prompt", default=PROMPT)
     add("n_tokens_to_generate", type=COUNT, default=154, metavar="N")
