@@ -66,7 +66,6 @@ resolution.py are what all of these share. batches.py gives numbers to kernels t
 whole batches, and pytorch.py to code that draws from PyTorch.
 """
 
-import math
 from functools import partial
 
 import numpy as np
@@ -74,7 +73,7 @@ import numpy as np
 from .compare import Contradicted, check_real_runs, first_difference, total_variation
 from .forks import NotByRng, TooManyPaths, as_output
 from .generator import LAYOUTS, EveryBranch, Valued
-from .refusals import NotByThresholds, TooManyRuns
+from .refusals import NotByThresholds
 from .search import Search, first_found
 from .uniforms import NeedsValues
 from .watch import nothing_else_draws
@@ -150,14 +149,11 @@ def watched_search(function, max_paths, resolution, needs_values):
     """The `resolution.Distribution`, whose numbers all have values, and if there were Fractions."""
     rng = Valued()
     n_checks = LOG_OF_ALL_TESTS / resolution  # so that bound(n_checks, 70) < resolution
-    if n_checks > max_paths:
-        problem = f"resolution = {resolution} takes {n_checks:,.0f} runs"
-        raise TooManyRuns(f"{problem}, and max_paths is {max_paths:,}")
 
     def search(layout, n_runs):
         with nothing_else_draws(rng):
             found = Search(partial(rng.run, function, layout), max_paths, n_runs=n_runs)
-            return found.distribution(math.ceil(n_checks)), rng.is_exact
+            return found.distribution(n_checks), rng.is_exact
 
     try:
         return first_found(LAYOUTS, search, needs_values.n_runs)

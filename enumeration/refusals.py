@@ -7,7 +7,7 @@ MAX_REFUSED = 10_000  # errors in one run
 
 SEVERAL = (
     "the outcome depends on several numbers at once, as in u * v < c; "
-    "if the largest or least of them wins, draw them in one call"
+    "if the largest or least of them wins, draw them in one call, with a race along the last axis"
 )
 STATE = (
     "the same numbers gave another outcome when run again, so something else decides as well; "

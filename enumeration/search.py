@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import math
 import random
 import sys
 from collections import defaultdict
@@ -68,6 +69,10 @@ class Search:
         self.draw = None  # of the run that goes on
 
     def distribution(self, n_checks):
+        if n_checks > self.max_runs:
+            problem = f"this resolution takes {n_checks:,.0f} random runs"
+            raise TooManyRuns(f"{problem}, and only {self.max_runs:,} are allowed")
+        n_checks = math.ceil(n_checks)
         root = Part({})
         with self.errors_in_c_noted():
             try:
