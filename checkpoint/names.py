@@ -51,7 +51,7 @@ CHOICES = f"one of {', '.join(MODELS)}, or a folder"
 
 
 def known_as(name):
-    """The name of the model that has this one on the hub, or in other letters. Folders keep theirs."""
+    """The name of a model, given in other letters or as on the hub. A folder keeps its own."""
     if not os.path.isdir(name):
         for known, model in MODELS.items():
             if name.lower() in (known.lower(), str(model.url).removeprefix(f"{HUGGINGFACE}/")):

@@ -4,10 +4,7 @@ Programs import this first. So even Ctrl-C while their modules load is one line.
 """
 
 import os
-import signal
 import sys
-
-from checkpoint import UserError
 
 NO_MEMORY = "there is not enough memory"
 INSTALL = "run pip install -r requirements.txt"
@@ -31,6 +28,10 @@ sys.excepthook = while_loading
 
 def report(main, name):
     """Run a program whose errors begin with its name."""
+    import signal  # here, so that Ctrl-C is one line before
+
+    from checkpoint import UserError
+
     for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup has another one
             signal.signal(number, stop)
