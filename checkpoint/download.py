@@ -33,7 +33,7 @@ class Patient(Retry):
 
     def get_retry_after(self, response):
         asked = response.headers.get("Retry-After", "")
-        return min(int(asked[:9]), LONGEST) if asked.isdecimal() else 0
+        return min(int(asked), LONGEST) if asked.isdecimal() else 0
 
 
 def session():
@@ -48,7 +48,7 @@ def session():
 def fetch(connection, url, path):
     """Download a file -> its complete part. It has the checksum that the server names, if any."""
     try:
-        tag = longest_kept(path)
+        tag = tag_of(longest(path), path)
         n_breaks = 0
         while n_breaks < BREAKS:
             tag, begin, end = transfer(connection, url, path, tag)
@@ -60,12 +60,12 @@ def fetch(connection, url, path):
     except (requests.ConnectionError, requests.Timeout) as error:
         why = f"no answer ({type(error).__name__})"
     except (OSError, ValueError) as error:  # the disk, a redirect, or what is raised here
-        why = str(getattr(error, "strerror", None) or error)
+        why = getattr(error, "strerror", None) or error
     advice = "The bundled pair (draft, target) needs no download"
-    if longest_kept(path):
+    if longest(path).exists():
         advice = "Run it again, and it goes on"
-    why = "".join(c if c.isprintable() else "?" for c in why)  # a server may send escapes
-    raise OSError(f"cannot download {url}: {why.rstrip(' .')}. {advice}")
+    why = re.sub(r"[\0-\x1f\x7f-\x9f]", "?", str(why)).rstrip(" .")  # a server may send escapes
+    raise OSError(f"cannot download {url}: {why}. {advice}")
 
 
 def transfer(connection, url, path, tag):
@@ -79,8 +79,7 @@ def transfer(connection, url, path, tag):
         check_status(answer, rest)
         if answer.status_code == 200:
             tag = strong_tag(answer)
-            end = length_of(answer)
-            check_is_long_enough(end, path)
+            end = length_of(answer, longest(path))
         else:
             end = end_of_rest(answer, tag, have)
         if end is None:
@@ -110,24 +109,17 @@ def part_of(path, tag):
     return path.with_name(f"{path.name}.{quote(tag, safe='')}.part")
 
 
+def tag_of(part, path):
+    return unquote(part.name[len(f"{path.name}.") : -len(".part")])
+
+
 def parts_of(path):
-    """From the longest to the shortest."""
-    return sorted(path.parent.glob(f"{path.name}.*.part"), key=size_of, reverse=True)
+    return path.parent.glob(f"{path.name}.*.part")
 
 
-def longest_kept(path):
-    """The ETag of the longest part, or "" if there is none."""
-    for part in parts_of(path):
-        return unquote(part.name.removeprefix(f"{path.name}.").removesuffix(".part"))
-    return ""
-
-
-def check_is_long_enough(n, path):
-    """OSError if less comes than has arrived, such as a page that asks for a password."""
-    for part in parts_of(path):
-        if n < size_of(part):
-            problem = f"the server sends {n:,} bytes, where {size_of(part):,} have arrived before"
-            raise OSError(f"{problem}; if its file did get shorter, remove {part}")
+def longest(path):
+    """The part of which most has arrived, or where one without an ETag would be."""
+    return max(parts_of(path), key=size_of, default=part_of(path, ""))
 
 
 # ---- An answer ----
@@ -156,26 +148,28 @@ def end_of_rest(answer, tag, have):
     return None
 
 
-def length_of(answer):
-    """How many bytes it has."""
+def length_of(answer, part):
+    """How many bytes it has. OSError if a part has more, as it may be a login page."""
     told = answer.headers.get("Content-Length", "").partition(",")[0]  # it may be there twice
     if not re.fullmatch("0*[1-9][0-9]{0,15}", told):
         raise OSError("the server does not say how long the file is, or it is empty")
-    return int(told)
+    end, have = int(told), size_of(part)
+    if end < have:
+        problem = f"the server sends {end:,} bytes, where {have:,} have arrived before"
+        raise OSError(f"{problem}; if its file did get shorter, remove {part}")
+    return end
 
 
 def receive(answer, part, begin, end):
-    """Write the bytes from `begin` to `end` of the file into its part. A whole file has others."""
+    """Write the bytes from `begin` on into a part. A whole file has others before."""
     options = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
     bar = tqdm(desc=part.name.partition(".%")[0], total=end, initial=begin, **options)
-    at = 0 if answer.status_code == 200 else begin
+    known = begin if answer.status_code == 200 else 0  # bytes that come again
     try:
         with bar, open(part, "ab" if begin else "wb") as file:
             for piece in answer.iter_content(PIECE):
-                bar.update(file.write(piece[max(begin - at, 0) : end - at]))
-                at += len(piece)
-                if at >= end:
-                    break
+                bar.update(file.write(piece[known:]))
+                known = max(known - len(piece), 0)
     except requests.RequestException:  # the connection broke off
         pass
 

@@ -131,9 +131,7 @@ def download(folder, names, url, sizes):
     fresh = folder / "download"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder) as is_locked:
-            if is_locked:
-                shutil.rmtree(fresh, ignore_errors=True)  # of a program that was killed
+        with locked(fresh):
             fresh.mkdir()
             try:
                 fetch_all(folder, names, url, sizes, fresh)
@@ -141,27 +139,31 @@ def download(folder, names, url, sizes):
                 shutil.rmtree(fresh)
                 with contextlib.suppress(OSError):  # unless there is something in it
                     folder.rmdir()
-    except OSError as error:
-        if isinstance(error, BlockingIOError) or fresh.exists():
-            what = "another program downloads this model, or was ended while it did"
-            raise UserError(f"{what}; if none does, remove {fresh}") from None
-        if error.errno:  # of this folder, as `fetch` has errors of its own
-            raise OSError(f"{error}; give another place by --models_dir") from None
-        raise
+    except (BlockingIOError, FileExistsError):
+        what = "another program downloads this model, or was ended while it did"
+        raise UserError(f"{what}; if none does, remove {fresh}") from None
+    except OSError as error:  # those of `fetch` have no number
+        advice = "; give another place by --models_dir" if error.errno else ""
+        raise OSError(f"{error}{advice}") from None
 
 
 @contextlib.contextmanager
-def locked(folder):
-    """Lock a folder until the program ends, and say if that is possible. Or BlockingIOError."""
-    if fcntl is None:
-        yield False
-        return
-    file = os.open(folder, os.O_RDONLY)
+def locked(fresh):
+    """Lock what `fresh` is in, and remove it if a program that was killed has left it.
+
+    The system unlocks it when a program ends. BlockingIOError if another one runs.
+    """
+    file = os.open(fresh.parent, os.O_RDONLY)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
+        shutil.rmtree(fresh, ignore_errors=True)
+        yield
     finally:
         os.close(file)
+
+
+if fcntl is None:
+    locked = contextlib.nullcontext  # there `fresh` itself says that a program is at it
 
 
 def fetch_all(folder, names, url, sizes, fresh):

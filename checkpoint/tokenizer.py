@@ -52,7 +52,10 @@ def tokenizer(folder, config):
         found = read_json(folder / "tokenizer.json")
         check_is_obeyed(found, settings)
     added = {token["content"]: token for token in found.get("added_tokens") or []}
-    check_numbers(found["model"]["vocab"] | {name: added[name]["id"] for name in added})
+    ids = found["model"]["vocab"] | {name: added[name]["id"] for name in added}
+    if gaps := {*range(len(ids))}.difference(map(index, ids.values())):
+        problem = f"none has the id {min(gaps)}"
+        raise ValueError(f"the {len(ids):,} tokens are not numbered from 0 on: {problem}")
     added.pop("", None)  # it is never found
     try:
         check_only_eot(found, [*added.values(), *described])
@@ -65,13 +68,6 @@ def tokenizer(folder, config):
         is_new = EOT not in added and {"content": EOT} in described
         parts = by_library(found, added, why, [EOT] if is_new else [])
     return parts | {"eos": ends_of_text(folder, config, len(parts["ids"]))}
-
-
-def check_numbers(ids):
-    for i, id in enumerate(sorted(map(index, ids.values()))):
-        if id != i:
-            problem = f"after {i - 1} comes {id}"
-            raise ValueError(f"the tokens of the vocabulary are not numbered from 0 on: {problem}")
 
 
 def ends_of_text(folder, config, n_vocab):

@@ -31,13 +31,10 @@ class Parser(argparse.ArgumentParser):
 
 def spelled_here(argument):
     """--top-k=9 as --top_k=9, and --max_new_tokens, as other programs have it."""
-    if not argument.startswith("--"):
-        return argument
-    name, equals, value = argument[2:].partition("=")
-    name = name.replace("-", "_")
-    if name == "max_new_tokens":
-        name = "n_tokens_to_generate"
-    return f"--{name}{equals}{value}"
+    name, equals, value = argument.partition("=")
+    if name.startswith("--"):
+        name = "--" + name[2:].replace("-", "_")
+    return name.replace("--max_new_tokens", "--n_tokens_to_generate") + equals + value
 
 
 def checked_type(type, is_good, what):

@@ -273,7 +273,7 @@ PAD_ALONE = {"added_tokens": [FLAGS | {"special": True} | FIRST]}
 WITHOUT_EOT = json.dumps(tokenizer_json({"vocab": WORDS}) | PAD_ALONE).encode()
 IN_FILES = [  # the same of other files
     ({"merges.txt": SPACES}, "which is not two tokens"),
-    ({"vocab.json": TWICE}, "numbered from 0 on: after 64 comes 64"),
+    ({"vocab.json": TWICE}, "numbered from 0 on: none has the id 65"),
     ({"tokenizer.json": WITHOUT_EOT, "tokenizer_config.json": LISTED}, "agree about .* '<.endof"),
     ({"special_tokens_map.json": {"pad_token": "<A>"}}, "the added token '<A>' has no id"),
     ({"vocab.json": WORDS, "added_tokens.json": {EOT: 271}}, "do not agree about .* '<.endoft"),
