@@ -47,13 +47,23 @@ OLD_NAMES = {  # of 2019
     "762M": "774M",
     "1542M": "1558M",
 }
+OTHER_NAMES = {  # in small letters
+    "124m": "124M",
+    "355m": "355M",
+    "774m": "774M",
+    "1558m": "1558M",
+    "distilbert/distilgpt2": "distilgpt2",
+    "openai-community/gpt2": "gpt2",
+    "openai-community/gpt2-medium": "gpt2-medium",
+    "openai-community/gpt2-large": "gpt2-large",
+    "openai-community/gpt2-xl": "gpt2-xl",
+}
 CHOICES = f"one of {', '.join(MODELS)}, or a folder"
 
 
 def known_as(name):
     """The name of a model, given in other letters or as on the hub. A folder keeps its own."""
-    if not os.path.isdir(name):
-        for known, model in MODELS.items():
-            if name.lower() in (known.lower(), str(model.url).removeprefix(f"{HUGGINGFACE}/")):
-                return known
-    return name
+    small = name.lower()
+    if os.path.isdir(name):
+        return name
+    return small if small in MODELS else OTHER_NAMES.get(small, name)

@@ -20,7 +20,6 @@ WEAK = {"headers": {"ETag": 'W/"2"'}}
 TOO_LONG = {"headers": {"ETag": '"2"', "Content-Length": "409999"}}
 ELSEWHERE = {"status": 206, "headers": {"ETag": '"2"', "Content-Range": "bytes 4096-9/409536"}}
 COMPRESSED = {"headers": {"ETag": '"2"', "Content-Encoding": "gzip"}}
-NO_BYTE = {"status": 416, "headers": {"Content-Range": "bytes */0"}}
 SOON = {"Retry-After": "soon"}
 A_FILE = {"Location": "file:///etc/passwd"}
 LOGIN = b"<!DOCTYPE html>\n<p>Please log in"
@@ -115,23 +114,6 @@ def test_an_error_leaves_no_wrong_file(server, tmp_path, load, name, wrong, mess
     server.plan.clear()
     load()
     assert complete(tmp_path / "355M")
-
-
-@pytest.mark.parametrize(
-    ("part", "plan", "asked"),
-    [
-        (CONTENT[DATA], [NEW], ["bytes=409536-", None]),  # a program ended while it checked this
-        (b"x", [NO_BYTE, OLD], ["bytes=1-", None]),
-    ],
-)
-def test_a_part_that_is_there(server, tmp_path, load, part, plan, asked):
-    model_dir = tmp_path / "355M"
-    model_dir.mkdir()
-    part_of(model_dir / DATA, '"2"').write_bytes(part)
-    server.plan[DATA] = plan
-    load()
-    assert complete(model_dir)
-    assert asked_for(server) == asked
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")

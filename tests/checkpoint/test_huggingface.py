@@ -148,11 +148,11 @@ def wider():
 
 PADDED = stored(TENSORS | {WTE: np.pad(TENSORS[WTE], ((0, 48), (0, 0)), constant_values=9)})
 MASK = {"transformer.h.0.attn.bias": np.ones((1, 1, 4, 4), int)}
-INDEXED = {  # where a second copy of wte counts, as it does for transformers
+INDEXED = {  # where the last copy of a tensor counts, as it does for transformers
     WEIGHTS: None,
-    huggingface.INDEX: {"weight_map": {ATTN: "a.safetensors", WTE: "b.safetensors"}},
-    "a.safetensors": stored(TENSORS | {WTE: TENSORS[WTE] + 1}),
-    "b.safetensors": stored({WTE: TENSORS[WTE]}),
+    "model.safetensors.index.json": {"weight_map": {ATTN: "a.safetensors", WTE: "b.safetensors"}},
+    "a.safetensors": cast("<f2"),
+    "b.safetensors": PLAIN[WEIGHTS],
 }
 PAIRS = [merge.split(" ") for merge in MERGES]
 GENERAL = {"tokenizer_class": "PreTrainedTokenizerFast"}
