@@ -124,6 +124,7 @@ def test_the_next_program_goes_on_where_one_was_ended(server, tmp_path, load, nu
     with pytest.raises(SystemExit, match=str(128 + number)):
         report(load, "main.py")
     signal.signal(number, before)
+    (tmp_path / "355M" / "download").mkdir()  # as SIGKILL leaves it
     load()
     assert complete(tmp_path / "355M")
     assert asked_for(server)[2:] == [REST]
@@ -149,7 +150,6 @@ def test_a_page_in_place_of_the_rest_leaves_what_has_arrived(server, tmp_path, l
 
 
 def test_breaks_do_not_count_while_something_arrives(server, tmp_path, load):
-    (tmp_path / "355M" / "download").mkdir(parents=True)  # of a program that was killed
     server.plan[DATA] = [NEW | {"drop": 8192}]
     load()
     assert complete(tmp_path / "355M")
