@@ -25,7 +25,7 @@ from runs import in_turns
 from speculative import verify
 from terminal.ending import report
 from terminal.figures import figures, printed, why_texts_differ
-from terminal.options import checked_type, options
+from terminal.options import add_option, checked_type, options
 from terminal.text import show
 from utils import pair_of, prompt_ids
 
@@ -136,7 +136,7 @@ def arguments(argv=None):
     group = parser.add_argument_group("the lab")
 
     def add(name, **kwargs):
-        group.add_argument(f"--{name}", help=HELP[name], **kwargs)
+        add_option(group, name, help=HELP[name], **kwargs)
 
     drafts = f"one of {', '.join(DRAFTS)}, early-exit:1, early-exit:2, ..."
     penalty = checked_type(float, lambda r: 0.01 <= r <= 100, "a number from 0.01 to 100")

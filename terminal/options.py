@@ -3,7 +3,6 @@
 import argparse
 import math
 import re
-import sys
 
 from checkpoint import UserError
 from checkpoint.names import CHOICES, MODELS_DIR, known_as
@@ -19,22 +18,17 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **kwargs)
         self.advice = advice
 
-    def parse_known_args(self, args=None, namespace=None):
-        args = sys.argv[1:] if args is None else args
-        return super().parse_known_args([*map(spelled_here, args)], namespace)
-
     def error(self, message):
         if re.match("unrecognized arguments: [^-]", message):
             message += "; a text comes after --prompt, in quotes"
         raise UserError(f"{message}; {self.advice}")
 
 
-def spelled_here(argument):
-    """--top-k=9 as --top_k=9, and --max_new_tokens, as other programs have it."""
-    name, equals, value = argument.partition("=")
-    if name.startswith("--"):
-        name = "--" + name[2:].replace("-", "_")
-    return name.replace("--max_new_tokens", "--n_tokens_to_generate") + equals + value
+def add_option(group, name, *others, **kwargs):
+    """An option with - or _ between its words, and of other names. --help has the first alone."""
+    names = name, name.replace("_", "-"), *others
+    action = group.add_argument(*(f"--{spelling}" for spelling in names), **kwargs)
+    del action.option_strings[1:]
 
 
 def checked_type(type, is_good, what):
@@ -78,11 +72,12 @@ def options(description, epilog, advice="see --help"):
     """The parser of main.py's options, which the lab has too."""
     parser = Parser(description=description, epilog=epilog, advice=advice)
 
-    def add(name, **kwargs):
-        parser.add_argument(f"--{name}", help=HELP[name], **kwargs)
+    def add(name, *others, **kwargs):
+        add_option(parser, name, *others, help=HELP[name], **kwargs)
 
     add("prompt", default=PROMPT)
-    add("n_tokens_to_generate", type=COUNT, default=154, metavar="N")
+    synonyms = "max_new_tokens", "max-new-tokens"  # elsewhere
+    add("n_tokens_to_generate", *synonyms, type=COUNT, default=154, metavar="N")
     add("draft_model_size", type=known_as, metavar="SIZE")
     add("target_model_size", type=known_as, metavar="SIZE")
     add("models_dir", default=MODELS_DIR, metavar="DIR")
