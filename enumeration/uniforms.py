@@ -4,6 +4,7 @@ It can be compared, shifted and scaled, and its logarithm can be taken. Anything
 `NeedsValues`.
 """
 
+import copy
 import math
 import operator
 from fractions import Fraction
@@ -82,8 +83,7 @@ class Uniform:
 
     def scaled(self, like, scale, shift=0):
         """scale * self + shift, still a number with the same u."""
-        number = object.__new__(Uniform)
-        vars(number).update(vars(self))
+        number = copy.copy(self)
         number.like = like
         number.shift = self.shift * scale + shift
         number.scale = self.scale * scale
@@ -201,10 +201,8 @@ class Uniform:
     def __class__(self):
         return type(self.like)  # for isinstance(u, float)
 
-    def __copy__(self, memo=None):
-        return self  # as any number is
-
-    __deepcopy__ = __copy__
+    def __deepcopy__(self, memo):
+        return self  # as any number does
 
     def refuse(self, problem="was used as a value"):
         self.check_run()
@@ -217,7 +215,7 @@ class Uniform:
 
     __eq__ = __ne__ = __hash__ = __bool__ = __repr__ = __str__ = __format__ = has_no_value
     __float__ = __int__ = __index__ = __complex__ = __pos__ = __abs__ = has_no_value
-    __reduce_ex__ = __round__ = __trunc__ = __floor__ = __ceil__ = has_no_value
+    __round__ = __trunc__ = __floor__ = __ceil__ = has_no_value
     __pow__ = __mod__ = __divmod__ = __floordiv__ = has_no_value
     __rpow__ = __rmod__ = __rdivmod__ = __rfloordiv__ = __rtruediv__ = has_no_value
     # NumPy calls these for each of an array of numbers.
