@@ -155,11 +155,22 @@ def locked(fresh):
     """
     file = os.open(fresh.parent, os.O_RDONLY)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(fresh, ignore_errors=True)
+        if is_locked(file):
+            shutil.rmtree(fresh, ignore_errors=True)
         yield
     finally:
         os.close(file)
+
+
+def is_locked(file):
+    """Lock it, and say whether its file system has locks. BlockingIOError if another one did."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
 
 
 if fcntl is None:
