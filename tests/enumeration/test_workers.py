@@ -76,7 +76,7 @@ def test_a_number_that_is_used_as_a_value(executor):
     with pytest.raises(TypeError, match="used as a value"):
         output_distribution(by_value, executor=executor, resolution=0)
     with pytest.raises(RuntimeError, match="9 runs are not enough"):
-        output_distribution(by_value, executor=executor, max_paths=9)
+        output_distribution(by_value, executor=executor, max_paths=9, resolution=5)
 
 
 def test_another_generator_is_seen(executor):
