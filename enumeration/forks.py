@@ -51,6 +51,7 @@ class Forks(Refusals):
     """
 
     is_over = False  # whether its last run has ended
+    is_flipped = False  # whether a program compares 1 - u, say, for those who show the forks
 
     def __init__(self):
         self.path = []  # for each fork: (its branches, which one to take)

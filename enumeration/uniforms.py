@@ -117,6 +117,7 @@ class Uniform:
         if limit != limit:
             problem = "a random number was compared with NaN"
             self.rng.refuse(ValueError(f"{problem}; check the probabilities for 0 / 0"))
+        self.rng.is_flipped = self.scale < 0
         if self.log_of is None:
             u_is_below = self.narrow(limit)
         else:

@@ -1,5 +1,6 @@
 """The paths of a function, as a tree: what each adds to the probability of a token.
 
+    the rows after "A": p .2 .5 .3, q .3 .2 .5
     after "A" (N = 2, K = 1)           A      B      C
     guess A .2, always accept A     .200
     guess B .5
@@ -8,14 +9,15 @@
         resample A .3               .090
 
 What a path adds stands in the column of the token that it emits. A branch ends where what is
-drawn behind it no longer changes this token, nor what becomes of the first guess. "keep B" is said
-of a guess that ends a round as its last token, so that nobody knows whether it was accepted.
+drawn behind it no longer changes this token, nor what becomes of the first guess. Where there are
+too many branches, "..." closes some, but not those of the guesses that err most.
 """
 
 import contextlib
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -23,6 +25,7 @@ import numpy as np
 
 from enumeration import EveryBranch
 from exercise.tables import NAMES, quoted
+from gallery.setting import decode
 from sampling import sample
 
 LINES = 16  # of branches, at most
@@ -35,11 +38,17 @@ MOST = 10_000  # paths
 
 
 class Path(NamedTuple):
-    forks: list  # "guess B", "u < .4? yes", "resample A", ...
+    forks: list  # "guess B", "u < .4? yes", "resample A", "bonus C", ...
     fates: list  # of guesses: "accept B", "reject A", ...
     ids: tuple
     probability: float
+    slip: str = ""  # about a round with too few tokens, or too many
     token: Any = None  # behind the text that is shown, if the path begins with it
+
+    @property
+    def guesses(self):
+        """Those of the first round."""
+        return (*takewhile(lambda fork: fork.startswith("guess"), self.forks),)
 
 
 class Noting(EveryBranch):
@@ -47,7 +56,8 @@ class Noting(EveryBranch):
 
     The models tell it what they are asked, so it works for any loop. A token that's drawn after
     a call of the draft is a guess. A call of the target is about guesses, and the text in the
-    call after it shows their fates: all tokens that were added, but the last, are accepted.
+    call after it shows their fates: all tokens that were added, but the last, are accepted. If
+    that can't be, or a random number was compared for each guess, the comparisons say it.
     """
 
     def begin(self, n_vocab):
@@ -59,6 +69,9 @@ class Noting(EveryBranch):
         self.start = 0  # their place in the text
         self.n_forks_before = 0  # that call
         self.n_noted_before = 0
+        self.below = []  # since then, whether a random number was below its limit
+        self.is_rejected = False  # the guess that was compared last
+        self.slip = ""
 
     def choice(self, a, size=None, replace=True, p=None):
         self.items = a if np.ndim(a) else range(a)
@@ -67,9 +80,14 @@ class Noting(EveryBranch):
     def take(self, branches, limit=None):
         outcome = super().take(branches, limit)
         if limit is None:
-            verb = "guess" if self.n_calls else "draw"
+            after = "resample" if self.is_rejected else "bonus"
+            verb = "guess" if self.n_calls else after if self.guesses else "draw"
             self.forks.append(f"{verb} {self.name(outcome)}")
-        elif len(branches) > 1:
+            self.is_rejected = False
+            return outcome
+        self.is_rejected = outcome == self.is_flipped
+        self.below.append(not self.is_rejected)
+        if len(branches) > 1:
             self.forks.append(f"u < {short(limit)}? {'yes' if outcome else 'no'}")
         return outcome
 
@@ -90,8 +108,10 @@ class Noting(EveryBranch):
         self.n_calls = 0
         self.n_forks_before = self.n_forks
         self.n_noted_before = len(self.forks)
+        self.below = []
+        self.is_rejected = False
 
-    def end_round(self, ids):
+    def end_round(self, ids, is_last=False):
         """Note the fates of guesses, now that the text with what came of them is known."""
         guesses = [NAMES[token] for token in self.guesses]
         emitted = [NAMES[token] for token in ids[self.start :]]
@@ -100,17 +120,21 @@ class Noting(EveryBranch):
             return
         *accepted, last = emitted
         n = len(accepted)
-        drawn_before = {*self.forks[self.n_noted_before : -1]}
-        if accepted != guesses[:n] or drawn_before & {f"draw {name}" for name in accepted}:
-            return
-        self.fates += [f"accept {name}" for name in accepted]
-        is_drawn = self.forks[-1:] == [f"draw {last}"]
-        if n < len(guesses):
-            is_kept = last == guesses[n] and not is_drawn
-            self.fates.append(f"{'keep' if is_kept else 'reject'} {guesses[n]}")
-        if is_drawn:
-            verb = "resample" if n < len(guesses) else "bonus"
-            self.forks[-1] = f"{verb} {last}"
+        drawn = [fork.split()[-1] for fork in self.forks[self.n_noted_before :]]
+        is_drawn = drawn[-1:] == [last]
+        is_guess = not is_drawn and guesses[n : n + 1] == [last]
+        fates = [True] * n + [is_guess]
+        is_plain = accepted == guesses[:n] and not {*drawn[:-1]} & {*accepted}
+        if not is_plain or min(n + 1, len(guesses)) <= len(self.below) <= len(guesses):
+            fates = self.below
+        said = [f"{'accept' if fate else 'reject'} {name}" for fate, name in zip(fates, guesses)]
+        self.fates += said
+        needed = [*fates[: len(said)], False].index(False) + 1
+        if is_plain and is_drawn and needed <= len(said):
+            self.forks[-1] = f"resample {last}"
+        if said and len(emitted) != needed and not (is_last and n < needed):
+            shown = f"{', '.join(said)}: the round emits {' '.join(emitted)}"
+            self.slip = f"{shown}, {len(emitted)} in place of {needed}"
 
 
 def paths_of(check, sampler, case):
@@ -131,10 +155,11 @@ def paths_of(check, sampler, case):
     def noted(rng):
         rng.begin(len(case.P))
         ids = [*sampler(rng, setting)]
-        rng.end_round(ids)
+        rng.end_round(ids, is_last=True)
         while check.is_round and len(ids) < len(case.prompt) + case.N:
             ids.append(sample(case.target_model(ids)[-1], rng))
-        found.append(Path(rng.forks, rng.fates, (*ids,), math.prod(rng.probabilities())))
+        probability = math.prod(rng.probabilities())
+        found.append(Path(rng.forks, rng.fates, (*ids,), probability, rng.slip))
         return 0
 
     with np.errstate(all="ignore"):
@@ -167,9 +192,35 @@ def tree_of(check, sampler, case, is_right):
         if is_right or max(map(abs, errors.values())) > ROUNDING:
             then = f": {quoted(text[n:])}, and then" if text[n:] else ""
             title = f"after {quoted(case.prompt)} ({check.size(case)}){then}"
-            rows = [*few_branches(marked), ("sum of all paths", sums), ("should be", needed)]
-            return table(title, rows, errors)
+            opened = worst_guesses(marked, paths_of(check, decode, case), text)
+            rows = [*few_branches(marked, opened)]
+            rows += ("sum of all paths", sums), ("should be", needed)
+            paths.sort(key=lambda path: path.guesses != opened)
+            slips = [path.slip for path in paths if path.slip]
+            return [*slips[:1], models_of(case, text, opened), *table(title, rows, errors)]
     return []
+
+
+def worst_guesses(paths, right_paths, text):
+    """The guesses of a first round behind which a token errs most."""
+    errors = Counter()
+    for path in paths:
+        errors[path.guesses, path.token] += path.probability
+    for path in right_paths:
+        errors[path.guesses, token_behind(text, path.ids)] -= path.probability
+    return max(errors, key=lambda key: abs(errors[key]))[0]
+
+
+def models_of(case, text, opened):
+    """The rows that a reader needs for the numbers of a tree."""
+    guessed = [NAMES.find(fork[-1]) for fork in opened[:-1]]
+    rows = []
+    for ids in sorted({case.prompt, text, (*case.prompt, *guessed)}, key=len):
+        p, q = (
+            " ".join(map(short, model(ids)[-1])) for model in (case.draft_model, case.target_model)
+        )
+        rows.append(f"after {quoted(ids)}: p {p}, q {q}")
+    return f"the rows {'; '.join(rows)}"
 
 
 def beginnings(texts, n):
@@ -197,16 +248,16 @@ def token_behind(text, ids):
 # ---- As lines ----
 
 
-def few_branches(paths):
+def few_branches(paths, opened):
     """(label, masses of tokens) of the branches, down to a depth where they are few enough."""
     for deepest in range(max(len(path.forks) for path in paths), -1, -1):
-        rows = branches(paths, 0, [], deepest)
+        rows = branches(paths, 0, [], deepest, opened)
         if len(rows) <= LINES:
             return rows
     return []
 
 
-def branches(paths, n, known, deepest):
+def branches(paths, n, known, deepest, opened):
     """(label, masses) of the branches of fork n, and indented, of those behind them."""
     rows = []
     for label, some in named(paths, n, known):
@@ -215,11 +266,12 @@ def branches(paths, n, known, deepest):
             continue
         fates = {(*path.fates[:1],) for path in some}
         is_certain = len(tokens) == 1 and (n > 0 or len(fates) == 1)
-        if is_certain or n == deepest:
+        is_closed = n >= deepest and opened not in {path.guesses for path in some}
+        if is_certain or is_closed:
             cut = " ..." if len(tokens) > 1 else ""
             rows.append((label + cut, masses_of(some)))
             continue
-        below = branches(some, n + 1, fates_of_all(some), deepest)
+        below = branches(some, n + 1, fates_of_all(some), deepest, opened)
         first, masses = below[0]
         first = f"{label}, {first}"
         if sum(row[0][0] != " " for row in below) == 1 and len(first) < WIDE:

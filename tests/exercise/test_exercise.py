@@ -231,8 +231,11 @@ BUGS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "check", "variant"), BUGS)
 def test_a_bug_of_the_gallery_is_named_and_its_branches_add_up(step, check, variant):
-    headline, title, *lines = compared(check, handed_in(step.function, variant))
+    headline, *lines = compared(check, handed_in(step.function, variant))
     assert f'the distribution of "{variant.name}"' in headline
+    while not lines.pop(0).startswith("the rows after "):
+        pass
+    title, *lines = lines
     assert len(lines) <= 20 and max(map(len, lines)) <= 76
     *branches, sums, needed, errors = [cells_of(line, title) for line in lines[:-1]]
     assert abs(sum(branches) - sums).max() < 0.0005 * len(lines)
@@ -247,6 +250,7 @@ def cells_of(line, title):
 
 
 TREE = """\
+the rows after "A": p .2 .5 .3, q .3 .2 .5
 after "A" (N = 2, K = 1)         A      B      C
 guess A .2, always accept A   .200
 guess B .5
@@ -278,7 +282,7 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
 @pytest.mark.parametrize(
     ("step", "function", "words"),
     [
-        ("residual", lambda p, q: max_fn(p - q), f"{P_MINUS_Q}.*keep B .6 +.300"),
+        ("residual", lambda p, q: max_fn(p - q), f"{P_MINUS_Q}.*reject B .6 +.300"),
         ("verify", edited(verify, (RESAMPLED, "token")), f"{P_MINUS_Q}.*accept B .4 "),
         ("verify", lambda drafted, p, q, rng: [*drafted, sample(q[-1], rng)],
          'of "accepts everything" .transformers #28508'),
@@ -290,6 +294,28 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
 )  # fmt: skip
 def test_a_slip_is_named(step, function, words):
     assert re.search(words, " ".join(found_in(step, function)))
+
+
+ALONE = edited(verify, (f"return np.append(drafted[:i], {RESAMPLED})", f"return [{RESAMPLED}]"))
+KEPT = edited(verify, ("drafted[:i]", "drafted[: i + 1]"))
+WITH_A_BONUS = edited(verify, (RESAMPLED, f"[{RESAMPLED}, sample(q[-1], rng)]"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "slip", "branch"),
+    [
+        (ALONE, "accept C, reject C: the round emits A, 1 in place of 2",
+         "guess C .5 accept C .4 .060 reject C .6 resample A .333"),
+        (KEPT, "reject B: the round emits B A, 2 in place of 1",
+         "guess B .5 accept B .4 .200 reject B .6 .300"),
+        (WITH_A_BONUS, "reject B: the round emits A A, 2 in place of 1",
+         "guess B .5, reject B .6, resample A .333 bonus A .5 .050"),
+    ],
+)  # fmt: skip
+def test_the_tree_says_what_happens_to_a_guess_and_which_tokens_a_round_lacks(rule, slip, branch):
+    _, found, rows, *lines = found_in("verify", rule)
+    assert found == slip and rows.startswith('the rows after "A": p .2 .5 .3, q .3 .2 .5')
+    assert branch in " ".join(" ".join(lines).split())
 
 
 @pytest.mark.parametrize(
