@@ -1,13 +1,17 @@
 """What to say of a right function: how much it saves."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 
 from enumeration import sum_over_paths
-from exercise.adapters import as_verify
+from exercise.adapters import as_verify, with_siblings
 from exercise.returned import Wrong
 from exercise.rounds import Rounds
 from exercise.tables import CYCLE
 from gallery.setting import mean_length, round_distribution
+from lab.trees import top_down
 from speculative import speculative_sampling, verify
 
 ROUNDING = 1e-9
@@ -19,8 +23,24 @@ def praise(step, function):
 
 
 def in_rounds(function):
-    found = [round_distribution(rule, setting=CYCLE) for rule in (as_verify(function), verify)]
-    tokens, possible = map(mean_length, found)
+    rules = as_verify(function), verify
+    return per_round(round_distribution(rule, setting=CYCLE) for rule in rules)
+
+
+def in_trees(function):
+    setting = replace(CYCLE, shape=(((), ()), ()))
+    n = len(setting.prompt)
+
+    def new_tokens(rng, rule):
+        return with_siblings(rule)(rng, setting)[n:]
+
+    rules = function, top_down
+    return per_round(sum_over_paths(partial(new_tokens, rule=rule)) for rule in rules)
+
+
+def per_round(distributions):
+    """The mean length of emitted tokens, and of those of a right rule."""
+    tokens, possible = map(mean_length, distributions)
     return f"{tokens:.2f} tokens per round{more_than(tokens, possible)}"
 
 
@@ -80,7 +100,14 @@ def calls_of(function):
     return sum(mass * np.array(n) for n, mass in found.items())
 
 
+def in_endless_texts(function):
+    """Until an eos that never comes."""
+    return in_loops(partial(function, eos=len(CYCLE.P)))
+
+
 SAVED = {
     "verify": in_rounds,
     "speculative_sampling": in_loops,
+    "until_eos": in_endless_texts,
+    "siblings": in_trees,
 }

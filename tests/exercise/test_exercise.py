@@ -106,7 +106,17 @@ def loop_with(*changes, verify=verify):
     return names["loop"]
 
 
-def plain_loop(x, draft_model, target_model, N, K, rng):
+def first_child(node, rng):
+    """It never looks at the second one."""
+    r = node.q
+    for child in node.children[:1]:
+        if accept(child.p, r, child.token, rng):
+            return [child.token, *first_child(child, rng)]
+        r = residual(child.p, r)
+    return [sample(r, rng)]
+
+
+def plain_loop(x, draft_model, target_model, N, K, rng, eos=None):
     return autoregressive_sampling(x, target_model, N, rng)
 
 
@@ -126,10 +136,11 @@ loop_with_a_call_per_row = loop_with((CALL, f"{ROW_BY_ROW}; q = np.array(q)"))
         ("verify", verify, "exact, with 2.71 tokens per round"),
         ("speculative_sampling", loop_with(), "exact, with 2.50 tokens per pass of the target; "
          "1.75 guesses a round, 1.50 of them accepted"),
-        ("until_eos", loop_with(), "exact"),
+        ("until_eos", loop_with(), "exact, with 2.50 tokens per pass of the target; "
+         "1.75 guesses a round, 1.50 of them accepted"),
         ("propose", greedy_draft(), "exact"),
         ("penalised", penalised, "exact"),
-        ("siblings", top_down, "exact"),
+        ("siblings", top_down, "exact, with 2.81 tokens per round"),
     ],
 )  # fmt: skip
 def test_a_right_answer(step, function, verdict):
@@ -178,6 +189,10 @@ def test_another_right_answer_on_two_tables(step, function):
          "draft for each guess"),
         ("speculative_sampling", plain_loop,
          "1.00 tokens per pass of the target (2.50 are possible)"),
+        ("until_eos", plain_loop, "1.00 tokens per pass of the target (2.50 are possible)"),
+        ("siblings", lambda node, rng: [sample(node.q, rng)],
+         "1.00 tokens per round (2.81 are possible)"),
+        ("siblings", first_child, "2.71 tokens per round (2.81 are possible)"),
     ],
 )  # fmt: skip
 def test_what_a_right_answer_saves(step, function, saved):
