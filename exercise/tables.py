@@ -25,7 +25,7 @@ TABLES = {  # P and Q, whose rows have equal sums
     ),
     "zeros": (  # and two tokens that tie, in 14ths, which rounding changes
         ((7, 7, 0), (1, 13, 0), (6, 2, 6)),
-        ((0, 8, 6), (0, 12, 2), (8, 3, 3)),
+        ((0, 8, 6), (4, 0, 10), (10, 4, 0)),
     ),
     "two tokens": (((60, 40), (0, 100)), ((20, 80), (1, 99))),
     "rare": (  # each token is rare somewhere, with p above q, and a rare replacement elsewhere

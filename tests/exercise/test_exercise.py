@@ -393,6 +393,13 @@ def test_a_mistake_that_another_prompt_or_size_shows(step, change, where):
     assert where in line
 
 
+def test_a_mistake_where_q_is_0_for_another_token_than_A():
+    def accept(p, q, token, rng):
+        return rng.random() < (q[token] or q[0]) / p[token]
+
+    assert found_in("accept", accept)[0].startswith("wrong by 0.3469")
+
+
 def test_a_mistake_of_a_billionth_is_shown_with_its_digits():
     def accept(p, q, token, rng):
         return rng.random() < q[token] / (p[token] + 1e-7)
