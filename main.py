@@ -8,7 +8,7 @@ examples:
   python main.py --prompt "The old woman" --temperature 0.8 --top_p 0.9
   python main.py --temperature 1 --same_text
   python main.py --numpy
-  python main.py --mine --temperature 1
+  python main.py --mine --temperature 0.7 --seed 7
   python main.py --target_model_size 1558M --prompt "Alan Turing theorized that computers would"
 """
 
