@@ -75,6 +75,7 @@ EXPRESSIONS = [
     "-p - -q * .5", "p - q - P", "p / q / P * Q", "2 * (p + q) / 1.25e-1", "-(p) - -(q)",
     "min(p, q, 1) - max(P, Q)", "abs(p - q) * -1", "(p < q) + (p <= .2) * 2 + (P > Q) * 4",
     "(p >= .2) - (q == .3) / 2", "max(-min(p, 2), (q < P) * Q)", "1 - 2 - 3 * 4 / 5 / 6",
+    "q**2", "-p ** 2 * 2**-1", "2 ** 3 ** p - (-q) ** 2",
 ]  # fmt: skip
 needs_a_browser = pytest.mark.skipif(
     not BROWSER, reason="needs a browser: apt-get install chromium, or Google Chrome"
@@ -82,7 +83,7 @@ needs_a_browser = pytest.mark.skipif(
 WRONG = [
     "", "p +", "(p", "p)", "p q", "2p", "q / r", "min(1)", "abs(p, q)", "p < q < 1", "1 = 1",
     "p.q", "np.max(p, q)", "x => x", "constructor", "toString()", "p[0]", "`p`", "alert(1)",
-    "((" * 101,
+    "((" * 101, "p **", "* 2",
 ]  # fmt: skip
 NUMPY = {"np.maximum(q - p, 0)": 0.1, "np.minimum(p, q)": 0.2, "np.abs(q - P)": 0.2}
 
@@ -138,10 +139,26 @@ def test_a_rule_of_an_address_is_computed_and_its_errors_are_named(tmp_path):
     )
     for part, text, why in (
         ("accept", "q / r", '"r" is not understood here.'),
-        ("replace", "q - p", "This is -0.3 for B."),
+        ("replace", "q - p", "This is -0.3 for B, and a probability can't be negative. What .*?"),
     ):
         page = play(tmp_path, rule="yours", seen=1, **{part: text})
         assert re.search(rf'id="{part}-bad"[^>]*>{why}<', page) and "Too often" not in page
+
+
+CHOOSE = """<script>$("rule").value = "from-draft"; $("rule").onchange();
+  if (location.hash) $("again").querySelectorAll("button")[1].click();</script></body>"""
+
+
+@needs_a_browser
+@pytest.mark.parametrize(("click", "reply"), [("", ""), ("#l=0.5", "Right. Too often: B by 0.15.")])
+def test_a_rule_of_the_menu_keeps_the_bars_and_asks(tmp_path, click, reply):
+    path = tmp_path / "play.html"
+    path.write_text(PAGE.replace("</body>", CHOOSE), encoding="utf-8")
+    page = opened(path.as_uri() + click, tmp_path)
+    again = re.search('<p id="again".*?</p>', page, re.DOTALL)[0]
+    assert "Which token comes too often now?" in again and again.count("<button") == 4
+    assert reply in again and ("Too often" in again) == bool(reply)
+    assert ">0.2 +\u00a00.15<" in page.replace("&nbsp;", "\u00a0")
 
 
 @needs_a_browser
