@@ -100,6 +100,10 @@ def checked_tokens(who, found, least, most, n_vocab=np.inf):
     if tokens.size == 0:
         tokens = np.zeros(0, dtype=int)
     is_list = tokens.ndim == 1 and tokens.dtype.kind in "iu" and least <= len(tokens) <= most
-    if not is_list or not ((tokens >= 0) & (tokens < n_vocab)).all():
-        raise ValueError(f"{who} must return {least} to {most} tokens; found {found!r:.80}")
+    if not is_list:
+        needed = f"{least} to {most} tokens"
+        raise ValueError(f"{who} must return {needed}; found {tokens.tolist()!s:.80}")
+    for token in tokens[(tokens < 0) | (tokens >= n_vocab)]:
+        least_or_most = "none is negative" if token < 0 else f"n_vocab is {n_vocab}"
+        raise ValueError(f"{who} returned token {token}, and {least_or_most}")
     return tokens

@@ -23,7 +23,7 @@ from functools import partial
 import gpt2
 from runs import Pair, in_turns
 from speculative import autoregressive_sampling, speculative_sampling
-from terminal.figures import Figure, figures, printed, why_texts_differ
+from terminal.figures import figures, printed, why_texts_differ
 from terminal.options import options
 from terminal.text import show
 from utils import load_models, pair_of, prompt_ids
@@ -75,7 +75,7 @@ def main(argv=None):
     alone, guessed = in_turns(loops, partial(show, args.prompt, encoder))
     rows = figures(alone, guessed, f"K = {args.K}", why_texts_differ(args))
     if mine:
-        rows["the grader says"] = Figure(mine.says(args, alone.ids, guessed.ids))
+        rows |= mine.figures(args, alone, guessed)
     print(f"\n{printed(rows)}")
 
 

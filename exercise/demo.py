@@ -2,7 +2,9 @@
 
 import os
 import signal
+import traceback
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,15 +12,18 @@ import numpy as np
 from checkpoint import UserError
 from exercise.grading import problem
 from exercise.process import HAS_TIMER, LIMIT, ROOT, imported, verdicts
-from exercise.returned import Endless
+from exercise.returned import Endless, Wrong
 from exercise.rounds import Rounds
 from exercise.steps import STEPS
 from speculative import speculative_sampling
+from terminal.figures import Figure
 
 NAMES = [step.function for step in STEPS]
 VERIFY, LOOP = NAMES[2:4]
 PARTS = {*NAMES} - {VERIFY, LOOP}
 MINE = os.path.relpath(ROOT / "exercise" / "mine.py")
+NOISE = 0.1  # a right rule may have so much luck in a text
+KEEPS = "no right rule accepts more than alpha, so this one keeps what it should reject"
 MOST = 100  # calls of the models without a new token, beside those that a round takes
 HIDDEN = "not to be seen here, where temperature 0 or --same_text leave one token in each row"
 
@@ -40,8 +45,15 @@ class Mine(NamedTuple):
             function = partial(speculative_sampling, verify=function)
         return partial(run, function, self.file)
 
+    def figures(self, args, plain, fast):
+        """The last lines below two texts."""
+        rows = {}
+        if not self.is_exact and (fast.acceptance_rate or 0) > (fast.alpha or 0) + NOISE:
+            rows["rate above alpha"] = Figure(KEEPS)
+        rows["the grader says"] = Figure(self.says(args, plain.ids, fast.ids))
+        return rows
+
     def says(self, args, ids, others):
-        """The last line below two texts."""
         said = f"{self.name} is {self.verdict}"
         if self.is_exact:
             return said
@@ -90,13 +102,23 @@ def run(loop, file, x, draft_model, target_model, N, K, seed, on_round):
         set_clock(LIMIT)
         ids = loop(x.copy(), draft, target, N, K, np.random.default_rng(seed))
         rounds.end(np.array(ids))
-    except (OSError, MemoryError):  # of the machine
-        raise
-    except (Exception, Endless) as error:
-        raise UserError(f"{file}: {problem(error, os.path.abspath(file))}") from error
+        n_new = len(rounds.text) - len(x)
+        if n_new != N:
+            raise Wrong(f"the text must have N = {N} new tokens; found {n_new}")
+    except (Exception, Endless, SystemExit) as error:
+        path = os.path.abspath(file)
+        if isinstance(error, OSError | MemoryError | SystemExit) and not is_of(path, error):
+            raise  # of the machine
+        raise UserError(f"{file}: {problem(error, path)}") from error
     finally:
         set_clock(0)
     return rounds.text
+
+
+def is_of(path, error):
+    """Whether an error is from a file of the user, and not from ours that it calls."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return [file for file in files if file == path or Path(file).is_relative_to(ROOT)][-1] == path
 
 
 def untimed(model):

@@ -249,10 +249,22 @@ def test_odd_calls(loop, name, value, message):
         loop(**call)
 
 
-@pytest.mark.parametrize("emitted", [None, [], [0, 0, 0, 0], [[0]], [0.5], [-1], [2]])
-def test_a_rule_that_returns_no_tokens(emitted):
+NEEDED = "must return 1 to 3 tokens; found"
+ODD = [None, [], [0, 0, 0, 0], [[0]], [0.5]]
+
+
+@pytest.mark.parametrize(
+    ("emitted", "message"),
+    [
+        *((emitted, NEEDED) for emitted in ODD),
+        ([*np.ones(4, int)], NEEDED + r" \[1, 1, 1, 1\]"),
+        ([0, -1], "returned token -1, and none is negative"),
+        ([0, 2], "returned token 2, and n_vocab is 2"),
+    ],
+)
+def test_a_rule_that_returns_no_tokens(emitted, message):
     model = Table([HALF])
-    with pytest.raises(ValueError, match="verify must return 1 to 3 tokens; found"):
+    with pytest.raises(ValueError, match=f"verify {message}"):
         speculative_sampling([0], model, model, 9, 2, verify=lambda *args: emitted)
 
 
