@@ -1,145 +1,164 @@
 """The paths of a function, as a tree: what each adds to the probability of a token.
 
     the rows after "A": p .2 .5 .3, q .3 .2 .5
-    after "A" (N = 2, K = 1)           A      B      C
-    guess A .2, always accept A     .200
+    after "A" (N = 2, K = 1)         A      B      C
+    guess A .2, always accept A   .200
     guess B .5
-      accept B .4                          .200
+      accept B .4                        .200
       reject B .6
-        resample A .3               .090
+        resample A .3             .090
 
-What a path adds stands in the column of the token that it emits. A branch ends where what is
-drawn behind it no longer changes this token, nor what becomes of the first guess. Where there are
-too many branches, "..." closes some, but not those of the guesses that err most.
+What a path adds stands in the column of the token that it emits. A branch ends where what comes
+behind it no longer changes this token, nor what becomes of the first guess. If there are too many
+branches, those of one column are shown, the one whose error is largest.
 """
 
 import contextlib
 import math
 from collections import Counter
 from dataclasses import replace
-from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from enumeration import EveryBranch
+from exercise.adapters import with_penalty, with_siblings
 from exercise.tables import NAMES, quoted
-from gallery.setting import decode
+from lab.trees import pruned
 from sampling import sample
 
-LINES = 16  # of branches, at most
+LINES = 16  # of branches; if there are more, only one column's
 WIDE = 44  # of a label; with four columns and the margin, a line has 76
 ROUNDING = 1e-12
 MOST = 10_000  # paths
+FATES = "accept", "reject"
 
 
 # ---- Paths, in words ----
 
 
 class Path(NamedTuple):
-    forks: list  # "guess B", "u < .4? yes", "resample A", "bonus C", ...
-    fates: list  # of guesses: "accept B", "reject A", ...
+    events: list  # "guess B", "reject B", "resample A", "bonus C", ...
+    slip: str  # about a round with too few tokens, or too many
     ids: tuple
     probability: float
-    slip: str = ""  # about a round with too few tokens, or too many
     token: Any = None  # behind the text that is shown, if the path begins with it
-
-    @property
-    def guesses(self):
-        """Those of the first round."""
-        return (*takewhile(lambda fork: fork.startswith("guess"), self.forks),)
 
 
 class Noting(EveryBranch):
-    """Notes what a run draws, and what becomes of its guesses.
+    """Notes what is guessed in a run, what becomes of the guesses, and what is drawn then.
 
     The models tell it what they are asked, so it works for any loop. A token that's drawn after
     a call of the draft is a guess. A call of the target is about guesses, and the text in the
-    call after it shows their fates: all tokens that were added, but the last, are accepted. If
-    that can't be, or a random number was compared for each guess, the comparisons say it.
+    call after it shows which are accepted: those with which the new tokens begin. If a random
+    number was compared for each guess, the comparisons say it.
     """
 
     def begin(self, n_vocab):
         self.n_vocab = n_vocab
-        self.forks = []
-        self.fates = []
+        self.events = []
+        self.slip = ""
         self.n_calls = 0  # of the draft, since that of the target
-        self.guesses = []  # that the target was called about
+        self.guesses = []  # lists of guesses that the target was called about; a tree has several
         self.start = 0  # their place in the text
         self.n_forks_before = 0  # that call
-        self.n_noted_before = 0
         self.below = []  # since then, whether a random number was below its limit
-        self.is_rejected = False  # the guess that was compared last
-        self.slip = ""
+        self.drawn = None  # since then, the last token
 
     def choice(self, a, size=None, replace=True, p=None):
-        self.items = a if np.ndim(a) else range(a)
-        return super().choice(a, size, replace, p)
+        drawn = super().choice(a, size, replace, p)
+        n = len(a) if np.ndim(a) else a
+        if size is None and n == self.n_vocab and drawn in range(n):
+            self.drawn = drawn
+            if self.n_calls:
+                self.events.append(f"guess {NAMES[drawn]}")
+        return drawn
 
     def take(self, branches, limit=None):
         outcome = super().take(branches, limit)
-        if limit is None:
-            after = "resample" if self.is_rejected else "bonus"
-            verb = "guess" if self.n_calls else after if self.guesses else "draw"
-            self.forks.append(f"{verb} {self.name(outcome)}")
-            self.is_rejected = False
-            return outcome
-        self.is_rejected = outcome == self.is_flipped
-        self.below.append(not self.is_rejected)
-        if len(branches) > 1:
-            self.forks.append(f"u < {short(limit)}? {'yes' if outcome else 'no'}")
+        if limit is not None:
+            self.below.append(outcome != self.is_flipped)
         return outcome
-
-    def name(self, i):
-        """Of an item that was drawn. If it's no token, it has a number."""
-        n = len(self.items)
-        is_token = n == self.n_vocab and self.items[i] in range(n)
-        return NAMES[int(self.items[i])] if is_token else f"{i + 1} of {n}"
 
     def draft_is_called(self, ids, n_rows):
         self.end_round(ids)
-        self.n_calls += 1
+        self.n_calls += not self.guesses
 
     def target_is_called(self, ids, n_rows):
         self.end_round(ids)
-        self.start = len(ids) - min(n_rows - 1, self.n_calls)
-        self.guesses = [*ids[self.start :]]
-        self.n_calls = 0
-        self.n_forks_before = self.n_forks
-        self.n_noted_before = len(self.forks)
-        self.below = []
-        self.is_rejected = False
+        if not self.guesses:
+            self.start = len(ids) - min(n_rows - 1, self.n_calls)
+            self.n_forks_before = self.n_forks
+            self.below = []
+            self.drawn = None
+            self.n_calls = 0
+        self.guesses.append([*ids[self.start :]])
 
     def end_round(self, ids, is_last=False):
-        """Note the fates of guesses, now that the text with what came of them is known."""
-        guesses = [NAMES[token] for token in self.guesses]
-        emitted = [NAMES[token] for token in ids[self.start :]]
-        self.guesses = []
-        if not guesses or not emitted or self.n_forks == self.n_forks_before:
+        """Note what became of the guesses, now that the text with it is known."""
+        emitted = [*ids[self.start :]]
+        if not self.guesses or not emitted:
             return
-        *accepted, last = emitted
-        n = len(accepted)
-        drawn = [fork.split()[-1] for fork in self.forks[self.n_noted_before :]]
-        is_drawn = drawn[-1:] == [last]
-        is_guess = not is_drawn and guesses[n : n + 1] == [last]
-        fates = [True] * n + [is_guess]
-        is_plain = accepted == guesses[:n] and not {*drawn[:-1]} & {*accepted}
-        if not is_plain or min(n + 1, len(guesses)) <= len(self.below) <= len(guesses):
-            fates = self.below
-        said = [f"{'accept' if fate else 'reject'} {name}" for fate, name in zip(fates, guesses)]
-        self.fates += said
-        needed = [*fates[: len(said)], False].index(False) + 1
-        if is_plain and is_drawn and needed <= len(said):
-            self.forks[-1] = f"resample {last}"
-        if said and len(emitted) != needed and not (is_last and n < needed):
-            shown = f"{', '.join(said)}: the round emits {' '.join(emitted)}"
-            self.slip = f"{shown}, {len(emitted)} in place of {needed}"
+        if self.n_forks == self.n_forks_before and len(emitted) <= len(self.guesses[0]):
+            return  # the same guesses again, and not what became of them
+        fates = self.fates(emitted)
+        self.guesses = []
+        accepted = [guess for guess, is_accepted in fates if is_accepted]
+        needed = len(accepted) + 1
+        names = [f"{FATES[not is_accepted]} {NAMES[guess]}" for guess, is_accepted in fates]
+        is_cut = is_last and len(emitted) < needed
+        if fates and len(emitted) != needed and not is_cut:
+            how_many = "too many" if len(emitted) > needed else "too few"
+            shown = " ".join(NAMES[token] for token in emitted)
+            numbers = f"{len(emitted)} in place of {needed}"
+            round_ = ", ".join(names)
+            self.slip = f"a round with {how_many} tokens, {numbers}: {round_}, and it emits {shown}"
+        m = min(len(emitted), len(accepted))
+        if emitted[:m] == accepted[:m] and (len(emitted) > m or emitted[-1] != self.drawn):
+            emitted = emitted[m:]
+        else:
+            emitted = emitted[-1:]
+        verb = "bonus" if len(accepted) == len(fates) else "resample"
+        for token in emitted:
+            names.append(f"{verb} {NAMES[token]}")
+            verb = "bonus"
+        self.events += names
+
+    def fates(self, emitted):
+        """Those that the emitted tokens show, or the comparisons, if there are enough of them."""
+        kept = emitted[:-1] if self.drawn == emitted[-1] else emitted
+        outcomes = iter(self.below)
+
+        def is_kept(guess, n_accepted):
+            return (
+                kept[n_accepted : n_accepted + 1] == [guess] if n_accepted < len(emitted) else None
+            )
+
+        by_text = self.judged(is_kept)
+        by_number = self.judged(lambda *_: next(outcomes, None))
+        is_judged = len(by_text) <= len(self.below) <= sum(map(len, self.guesses))
+        return by_number if is_judged else by_text
+
+    def judged(self, judge):
+        """(guess, whether it's accepted), one after the other, while judge(guess, n) knows it."""
+        fates = []
+        n_accepted = 0
+        ways = self.guesses
+        while ways := [way for way in ways if way]:
+            guess = ways[0][0]
+            is_accepted = judge(guess, n_accepted)
+            if is_accepted is None:
+                break
+            fates.append((guess, is_accepted))
+            n_accepted += is_accepted
+            ways = [way[is_accepted:] for way in ways if (way[0] == guess) == is_accepted]
+        return fates
 
 
 def paths_of(check, sampler, case):
     rng = Noting()
-    found = []
+    paths = []
 
     def heard(model, hear):
         def asked(ids, n_rows=1):
@@ -158,13 +177,13 @@ def paths_of(check, sampler, case):
         rng.end_round(ids, is_last=True)
         while check.is_round and len(ids) < len(case.prompt) + case.N:
             ids.append(sample(case.target_model(ids)[-1], rng))
-        probability = math.prod(rng.probabilities())
-        found.append(Path(rng.forks, rng.fates, (*ids,), probability, rng.slip))
+            rng.events.append(f"bonus {NAMES[ids[-1]]}")
+        paths.append(Path(rng.events, rng.slip, (*ids,), math.prod(rng.probabilities())))
         return 0
 
     with np.errstate(all="ignore"):
         rng.run_all(noted, MOST)
-    return found
+    return paths
 
 
 # ---- Which of them are shown ----
@@ -173,7 +192,8 @@ def paths_of(check, sampler, case):
 def tree(check, sampler, setting, is_right=False):
     """Lines about the smallest case of a setting that has an error, or [] if none can be run."""
     for N, K in (2, 1), (3, 2), (setting.N, setting.K):
-        case = replace(setting, N=min(N, setting.N), K=min(K, setting.K))
+        sizes = {"N": min(N, setting.N), "K": min(K, setting.K)}
+        case = replace(setting, **sizes, shape=pruned(setting.shape, K))
         with contextlib.suppress(Exception):  # a function may fail in another size alone
             lines = tree_of(check, sampler, case, is_right)
             if lines:
@@ -192,35 +212,32 @@ def tree_of(check, sampler, case, is_right):
         if is_right or max(map(abs, errors.values())) > ROUNDING:
             then = f": {quoted(text[n:])}, and then" if text[n:] else ""
             title = f"after {quoted(case.prompt)} ({check.size(case)}){then}"
-            opened = worst_guesses(marked, paths_of(check, decode, case), text)
-            rows = [*few_branches(marked, opened)]
+            rows = branches(marked)
+            if len(rows) > LINES:
+                rows = column(marked, max(errors, key=lambda token: abs(errors[token])))
             rows += ("sum of all paths", sums), ("should be", needed)
-            paths.sort(key=lambda path: path.guesses != opened)
-            slips = [path.slip for path in paths if path.slip]
-            return [*slips[:1], models_of(case, text, opened), *table(title, rows, errors)]
+            slips = [path.slip for path in marked if path.slip and path.token]
+            is_short = case.K == 1 and text == case.prompt
+            return [*slips[:1], *models_of(check, case, is_short), *table(title, rows, errors)]
     return []
 
 
-def worst_guesses(paths, right_paths, text):
-    """The guesses of a first round behind which a token errs most."""
-    errors = Counter()
-    for path in paths:
-        errors[path.guesses, path.token] += path.probability
-    for path in right_paths:
-        errors[path.guesses, token_behind(text, path.ids)] -= path.probability
-    return max(errors, key=lambda key: abs(errors[key]))[0]
+OTHER_ROWS = {
+    with_penalty: ", before the penalty",
+    with_siblings: "; a second guess is drawn from p without the first",
+}
 
 
-def models_of(case, text, opened):
+def models_of(check, case, is_short):
     """The rows that a reader needs for the numbers of a tree."""
-    guessed = [NAMES.find(fork[-1]) for fork in opened[:-1]]
-    rows = []
-    for ids in sorted({case.prompt, text, (*case.prompt, *guessed)}, key=len):
+    texts = [case.prompt]
+    if not is_short:
+        texts += [(*case.prompt, token) for token in range(1, len(case.P))]
+    for ids in texts:
         p, q = (
             " ".join(map(short, model(ids)[-1])) for model in (case.draft_model, case.target_model)
         )
-        rows.append(f"after {quoted(ids)}: p {p}, q {q}")
-    return f"the rows {'; '.join(rows)}"
+        yield f"the rows after {quoted(ids)}: p {p}, q {q}{OTHER_ROWS.get(check.sampler, '')}"
 
 
 def beginnings(texts, n):
@@ -248,69 +265,49 @@ def token_behind(text, ids):
 # ---- As lines ----
 
 
-def few_branches(paths, opened):
-    """(label, masses of tokens) of the branches, down to a depth where they are few enough."""
-    for deepest in range(max(len(path.forks) for path in paths), -1, -1):
-        rows = branches(paths, 0, [], deepest, opened)
-        if len(rows) <= LINES:
-            return rows
-    return []
+def column(paths, token):
+    """(label, masses of tokens) of the branches that lead to one token, and of all the others."""
+    others = [path for path in paths if path.token != token]
+    ours = [path if path.token == token else path._replace(token=None) for path in paths]
+    return [*branches(ours), ("paths to other tokens", masses_of(others))]
 
 
-def branches(paths, n, known, deepest, opened):
-    """(label, masses) of the branches of fork n, and indented, of those behind them."""
+def branches(paths, n=0):
+    """(label, masses of tokens) of the branches at event n, and indented, of those behind them."""
+    by_event = {}
+    for path in paths:
+        event = "".join(path.events[n : n + 1]) or "the round ends"
+        by_event.setdefault(event, []).append(path)
     rows = []
-    for label, some in named(paths, n, known):
-        tokens = {path.token for path in some}
+    for event, group in by_event.items():
+        tokens = {path.token for path in group}
         if tokens == {None}:
             continue
-        fates = {(*path.fates[:1],) for path in some}
+        always = "always " * event.startswith(FATES)
+        label = f"{event} {short(mass_of(group) / mass_of(paths))}"
+        if len(by_event) == 1:
+            label = always + event
+        fates = {first_fate(path) for path in group}
         is_certain = len(tokens) == 1 and (n > 0 or len(fates) == 1)
-        is_closed = n >= deepest and opened not in {path.guesses for path in some}
-        if is_certain or is_closed:
-            cut = " ..." if len(tokens) > 1 else ""
-            rows.append((label + cut, masses_of(some)))
+        if is_certain or n >= max(len(path.events) for path in group):
+            [fate, *_] = fates
+            if n == 0 and event != fate:
+                label += f", always {fate}"
+            rows.append((label, masses_of(group)))
             continue
-        below = branches(some, n + 1, fates_of_all(some), deepest, opened)
-        first, masses = below[0]
+        behind = branches(group, n + 1)
+        first, masses = behind[0]
         first = f"{label}, {first}"
-        if sum(row[0][0] != " " for row in below) == 1 and len(first) < WIDE:
-            rows += [(first, masses), *below[1:]]
+        if sum(row[0] != " " for row, _ in behind) == 1 and len(first) < WIDE:
+            rows += [(first, masses), *behind[1:]]
         else:
             rows.append((label, {}))
-            rows += [(f"  {row}", masses) for row, masses in below]
+            rows += [(f"  {row}", masses) for row, masses in behind]
     return rows
 
 
-def named(paths, n, known):
-    """(label, paths) of each branch of fork n. What decides about a guess is called by that."""
-    by_words = {}
-    for path in paths:
-        by_words.setdefault("".join(path.forks[n : n + 1]), []).append(path)
-    new = {words: fates_of_all(some)[len(known) :] for words, some in by_words.items()}
-    by_name = {}
-    for words, some in by_words.items():
-        tokens = frozenset(path.token for path in some)
-        always = ""
-        if "?" not in words and " of " not in words:  # a token was drawn
-            always = "".join(f", always {fate}" for fate in new[words])
-        elif all(new.values()):
-            words, *certain = new[words]
-            always = "".join(f", always {fate}" for fate in certain)
-        by_name.setdefault((words, always, tokens), []).extend(some)
-    for (words, always, _), some in by_name.items():
-        share = mass_of(some) / mass_of(paths)
-        yield f"{words} {short(share)}{always}" if len(by_name) > 1 else words + always, some
-
-
-def fates_of_all(paths):
-    """Those that all paths have, up to the first that they don't."""
-    fates = []
-    for some in zip(*(path.fates for path in paths)):
-        if len({*some}) > 1:
-            break
-        fates.append(some[0])
-    return fates
+def first_fate(path):
+    return next((event for event in path.events if event.startswith(FATES)), "")
 
 
 def mass_of(paths):
@@ -332,11 +329,11 @@ def table(head, rows, errors):
         lines.append((label, [decimal(masses.get(token, 0)) for token in tokens]))
     lines.append(("error", [decimal(errors[token], "+") or "0" for token in tokens]))
     space = max(len(label) for label, _ in lines)
-    found = []
+    shown = []
     for label, cells in lines:
         row = "".join(f"{cell:>7}" for cell in cells)
-        found.append(f"{label:{space}}{row}".rstrip())
-    return found
+        shown.append(f"{label:{space}}{row}".rstrip())
+    return shown
 
 
 def short(x):

@@ -248,10 +248,10 @@ BUGS = [
 def test_a_bug_of_the_gallery_is_named_and_its_branches_add_up(step, check, variant):
     headline, *lines = compared(check, handed_in(step.function, variant))
     assert f'the distribution of "{variant.name}"' in headline
-    while not lines.pop(0).startswith("the rows after "):
-        pass
+    while not lines[0].startswith('after "'):
+        lines.pop(0)
     title, *lines = lines
-    assert len(lines) <= 20 and max(map(len, lines)) <= 76
+    assert len(lines) <= 21 and max(map(len, lines)) <= 76
     *branches, sums, needed, errors = [cells_of(line, title) for line in lines[:-1]]
     assert abs(sum(branches) - sums).max() < 0.0005 * len(lines)
     assert abs(sums - needed - errors).max() < 0.0015
@@ -319,11 +319,11 @@ WITH_A_BONUS = edited(verify, (RESAMPLED, f"[{RESAMPLED}, sample(q[-1], rng)]"))
 @pytest.mark.parametrize(
     ("rule", "slip", "branch"),
     [
-        (ALONE, "accept C, reject C: the round emits A, 1 in place of 2",
-         "guess C .5 accept C .4 .060 reject C .6 resample A .333"),
-        (KEPT, "reject B: the round emits B A, 2 in place of 1",
+        (ALONE, "a round with too few tokens, 1 in place of 2: accept A, reject B, and it emits A",
+         "guess C .3, guess C .5, always accept C reject C .6, resample A .333 .030"),
+        (KEPT, "a round with too many tokens, 2 in place of 1: reject B, and it emits B A",
          "guess B .5 accept B .4 .200 reject B .6 .300"),
-        (WITH_A_BONUS, "reject B: the round emits A A, 2 in place of 1",
+        (WITH_A_BONUS, "a round with too many tokens, 2 in place of 1: reject B, and it emits A A",
          "guess B .5, reject B .6, resample A .333 bonus A .5 .050"),
     ],
 )  # fmt: skip
