@@ -57,17 +57,18 @@ def main(argv=None):
     noise = args.seed if args.same_text else None
     pair = Pair(draft, target, encoder, args.temperature, noise, top_k=args.top_k, top_p=args.top_p)
     x = prompt_ids(args.prompt, N, encoder, [pair])
-    guessing = mine.loop() if mine else speculative_sampling
 
     # `Pair.timed` calls a loop with both models, each with a clock. The plain one needs no draft.
     def plain(draft_model, target_model, n, on_round):
         return autoregressive_sampling(x, target_model, n, args.seed, on_round=on_round)
 
-    def speculative(draft_model, target_model, n, on_round):
-        return guessing(x, draft_model, target_model, n, args.K, args.seed, on_round=on_round)
+    def speculative(draft_model, target_model, n, on_round, loop=speculative_sampling):
+        return loop(x, draft_model, target_model, n, args.K, args.seed, on_round=on_round)
 
     for loop in plain, speculative:  # the first use of the weights is slow
         pair.timed(loop, x, min(N, 8))
+    if mine:
+        speculative = partial(speculative, loop=mine.loop())
     loops = {
         "Autoregressive Decode": partial(pair.timed, plain, x, N),
         "Speculative Decode": partial(pair.timed, speculative, x, N),

@@ -24,23 +24,17 @@ def praise(step, function):
 
 def in_rounds(function):
     rules = as_verify(function), verify
-    return per_round(round_distribution(rule, setting=CYCLE) for rule in rules)
+    return per_round(*(mean_length(round_distribution(rule, setting=CYCLE)) for rule in rules))
 
 
 def in_trees(function):
     setting = replace(CYCLE, shape=(((), ()), ()))
-    n = len(setting.prompt)
-
-    def new_tokens(rng, rule):
-        return with_siblings(rule)(rng, setting)[n:]
-
-    rules = function, top_down
-    return per_round(sum_over_paths(partial(new_tokens, rule=rule)) for rule in rules)
+    rules = with_siblings(function), with_siblings(top_down)
+    texts = [sum_over_paths(partial(rule, setting=setting)) for rule in rules]
+    return per_round(*(mean_length(text) - len(setting.prompt) for text in texts))
 
 
-def per_round(distributions):
-    """The mean length of emitted tokens, and of those of a right rule."""
-    tokens, possible = map(mean_length, distributions)
+def per_round(tokens, possible):
     return f"{tokens:.2f} tokens per round{more_than(tokens, possible)}"
 
 

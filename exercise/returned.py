@@ -65,7 +65,7 @@ def text_from(found, setting, function, eos=None):
     if not fits or (*ids[:n],) != setting.prompt:
         fewer = "" if eos is None else f", or fewer up to a new {NAMES[eos]}"
         needed = f"{n} + N = {end} tokens{fewer}, the prompt first"
-        raise Wrong(f"the text must have {needed}; found {ids.tolist()!s:.60}")
+        raise Wrong(f"the text must have {needed}; found {len(ids)}: {ids.tolist()!s:.60}")
     return ids
 
 

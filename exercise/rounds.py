@@ -18,6 +18,7 @@ class Rounds:
         self.most_calls = most_calls
         self.n_calls = 0  # since there was a new token
         self.n_passes = 0  # of the target
+        self.n_vocab = max(x, default=0) + 1  # until a model tells
         self.q = {}  # the row of the token with this number
         self.begin(x)
 
@@ -37,6 +38,7 @@ class Rounds:
                 raise Endless(f"it called the models {self.n_calls} times without a new token")
             self.n_calls += 1
             found = model(ids, n_rows)
+            self.n_vocab = found.shape[1]
             self.ids = max(self.ids, ids, key=len)
             if name == "p":
                 self.p.append(found[-1].copy())

@@ -109,11 +109,9 @@ class Noting(EveryBranch):
         names = [f"{FATES[not is_accepted]} {NAMES[guess]}" for guess, is_accepted in fates]
         is_cut = is_last and len(emitted) < needed
         if fates and len(emitted) != needed and not is_cut:
-            how_many = "too many" if len(emitted) > needed else "too few"
             shown = " ".join(NAMES[token] for token in emitted)
-            numbers = f"{len(emitted)} in place of {needed}"
-            round_ = ", ".join(names)
-            self.slip = f"a round with {how_many} tokens, {numbers}: {round_}, and it emits {shown}"
+            numbers = f"{len(emitted)} in place of {needed} tokens"
+            self.slip = f"{', '.join(names)}: the round emits {shown}, {numbers}"
         m = min(len(emitted), len(accepted))
         if emitted[:m] == accepted[:m] and (len(emitted) > m or emitted[-1] != self.drawn):
             emitted = emitted[m:]

@@ -68,36 +68,23 @@ def burning(seconds, function):
     ("loop", "message"),
     [
         (lambda x, draft, *args: len(draft(x)) and any(x is None for _ in iter(int, 1)),
-         ": it spent 0.1 seconds in a round, without the models"),
+         "line .*: it spent 0.1 seconds in a round, without the models"),
         (lambda x, draft, *args: any(burning(0.01, draft)(x) is None for _ in range(50)),
-         ": it spent 0.1 seconds in a round, without the models"),
+         "line .*: it spent 0.1 seconds in a round, without the models"),
         (lambda x, draft, *args: any(draft(x) is None for _ in iter(int, 1)),
-         ": it called the models 106 times without a new token"),
+         "line .*: it called the models 106 times without a new token"),
         (lambda *args: undefined, "line .*: NameError: name 'undefined'"),  # noqa: F821
         (lambda *args: open("/"), "line .*: IsADirectoryError"),
         (lambda *args: exit("bye"), "line .*: SystemExit: bye"),
+        (lambda x, draft, target, N, *args: speculative_sampling(x, draft, target, N - 1, *args),
+         "the text must have 1 . N = 41 tokens, the prompt first; found 40"),
+        (lambda *args: speculative_sampling(*args) + 9, "the text must be a list of tokens, whole"),
     ],
 )  # fmt: skip
 def test_a_loop_that_ends_never_or_badly_is_one_line(loop, message, monkeypatch):
     monkeypatch.setattr(demo, "LIMIT", 0.1)
-    with pytest.raises(UserError, match=f"test_demo.py: line .*{message}"):
+    with pytest.raises(UserError, match=f"test_demo.py: {message}"):
         rounds_of(demo.run, [loop, __file__])
-
-
-@pytest.mark.parametrize("n", [6, 8])
-def test_a_loop_that_writes_a_token_too_few_or_too_many_is_told(n):
-    def loop(x, draft, target, N, *args):
-        return speculative_sampling(x, draft, target, n, *args)
-
-    message = f"test_demo.py: the text must have N = 7 new tokens; found {n}"
-    with pytest.raises(UserError, match=message):
-        rounds_of(demo.run, [loop, __file__], N=7)
-
-
-def test_an_error_of_the_machine_stays_what_it_is(monkeypatch):
-    monkeypatch.setattr(Table, "__call__", lambda *args: open("/"))
-    with pytest.raises(IsADirectoryError):
-        rounds_of(demo.run, [speculative_sampling, "their.py"])
 
 
 def test_many_guesses_a_slow_model_and_slow_rounds_are_not_endless(monkeypatch):
@@ -108,14 +95,11 @@ def test_many_guesses_a_slow_model_and_slow_rounds_are_not_endless(monkeypatch):
     assert len(rounds_of(demo.run, [loop, __file__], N=5, K=0)) == 5
 
 
-@pytest.mark.parametrize(
-    ("rule", "distance", "keeps"), [("resample_from_q", 0.0924, False), ("accept_all", 0.44, True)]
-)
-def test_a_wrong_rule_writes_fluently_and_the_grader_tells(rule, distance, keeps):
-    options = "--temperature 1 --n_tokens_to_generate 20 --mine tiny.py".split()
-    output = printed_by(main, *options, rule)
-    assert f"{rule} is wrong by {distance:.4f}" in output and "no: two samples differ" in output
-    assert ("rate above alpha  no right rule accepts more" in output) == keeps
+def test_a_wrong_rule_writes_fluently_and_the_grader_tells():
+    options = "--temperature 1 --n_tokens_to_generate 40 --mine tiny.py accept_all".split()
+    output = printed_by(main, *options)
+    assert "accept_all is wrong by 0.4400" in output and "no: two samples differ" in output
+    assert "rate above alpha  no right rule accepts more" in output
     assert output.endswith("would you have seen that?\n")
 
 
