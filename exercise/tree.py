@@ -108,7 +108,7 @@ class Noting(EveryBranch):
         needed = len(accepted) + 1
         names = [f"{FATES[not is_accepted]} {NAMES[guess]}" for guess, is_accepted in fates]
         is_cut = is_last and len(emitted) < needed
-        if fates and len(emitted) != needed and not is_cut:
+        if self.below and len(emitted) != needed and not is_cut:
             shown = " ".join(NAMES[token] for token in emitted)
             numbers = f"{len(emitted)} in place of {needed} tokens"
             self.slip = f"{', '.join(names)}: the round emits {shown}, {numbers}"

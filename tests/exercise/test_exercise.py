@@ -301,7 +301,10 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
          "accept A, reject B: the round emits A, 1 in place of 2 tokens.*"
          "guess C .3, guess C .5, always accept C +reject C .6, resample A .333 +.030"),
         ("siblings", edited(top_down, ("residual(child.p, r)", "residual(child.p, node.q)")),
-         "second guess is drawn from p without.*guess A .4 +accept B .4 .*reject B .6 +accept A .75 "),
+         "a second guess is drawn from p.*guess A .4 +accept B .4 .*reject B .6 +accept A "),
+        ("verify", edited(verify, (f"np.append(drafted[:i], {RESAMPLED})", "[*drafted[:i], 2]",
+                           "rng.random() < acceptance(p[i, token], q[i, token])",
+                           "rng.choice(2, p=[0.6, 0.4])")), "accept B .4 +.200 +reject B .6 +.300"),
         ("accept", lambda p, q, token, rng: rng.random() < (q[token] or q[0]) / p[token],
          "wrong by 0.3469"),
         ("speculative_sampling", loop_with((CALL, P_IS_LATE)), "p one row late"),
