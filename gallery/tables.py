@@ -157,9 +157,10 @@ def of_famous():
         "That row is for the token behind the rejected one.",
         "one-noise": "vLLM, as an option up to release 0.28.0, "
         f"[#54282]({github}/vllm-project/vllm/pull/54282). "
-        "`picked` draws with a given number.",
+        "`picked` draws with a number that is given, and this one has drawn the guess already.",
         "without-it": f"EAGLE, until [#20]({github}/SafeAILab/EAGLE/issues/20). "
-        "`without` takes the token out of the row. That's the residual if p is 1 at the guess.",
+        "`without` sets the rejected token to 0 and leaves the others. The residual subtracts p "
+        "from each of them, which is the same only if the guess had p = 1.",
     }
     variants = by_distance(GALLERY[id] for id in seen)
     return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)
