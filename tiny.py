@@ -85,15 +85,15 @@ def every_path(function):  # -> (what function(rng) returns, probability), for e
     far, and then that outcome. Each noted list is told to a later run.
 
     A round with one guess, where p = .2, .5, .3 and q = .3, .2, .5, has 11 runs. Here are three,
-    each told what an earlier one noted. A, B and C are drawn as 0, 1 and 2, and whether u < a as
-    0 for no, 1 for yes:
+    each told what an earlier one noted:
 
-        told       guess   accepted?   resampled, or bonus   notes
-        []         0 (A)   1 (yes)     0 (A)                 [1], [2], [0, 1, 1], [0, 1, 2]
-        [1]        1 (B)   0 (no)      0 (A)                 [1, 1], [1, 0, 2]
-        [1, 0, 2]  1 (B)   0 (no)      2 (C)
+        told      guess   accepted?   resampled, or bonus   notes
+        nothing   A       yes         A                     B / C / A yes B / A yes C
+        B         B       no          A                     B yes / B no C
+        B no C    B       no          C
 
-    A is always accepted, so no run is told [0, 0]. The 11 are three bonuses for each guess, and
+    In the code, A, B and C are 0, 1 and 2, no is 0 and yes is 1, so "B no C" is [1, 0, 2]. A is
+    always accepted, so no run is told "A no". The 11 are three bonuses for each guess, and
     two tokens in place of B. docs/tree.svg leaves out the bonus, and has 5.
     """
     todo = [[]]
@@ -149,6 +149,8 @@ class Uniform:
 
 
 def how_wrong(rule, draft_model, target_model, x, N, K):  # -> total variation, tokens per pass
+    """Both are computed from the same paths: each has a text, and a number of passes."""
+
     def plain(rng):
         return autoregressive_sampling(x, target_model, N, rng)
 

@@ -20,16 +20,16 @@ K + 1. The code doesn't draw these extra tokens. A completed round has the same 
 K + 1 tokens of the target alone. To see that, look at any of its positions. What happened
 before decides where its token comes from:
 
-- The round still goes on, and there is a guess. The guesses before it were accepted, but other
-  random numbers decided that, not the one that drew this guess. So the guess is still a draw
-  from p, and by steps 1 to 5 the token is a draw from q.
+- The round still goes on, and there is a guess. Whether the guesses before it are accepted
+  doesn't depend on the random number that drew this one. So it is a draw from p, even once we
+  know that they were, and by steps 1 to 5 the token is a draw from q.
 - The round still goes on, and the guesses are used up. The token is the bonus, a draw from q.
 - The round has ended. The token is the target's own, a draw from q.
 
 In all three the token is a draw from q, whatever came before it.
 
-Step 7. Here is a text of five tokens, with K = 2. P is a token of the target alone, and R one
-that a round has emitted. The rounds emit two tokens, one, and two:
+Step 7. Here is a text of five tokens, with K = 2. P, plain, is a token that the target alone
+has drawn, and R one that a round has emitted. The rounds emit two tokens, one, and two:
 
     [P P P] P P      the target alone
     [R R P] P P      a round emitted two tokens, and P completes it
@@ -40,8 +40,9 @@ that a round has emitted. The rounds emit two tokens, one, and two:
 
 A completed round takes the place of the P's in brackets. By step 6 both have the same
 distribution. The target draws the P's to their right as before, each after all that stands to
-its left. So the text keeps its distribution. The P that completed a round is a draw of the
-target, like every P. So it may be forgotten, and drawn anew by the next round. Near the end there
+its left. So the text keeps its distribution. The P that completed a round is a draw of the target
+after all that stands to its left, like every P. So the code need not draw it at all: the next
+round begins at its place, and what it emits there has the same distribution. Near the end there
 is less room: two P's are left, so the code makes one guess, and a completed round has two tokens.
 
 Each round emits at least one token, so after at most N rounds all tokens are R's. That is the
