@@ -151,16 +151,18 @@ def of_famous():
     seen = {
         "greedy-draft": "transformers, until "
         f"[#33534]({github}/huggingface/transformers/pull/33534). "
-        "The argmax is certain, so divide by 1. `verify` divides by what the draft said.",
+        "The argmax is guessed with probability 1, so `verify` has to divide by 1. It divided by "
+        "the draft's p of this token.",
         "from-row-after": "openvino.genai "
         f"[#4190]({github}/openvinotoolkit/openvino.genai/issues/4190). "
-        "That row is for the token behind the rejected one.",
+        "That row is for the token that comes after the rejected one.",
         "one-noise": "vLLM, as an option up to release 0.28.0, "
         f"[#54282]({github}/vllm-project/vllm/pull/54282). "
-        "`picked` draws with a number that is given, and this one has drawn the guess already.",
+        "`picked` draws with that number again. It isn't random any more, because we know that it "
+        "has picked the rejected guess.",
         "without-it": f"EAGLE, until [#20]({github}/SafeAILab/EAGLE/issues/20). "
-        "`without` sets the rejected token to 0 and leaves the others. The residual subtracts p "
-        "from each of them, which is the same only if the guess had p = 1.",
+        "`without` sets the rejected token to 0 and leaves the others. The residual would "
+        "subtract p from those, which changes nothing only if p was 1 for the guess.",
     }
     variants = by_distance(GALLERY[id] for id in seen)
     return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)
