@@ -93,7 +93,10 @@ class Noting(EveryBranch):
             self.below = []
             self.drawn = None
             self.n_calls = 0
-        self.guesses.append([*ids[self.start :]])
+        guesses = [*ids[self.start :]]
+        self.guesses.append(guesses)
+        if not "".join(self.events[-1:]).startswith("guess"):  # they were not drawn from rng
+            self.events += [f"guess {NAMES[token]}" for token in guesses]
 
     def end_round(self, ids, is_last=False):
         """Note what became of the guesses, now that the text with it is known."""
@@ -221,7 +224,7 @@ def tree_of(check, sampler, case, is_right):
 
 
 OTHER_ROWS = {
-    with_penalty: ", before the penalty",
+    with_penalty: " before the penalty",
     with_siblings: "; a second guess is drawn from p without the first",
 }
 

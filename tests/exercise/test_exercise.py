@@ -18,6 +18,7 @@ from exercise.samples import in_words, samples_needed
 from exercise.steps import STEPS
 from exercise.tables import README
 from exercise.tree import tree
+from gallery import GALLERY
 from gallery.setting import decode, target_rows
 from gallery.variant import edited
 from lab.trees import top_down
@@ -304,7 +305,8 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
          "a second guess is drawn from p.*guess A .4 +accept B .4 .*reject B .6 +accept A "),
         ("verify", edited(verify, (f"np.append(drafted[:i], {RESAMPLED})", "[*drafted[:i], 2]",
                            "rng.random() < acceptance(p[i, token], q[i, token])",
-                           "rng.choice(2, p=[0.6, 0.4])")), "accept B .4 +.200 +reject B .6 +.300"),
+                           "rng.choice(2, p=[0.6, 0.4])")), "reject B .6 +.300 +accept B .4 +.200"),
+        ("propose", GALLERY["greedy-draft"].propose, "guess B +accept B .4 .*reject B .6 "),
         ("accept", lambda p, q, token, rng: rng.random() < (q[token] or q[0]) / p[token],
          "wrong by 0.3469"),
         ("speculative_sampling", loop_with((CALL, P_IS_LATE)), "p one row late"),
