@@ -155,7 +155,7 @@ def test_a_rule_of_the_menu_keeps_the_bars_and_asks(tmp_path):
     path = tmp_path / "play.html"
     path.write_text(PAGE.replace("</body>", CHOOSE), encoding="utf-8")
     page = opened(path.as_uri(), tmp_path)
-    assert "<title>Which token comes too often now? A B C none </title>" in page
+    assert "<title>Which token comes too often now? A B C none  </title>" in page
     assert "Right. Too often: B by 0.15." in page and ">0.2 +&nbsp;0.15<" in page
 
 
