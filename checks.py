@@ -104,6 +104,5 @@ def checked_tokens(who, found, least, most, n_vocab=np.inf):
         needed = f"{least} to {most} tokens"
         raise ValueError(f"{who} must return {needed}; found {tokens.tolist()!s:.80}")
     for token in tokens[(tokens < 0) | (tokens >= n_vocab)]:
-        least_or_most = "none is negative" if token < 0 else f"n_vocab is {n_vocab}"
-        raise ValueError(f"{who} returned token {token}, and {least_or_most}")
+        raise ValueError(f"{who} returned {token}; tokens are from 0 to {n_vocab - 1}")
     return tokens

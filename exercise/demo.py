@@ -49,7 +49,7 @@ class Mine(NamedTuple):
         """The last lines below two texts."""
         rows = {}
         rate, alpha = fast.acceptance_rate or 0, fast.alpha or 0
-        luck = 2 * math.sqrt(alpha * (1 - alpha) / max(fast.n_looked_at, 1))
+        luck = 2 * math.sqrt(abs(alpha * (1 - alpha)) / max(fast.n_looked_at, 1))
         if not self.is_exact and rate > alpha + luck:
             rows["rate above alpha"] = Figure(KEEPS)
         rows["the grader says"] = Figure(self.says(args, plain.ids, fast.ids))

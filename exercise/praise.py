@@ -31,7 +31,7 @@ def in_trees(function):
     setting = replace(CYCLE, shape=(((), ()), ()))
     rules = with_siblings(function), with_siblings(top_down)
     texts = [sum_over_paths(partial(rule, setting=setting)) for rule in rules]
-    return per_round(*(mean_length(text) - len(setting.prompt) for text in texts))
+    return per_round(*(mean_length(text) - 1 for text in texts))  # the prompt is one token
 
 
 def per_round(tokens, possible):

@@ -47,7 +47,7 @@ class Path(NamedTuple):
 
 
 class Noting(EveryBranch):
-    """Notes what is guessed in a run, what becomes of the guesses, and what is drawn then.
+    """Notes what is guessed in a run, what becomes of the guesses, and what is drawn after them.
 
     The models tell it what they are asked, so it works for any loop. A token that's drawn after
     a call of the draft is a guess. A call of the target is about guesses, and the text in the
@@ -110,11 +110,12 @@ class Noting(EveryBranch):
         accepted = [guess for guess, is_accepted in fates if is_accepted]
         needed = len(accepted) + 1
         names = [f"{FATES[not is_accepted]} {NAMES[guess]}" for guess, is_accepted in fates]
-        is_cut = is_last and len(emitted) < needed
-        if self.below and len(emitted) != needed and not is_cut:
+        least = 0 if is_last else needed  # the end may be cut
+        if self.below and not least <= len(emitted) <= needed:
             shown = " ".join(NAMES[token] for token in emitted)
             numbers = f"{len(emitted)} in place of {needed} tokens"
             self.slip = f"{', '.join(names)}: the round emits {shown}, {numbers}"
+        # What was drawn stands behind the accepted guesses, or alone where a rule drops them.
         m = min(len(emitted), len(accepted))
         if emitted[:m] == accepted[:m] and (len(emitted) > m or emitted[-1] != self.drawn):
             emitted = emitted[m:]
@@ -127,22 +128,27 @@ class Noting(EveryBranch):
         self.events += names
 
     def fates(self, emitted):
-        """Those that the emitted tokens show, or the comparisons, if there are enough of them."""
+        """(guess, whether it's accepted), as the emitted tokens show it.
+
+        If a random number was compared for each, the numbers decide: a wrong rule may accept a
+        guess, and not emit it. Further ones may have drawn a token.
+        """
         kept = emitted[:-1] if self.drawn == emitted[-1] else emitted
         outcomes = iter(self.below)
 
         def is_kept(guess, n_accepted):
-            return (
-                kept[n_accepted : n_accepted + 1] == [guess] if n_accepted < len(emitted) else None
-            )
+            if n_accepted < len(emitted):  # or else the text ends before this guess
+                return kept[n_accepted : n_accepted + 1] == [guess]
 
         by_text = self.judged(is_kept)
         by_number = self.judged(lambda *_: next(outcomes, None))
-        is_judged = len(by_text) <= len(self.below) <= sum(map(len, self.guesses))
+        accepted = [guess for guess, is_accepted in by_number if is_accepted]
+        is_one_each = len(self.below) <= sum(map(len, self.guesses))
+        is_judged = len(by_text) <= len(self.below) and (is_one_each or accepted == emitted[:-1])
         return by_number if is_judged else by_text
 
     def judged(self, judge):
-        """(guess, whether it's accepted), one after the other, while judge(guess, n) knows it."""
+        """Go down a chain or a tree of guesses, as long as judge(guess, n_accepted) isn't None."""
         fates = []
         n_accepted = 0
         ways = self.guesses
@@ -235,9 +241,8 @@ def models_of(check, case, is_short):
     if not is_short:
         texts += [(*case.prompt, token) for token in range(1, len(case.P))]
     for ids in texts:
-        p, q = (
-            " ".join(map(short, model(ids)[-1])) for model in (case.draft_model, case.target_model)
-        )
+        i = case.index(ids)[-1]
+        p, q = (" ".join(map(short, rows[i])) for rows in (case.P, case.Q))
         yield f"the rows after {quoted(ids)}: p {p}, q {q}{OTHER_ROWS.get(check.sampler, '')}"
 
 
@@ -290,10 +295,9 @@ def branches(paths, n=0):
             label = always + event
         fates = {first_fate(path) for path in group}
         is_certain = len(tokens) == 1 and (n > 0 or len(fates) == 1)
-        if is_certain or n >= max(len(path.events) for path in group):
-            [fate, *_] = fates
-            if n == 0 and event != fate:
-                label += f", always {fate}"
+        if is_certain or n + 1 >= max(len(path.events) for path in group):
+            if n == 0 and event not in fates:
+                label += "".join(f", always {fate}" for fate in fates if fate)
             rows.append((label, masses_of(group)))
             continue
         behind = branches(group, n + 1)

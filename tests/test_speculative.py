@@ -258,8 +258,8 @@ ODD = [None, [], [0, 0, 0, 0], [[0]], [0.5]]
     [
         *((emitted, NEEDED) for emitted in ODD),
         ([*np.ones(4, int)], NEEDED + r" \[1, 1, 1, 1\]"),
-        ([0, -1], "returned token -1, and none is negative"),
-        ([0, 2], "returned token 2, and n_vocab is 2"),
+        ([0, -1], "returned -1; tokens are from 0 to 1"),
+        ([0, 2], "returned 2; tokens are from 0 to 1"),
     ],
 )
 def test_a_rule_that_returns_no_tokens(emitted, message):

@@ -306,6 +306,8 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
         ("verify", edited(verify, (f"np.append(drafted[:i], {RESAMPLED})", "[*drafted[:i], 2]",
                            "rng.random() < acceptance(p[i, token], q[i, token])",
                            "rng.choice(2, p=[0.6, 0.4])")), "reject B .6 +.300 +accept B .4 +.200"),
+        ("verify", edited(verify, (RESAMPLED, "(q[i].cumsum()[:-1] <= rng.random()).sum()")),
+         "accept B .4 +.200 +reject B .6 +resample A .3 +.090"),
         ("propose", GALLERY["greedy-draft"].propose, "guess B +accept B .4 .*reject B .6 "),
         ("accept", lambda p, q, token, rng: rng.random() < (q[token] or q[0]) / p[token],
          "wrong by 0.3469"),
