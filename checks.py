@@ -103,6 +103,7 @@ def checked_tokens(who, found, least, most, n_vocab=np.inf):
     if not is_list:
         needed = f"{least} to {most} tokens"
         raise ValueError(f"{who} must return {needed}; found {tokens.tolist()!s:.80}")
-    for token in tokens[(tokens < 0) | (tokens >= n_vocab)]:
-        raise ValueError(f"{who} returned {token}; tokens are from 0 to {n_vocab - 1}")
+    outside = tokens[(tokens < 0) | (tokens >= n_vocab)]
+    if len(outside):
+        raise ValueError(f"{who} returned {outside[0]}, which is no token of this vocabulary")
     return tokens

@@ -258,8 +258,8 @@ ODD = [None, [], [0, 0, 0, 0], [[0]], [0.5]]
     [
         *((emitted, NEEDED) for emitted in ODD),
         ([*np.ones(4, int)], NEEDED + r" \[1, 1, 1, 1\]"),
-        ([0, -1], "returned -1; tokens are from 0 to 1"),
-        ([0, 2], "returned 2; tokens are from 0 to 1"),
+        ([0, -1], "returned -1, which is no token"),
+        ([0, 2], "returned 2, which is no token"),
     ],
 )
 def test_a_rule_that_returns_no_tokens(emitted, message):
@@ -276,7 +276,7 @@ TWO = [0, 0]
     [
         (None, "propose must return drafted and p"),
         (([0, 0, 0], [HALF] * 3), "propose must return 0 to 2 tokens"),
-        (([-1, 0], [HALF] * 2), "propose must return 0 to 2 tokens"),
+        (([-1, 0], [HALF] * 2), "propose returned -1, which is no token"),
         (([[0], [0]], [HALF] * 2), "propose must return 0 to 2 tokens"),
         (([0, 2], [HALF] * 2), "p must be what the guesses .* were drawn from"),
         ((TWO, [HALF]), r"found p \(1, 2\) and q \(3, 2\)"),
