@@ -1,1 +1,0 @@
-"""Programs that found numbers of the pages. The next commit removes them."""
