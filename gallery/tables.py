@@ -169,5 +169,5 @@ def of_famous():
 
 
 def of_prices():
-    rows = [[name, distance_text(distance), four(rate)] for name, distance, rate in prices()]
-    return table(["rule", "distance", "tokens per round"], rows)
+    rows = [[name, distance_text(price), *map(four, rates)] for name, price, *rates in prices()]
+    return table(["rule", "distance", "tokens per round", "a coin", "at best"], rows)

@@ -40,14 +40,18 @@ def test_each_overlap_is_a_bar_with_its_number():
     assert {*re.findall(bar, picture("overlap"))} == expected
 
 
-def test_each_dot_is_a_price():
+NUMBER = r" \| ([\d.]+)"
+
+
+def test_each_dot_is_a_price_and_nothing_has_more_tokens_than_are_possible():
     """A new row of the page needs no dot, but a dot needs its row."""
     page = read("docs/exactness.md").split("<!-- prices -->")[1]
-    rows = re.findall(r"^\| (.+?) \| ([\d.]+)[^|]* \| ([\d.]+) \|$", page, re.MULTILINE)
-    prices = {name: (float(distance), float(tokens)) for name, distance, tokens in rows}
+    rows = re.findall(rf"^\| (.+?) \| ([\d.]+)[^|]*{3 * NUMBER} \|$", page, re.MULTILINE)
+    prices = {name: [*map(float, numbers)] for name, *numbers in rows}
+    assert all(max(tokens, a_coin) <= best for _, tokens, a_coin, best in prices.values())
     assert len(dots("prices")) > 20
     for x, y, name in dots("prices"):
-        distance, tokens = prices[name]
+        distance, tokens, *_ = prices[name]
         assert float(x) == pytest.approx(40 + 190 * (tokens - 1), abs=0.1)
         assert float(y) == pytest.approx(406 - 440 * distance, abs=0.1)
 
