@@ -1,17 +1,21 @@
 """Grade what you wrote: every path of your code is run, and its distribution compared.
 
-python -m exercise                         # all steps of exercise/mine.py
-python -m exercise exercise/mine.py 3      # one step, by its number or its name
-python -m exercise their_verify.py verify  # a function of another file
+python -m exercise                             # all steps of exercise/mine.py
+python -m exercise exercise/mine.py 3          # one step, by its number or its name
+python -m exercise their_verify.py verify      # a function of another file
+python -m exercise tiny.py --price accept_all  # what a rule that is wrong on purpose gains
 """
 
 import os
 import shutil
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 from checkpoint import UserError
+from exercise.grading import graded
+from exercise.price import priced
 from exercise.process import verdicts
 from exercise.steps import STEPS
 from terminal.ending import report
@@ -19,6 +23,7 @@ from terminal.options import Parser
 
 MINE = Path(__file__).with_name("mine.py")
 STUBS = Path(__file__).with_name("stubs.py")
+PRICE = "what a function like verify gains if it's wrong on purpose, and which tests would see it"
 
 
 def show(number, name, lines, is_exact):
@@ -44,6 +49,7 @@ def arguments(argv):
     parser.add_argument("file", nargs="?", default=str(MINE), help="your file")
     parser.add_argument("step", nargs="?", help="its number or its name; all, if left out")
     parser.add_argument("--tree", action="store_true", help="show a tree of right ones as well")
+    parser.add_argument("--price", metavar="FUNCTION", help=PRICE)
     args = parser.parse_args(argv)
     names = [step.function for step in STEPS]
     by_key = {name: name for name in names}
@@ -67,9 +73,12 @@ def main(argv=None):
     names = [step.function for step in STEPS]
     asked = [args.step] if args.step else names
     is_wrong = False
-    for name, verdict in zip(asked, verdicts(args.file, zip(asked, asked), args.tree)):
-        if verdict is None and args.step:
-            raise UserError(f"{args.file} has no function {args.step}")
+    functions, judge = asked, partial(graded, with_tree=args.tree)
+    if args.price:
+        asked, functions, judge = ["verify"], [args.price], priced
+    for name, verdict in zip(asked, verdicts(args.file, zip(asked, functions), judge)):
+        if verdict is None and len(asked) == 1:
+            raise UserError(f"{args.file} has no function {functions[0]}")
         lines, is_exact = verdict or (["not in this file"], None)
         show(names.index(name) + 1, name, lines, is_exact)
         if is_exact and name == "speculative_sampling":

@@ -30,17 +30,17 @@ HAS_TIMER = hasattr(signal, "setitimer")  # of the processor's time; Windows has
 # ---- Here ----
 
 
-def verdicts(file, asked, with_tree=False):
+def verdicts(file, asked, judge=graded):
     """The answers about (step, function) in turn. Where a process ends over one, another goes on.
 
-    Both are names: step 3 may have any in a file.
+    Both are names: step 3 may have any in a file. judge(step, function, path) runs over there.
     """
     if os.path.isdir(file):
         raise UserError(f"{file} is a folder: give a file of it")
     path = os.path.abspath(file)
     asked = [*asked]
     while asked:
-        with process_for(path, asked, with_tree) as (process, next_answer):
+        with process_for(path, asked, judge) as (process, next_answer):
             lines, is_imported = next_answer()
             if not is_imported:
                 raise UserError(f"{file} cannot be imported: {lines[0]}")
@@ -50,8 +50,8 @@ def verdicts(file, asked, with_tree=False):
 
 
 @contextlib.contextmanager
-def process_for(path, asked, with_tree):
-    """A process that imports a file and grades steps of it, and a function that awaits an answer.
+def process_for(path, asked, judge):
+    """A process that imports a file and judges steps of it, and a function that awaits an answer.
 
     If none comes, the function ends the process, and says why.
     """
@@ -59,7 +59,7 @@ def process_for(path, asked, with_tree):
     answers, theirs = spawn.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        process = spawn.Process(target=answer, args=[path, asked, with_tree, theirs, LIMIT, log])
+        process = spawn.Process(target=answer, args=[path, asked, judge, theirs, LIMIT, log])
         # The process inherits what we ignore. So Ctrl-C reaches us alone, and we end the process.
         usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
         process.start()
@@ -104,7 +104,7 @@ def why_it_ended(code, path, log):
 # ---- There ----
 
 
-def answer(path, asked, with_tree, answers, limit, log):
+def answer(path, asked, judge, answers, limit, log):
     """Send whether a file can be imported, and then what is to be said about its steps.
 
     After `limit` seconds without an answer the process ends by itself, and the log holds what
@@ -121,7 +121,7 @@ def answer(path, asked, with_tree, answers, limit, log):
         for step, name in asked:
             begin_clock(limit, file)
             function = getattr(mine, name, None)
-            answers.send(function and graded(steps[step], function, path, with_tree))
+            answers.send(function and judge(steps[step], function, path))
 
 
 def begin_clock(limit, log):

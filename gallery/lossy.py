@@ -1,7 +1,7 @@
 """Rules that are wrong on purpose, for more tokens per round, and what each costs.
 
 A rule of yours is a line of `rules`. Then `python -m gallery.write` gives it a row in
-docs/exactness.md.
+docs/exactness.md. For one in a file of its own there is `python -m exercise FILE --price RULE`.
 """
 
 from fractions import Fraction

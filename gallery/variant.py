@@ -83,9 +83,9 @@ def replacements(edit):
 
 
 @cache
-def texts_of(own):
+def texts_of(own, setting=SETTING):
     """The distribution of what a variant should write: many have the same `own`."""
-    return sum_over_paths(partial(own, setting=SETTING))
+    return sum_over_paths(partial(own, setting=setting))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,17 +119,17 @@ class Variant:
         """The total variation distance between its texts and those that it should write."""
         return total_variation(self.distribution(), texts_of(self.own))
 
-    def distribution(self):
+    def distribution(self, setting=SETTING):
         if self.decode is decode:  # without a memory
-            return text_distribution(SETTING, self.verify, self.propose, self.rows)
-        return sum_over_paths(self.text)
+            return text_distribution(setting, self.verify, self.propose, self.rows)
+        return sum_over_paths(partial(self.text, setting=setting))
 
     def round_distribution(self, setting=SETTING):
         return round_distribution(self.verify, self.propose, self.rows, setting)
 
-    def tokens_per_round(self):
+    def tokens_per_round(self, setting=SETTING):
         """How many tokens a round adds after the prompt, on average."""
-        return mean_length(self.round_distribution())
+        return mean_length(self.round_distribution(setting))
 
 
 def entry(id, name, rule=(), of=VERIFY, **parts):

@@ -14,11 +14,12 @@ from checkpoint import UserError
 from exercise import process
 from exercise.grading import compared, graded
 from exercise.praise import praise
+from exercise.price import distances
 from exercise.samples import in_words, samples_needed
 from exercise.steps import STEPS
 from exercise.tables import README
 from exercise.tree import tree
-from gallery import GALLERY
+from gallery import GALLERY, SETTING, WRONG
 from gallery.setting import decode, target_rows
 from gallery.variant import edited
 from lab.trees import top_down
@@ -543,6 +544,32 @@ def test_a_file_that_waits_takes_no_time_of_the_processor(tmp_path, monkeypatch)
     monkeypatch.setattr(process, "LIMIT", 0.5)
     (tmp_path / "mine.py").write_text("import time; time.sleep(1)")
     assert "not in this file" in printed_by(program, tmp_path / "mine.py")
+
+
+# ---- A rule that is wrong on purpose ----
+
+PRICE = """\
+3 verify                wrong by 0.0733
+    a histogram (N = 3) would need about 1,000 texts
+    0.0500  what first tokens alone are wrong by
+    0.0525  the same if one row is for all texts
+    1.1100  tokens per round
+    1.7900  verify
+    1.8600  verify_block
+    2.0092  a coin that is as wrong
+    2.0286  at best
+"""
+
+
+def test_what_a_rule_gains_and_which_tests_would_see_it():
+    assert printed_by(program, "tiny.py", "--price", "accept_argmax") == PRICE
+
+
+@pytest.mark.slow
+def test_first_tokens_or_one_row_hide_what_the_page_says():
+    found = np.array([distances(variant, SETTING)[0] for variant in WRONG])
+    hidden = found[:, 1:] < 1e-9
+    assert [*hidden.sum(axis=0), hidden.all(axis=1).sum()] == [25, 11, 9]
 
 
 # ---- Files ----
