@@ -1,6 +1,6 @@
 """Rules that are wrong on purpose, for more tokens per round, and what each costs.
 
-A rule of yours is a line of `rules`. Then `python -m gallery.write` gives it a row in
+A rule of yours is a line of RULES. Then `python -m gallery.write` gives it a row in
 docs/exactness.md. For one in a file of its own there is `python -m exercise FILE --price RULE`.
 """
 
@@ -9,78 +9,60 @@ from functools import partial
 
 import numpy as np
 
+from gallery import GALLERY
 from gallery.names import top_p
 from gallery.truncation import all_rows
 from gallery.variant import ACCEPTED, RATIO, RESAMPLED, Variant, edited
-from lab.block import verify_block
 from sampling import sample
 from speculative import acceptance, residual, verify
 
+RESIDUAL, BONUS = "residual(p[i], q[i])", "sample(q[-1], rng)"
+ARGMAX, LAST_ARGMAX = "q[i].argmax()", "q[-1].argmax()"
 
-def lenient(λ):
-    """Leviathan et al. 2023, appendix A.5."""
-    return edited(verify, ("p[i, token]", "λ * p[i, token]"), λ=λ)
+# ---- Edits of `verify`: old, new, old, new, and so on ----
 
+# Leviathan et al. 2023, appendix A.5
+LENIENT = "p[i, token]", "λ * p[i, token]"
+# arXiv 2512.13194: u may exceed the ratio by τ times what the target doubts
+EARS = RATIO, "acceptance(p[i, token], q[i, token]) + τ * (1 - q[i].max())"
+# A speculative cascade, as in MTPLX #485: what is nearly the argmax is always accepted
+CASCADE = "rng.random() <", "q[i, token] >= (1 - α) * q[i].max() or rng.random() <"
+# vLLM's rule for benchmarks: how often the first guess is kept, and how often the first two
+RATES = RATIO, "(both / first if i else first)"
+# Medusa (Cai et al. 2024, arXiv 2401.10774), as evaluate_posterior of its code has it
+IS_TYPICAL = "float(q[i, token]) > min(ε, δ * np.exp(-entropy(q[i])))"
+TYPICAL = ACCEPTED, IS_TYPICAL, RESAMPLED, ARGMAX, BONUS, LAST_ARGMAX
+# TensorRT-LLM: one of the two most probable tokens, at most δ below the first
+IS_NEAR = "token in np.argsort(-q[i])[:2] and q[i, token] >= q[i].max() - δ"
+RELAXED = ACCEPTED, IS_NEAR, RESAMPLED, ARGMAX, BONUS, LAST_ARGMAX
+# What the target draws too, and what it finds probable
+IS_OWN = "(own := sample(q[i], rng)) == token or q[i, token] >= θ"
+OWN_DRAW = ACCEPTED, IS_OWN, RESAMPLED, "own"
+# What a second draft draws too. The target draws the first token without it
+AGREED = ACCEPTED, "sample(p[i], rng) == token", RESIDUAL, "q[i]"
+# FastDeploy's TOPP: any token of a truncated q
+CANDIDATES = ACCEPTED, "q[i, token] > 0", RESIDUAL, "q[i]"
 
-def cascade(α):
-    """A speculative cascade, as in MTPLX #485: what is nearly the argmax is always accepted."""
-    is_near = "q[i, token] >= (1 - α) * q[i].max()"
-    return edited(verify, ("rng.random() <", f"{is_near} or rng.random() <"), α=α)
-
-
-def ears(τ):
-    """EARS (arXiv 2512.13194): u may exceed the ratio by τ times what the target doubts."""
-    return edited(verify, (RATIO, f"{RATIO} + τ * (1 - q[i].max())"), τ=τ)
-
-
-def of_candidates():
-    """FastDeploy's TOPP: any token of a truncated q is accepted."""
-    return edited(verify, (ACCEPTED, "q[i, token] > 0", "residual(p[i], q[i])", "q[i]"))
-
-
-def own_draw(θ):
-    """Accept what the target draws too, and what it finds probable."""
-    is_own = "(own := sample(q[i], rng)) == token or q[i, token] >= θ"
-    return edited(verify, (ACCEPTED, is_own, RESAMPLED, "own"), θ=θ)
-
-
-def agreed():
-    """Accept what a second draft draws too. The target draws the first token without it."""
-    return edited(verify, (ACCEPTED, "sample(p[i], rng) == token", "residual(p[i], q[i])", "q[i]"))
-
-
-def synthetic(*rates):
-    """vLLM's rule for benchmarks: rates[i] is how often token i is kept, with all before it."""
-    return edited(verify, (RATIO, "rates[i] / (rates[i - 1] if i else 1)"), rates=rates)
-
-
-def argmax_unless(is_good):
-    """Accept a token where is_good(q, token), and otherwise add the target's argmax."""
-    edit = (
-        *(ACCEPTED, "is_good(q[i], token)"),
-        *(RESAMPLED, "q[i].argmax()"),
-        *("sample(q[-1], rng)", "q[-1].argmax()"),
-    )
-    return edited(verify, edit, is_good=is_good)
-
-
-def typical(epsilon, delta):
-    """Medusa (Cai et al. 2024, arXiv 2401.10774), as evaluate_posterior of its code."""
-
-    def is_good(q, token):
-        least = min(epsilon, delta * np.exp(-entropy(q)))
-        return float(q[token]) > least
-
-    return argmax_unless(is_good)
-
-
-def relaxed(n, delta):
-    """TensorRT-LLM: one of the n most probable tokens, at most delta below the first."""
-
-    def is_good(q, token):
-        return token in np.argsort(-q)[:n] and q[token] >= q.max() - delta
-
-    return argmax_unless(is_good)
+RULES = [
+    ("leniency, λ = 0.8", LENIENT, {"λ": 0.8}),
+    ("leniency, λ = 0.5", LENIENT, {"λ": 0.5}),
+    ("leniency, λ = 0.3", LENIENT, {"λ": 0.3}),
+    ("EARS, τ = 0.1", EARS, {"τ": 0.1}),
+    ("EARS, τ = 0.3", EARS, {"τ": 0.3}),
+    ("cascade, α = 0.3", CASCADE, {"α": 0.3}),
+    ("cascade, α = 0.5", CASCADE, {"α": 0.5}),
+    ("accepted at rates of 0.7 and 0.5", RATES, {"first": 0.7, "both": 0.5}),
+    ("accepted at rates of 0.8 and 0.6", RATES, {"first": 0.8, "both": 0.6}),
+    ("accepted at rates of 0.9 and 0.5", RATES, {"first": 0.9, "both": 0.5}),
+    ("typical, ε = 0.09, δ = 0.3", TYPICAL, {"ε": 0.09, "δ": 0.3}),
+    ("typical, ε = 0.3, δ = 0.55", TYPICAL, {"ε": 0.3, "δ": 0.55}),
+    ("relaxed, N = 2, δ = 0.1", RELAXED, {"δ": 0.1}),
+    ("relaxed, N = 2, δ = 0.3", RELAXED, {"δ": 0.3}),
+    ("own draw, or q at least 0.1", OWN_DRAW, {"θ": 0.1}),
+    ("own draw, or q at least 0.3", OWN_DRAW, {"θ": 0.3}),
+    ("own draw, or q at least 0.5", OWN_DRAW, {"θ": 0.5}),
+    ("two drafts agree", AGREED, {}),
+]
 
 
 def entropy(row):
@@ -112,34 +94,6 @@ def fly(least, window=1, n=3):
 
 # ---- What they cost ----
 
-
-def rules():
-    """{name: rule}, as `verify`. Fractions keep the distances exact."""
-    return {
-        "`verify`": verify,
-        "`verify_block`": verify_block,
-        "leniency, λ = 0.8": lenient(Fraction("0.8")),
-        "leniency, λ = 0.5": lenient(Fraction("0.5")),
-        "leniency, λ = 0.3": lenient(Fraction("0.3")),
-        "EARS, τ = 0.1": ears(Fraction("0.1")),
-        "EARS, τ = 0.3": ears(Fraction("0.3")),
-        "cascade, α = 0.3": cascade(Fraction("0.3")),
-        "cascade, α = 0.5": cascade(Fraction("0.5")),
-        "FLy, θ = 0.3, W = 1": fly(0.3),
-        "accepted at rates of 0.7 and 0.5": synthetic(Fraction("0.7"), Fraction("0.5")),
-        "accepted at rates of 0.8 and 0.6": synthetic(Fraction("0.8"), Fraction("0.6")),
-        "accepted at rates of 0.9 and 0.5": synthetic(Fraction("0.9"), Fraction("0.5")),
-        "typical, ε = 0.09, δ = 0.3": typical(0.09, 0.3),
-        "typical, ε = 0.3, δ = 0.55": typical(0.3, 0.55),
-        "relaxed, N = 2, δ = 0.1": relaxed(2, Fraction("0.1")),
-        "relaxed, N = 2, δ = 0.3": relaxed(2, Fraction("0.3")),
-        "own draw, or q at least 0.1": own_draw(Fraction("0.1")),
-        "own draw, or q at least 0.3": own_draw(Fraction("0.3")),
-        "own draw, or q at least 0.5": own_draw(Fraction("0.5")),
-        "two drafts agree": agreed(),
-    }
-
-
 # The least of all a + b δ is the most that a round can have which keeps guesses from the left and
 # adds one token, if the target goes on behind it and the texts are wrong by δ. A linear program
 # proved it: git log -- studies/frontier.py
@@ -155,11 +109,19 @@ def beside(distance):
     return 1.86 + 1.14 * min(1, distance / 0.56), min(a + b * distance for a, b in LINES)
 
 
-def prices():
-    """(name, distance, tokens per round, those of a coin, and at best) of each rule."""
-    variants = [Variant(name, name, verify=rule) for name, rule in rules().items()]
+def variants():
+    yield from (GALLERY[id] for id in ("verify", "verify-block"))
+    for name, edit, numbers in RULES:
+        exact = {key: Fraction(str(number)) for key, number in numbers.items()}
+        yield Variant("", name, verify=edited(verify, edit, entropy=entropy, **exact))
+    yield Variant("", "FLy, θ = 0.3, W = 1", verify=fly(0.3))
+
     for p in "0.55", "0.8":
         name = f"top-p {p}, all of it accepted"
-        rows = all_rows(partial(top_p, p=Fraction(p)))
-        variants.append(Variant(name, name, verify=of_candidates(), **rows))
-    return [(v.name, v.distance, v.tokens_per_round(), *beside(v.distance)) for v in variants]
+        parts = all_rows(partial(top_p, p=Fraction(p)))
+        yield Variant("", name, verify=edited(verify, CANDIDATES), **parts)
+
+
+def prices():
+    """(name, distance, tokens per round, those of a coin, and at best) of each rule."""
+    return [(v.name, v.distance, v.tokens_per_round(), *beside(v.distance)) for v in variants()]

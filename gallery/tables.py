@@ -33,6 +33,22 @@ NOTES = {  # what a reader of a group needs beside its table
     "Noise and seeds": "`picked(row, u)` draws a token with a given number u.",
     "The end of the text": 'eos is C, and the stop sequence "B C".',
 }
+FAMOUS = {
+    "greedy-draft": "transformers, until "
+    "[#33534](https://github.com/huggingface/transformers/pull/33534). "
+    "The argmax is guessed with probability 1, so `verify` has to divide by 1. It divided by the "
+    "draft's p of this token.",
+    "from-row-after": "openvino.genai "
+    "[#4190](https://github.com/openvinotoolkit/openvino.genai/issues/4190). "
+    "That row is for the token that comes after the rejected one.",
+    "one-noise": "vLLM, as an option up to release 0.28.0, "
+    "[#54282](https://github.com/vllm-project/vllm/pull/54282). "
+    "`picked` draws with that number again. It isn't random any more, because we know that it has "
+    "picked the rejected guess.",
+    "without-it": "EAGLE, until [#20](https://github.com/SafeAILab/EAGLE/issues/20). "
+    "`without` sets the rejected token to 0 and leaves the others. The residual would subtract p "
+    "from those, which changes nothing only if p was 1 for the guess.",
+}
 
 
 def distance_text(distance):
@@ -147,25 +163,8 @@ def of_exact_rules():
 
 def of_famous():
     """Four diffs for the README, each with who had it and why it is wrong."""
-    github = "https://github.com"
-    seen = {
-        "greedy-draft": "transformers, until "
-        f"[#33534]({github}/huggingface/transformers/pull/33534). "
-        "The argmax is guessed with probability 1, so `verify` has to divide by 1. It divided by "
-        "the draft's p of this token.",
-        "from-row-after": "openvino.genai "
-        f"[#4190]({github}/openvinotoolkit/openvino.genai/issues/4190). "
-        "That row is for the token that comes after the rejected one.",
-        "one-noise": "vLLM, as an option up to release 0.28.0, "
-        f"[#54282]({github}/vllm-project/vllm/pull/54282). "
-        "`picked` draws with that number again. It isn't random any more, because we know that it "
-        "has picked the rejected guess.",
-        "without-it": f"EAGLE, until [#20]({github}/SafeAILab/EAGLE/issues/20). "
-        "`without` sets the rejected token to 0 and leaves the others. The residual would "
-        "subtract p from those, which changes nothing only if p was 1 for the guess.",
-    }
-    variants = by_distance(GALLERY[id] for id in seen)
-    return "\n\n".join(as_diff(variant, seen[variant.id]) for variant in variants)
+    variants = by_distance(GALLERY[id] for id in FAMOUS)
+    return "\n\n".join(as_diff(variant, FAMOUS[variant.id]) for variant in variants)
 
 
 def of_prices():
