@@ -16,9 +16,9 @@ from enumeration import (
 )
 from exercise.praise import praise
 from exercise.returned import Endless, Wrong, names_in
-from exercise.samples import in_words
 from exercise.tables import ONE_GUESS, SHORT
 from exercise.tree import tree
+from gallery.samples import in_words
 
 ROUNDING = 1e-12  # distances below are rounding
 

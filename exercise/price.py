@@ -5,14 +5,14 @@ The pair is that of docs/exactness.md, where "The price of being lossy" has othe
 
 from functools import partial
 
-from enumeration import output_distribution, total_variation
+from enumeration import output_distribution
 from exercise.adapters import as_verify
 from exercise.grading import ROUNDING, in_digits, problem
-from exercise.samples import in_words
-from exercise.tree import following
 from gallery import P, Q, Setting
+from gallery.blind import distances
 from gallery.lossy import beside
-from gallery.variant import Variant, texts_of
+from gallery.samples import in_words
+from gallery.variant import Variant
 
 FLOATS = Setting(P.astype(float), Q.astype(float))
 
@@ -40,11 +40,3 @@ def priced(step, function, path):
     if distance < ROUNDING:
         return ["exact", *lines], True
     return [f"wrong by {in_digits(distance)}", in_words(*texts, 3), *lines], None
-
-
-def distances(rule, setting):
-    """Of its texts, of their first tokens, and of texts with one row for all. And both texts."""
-    one_row = Setting(setting.P[:1], setting.Q[:1])
-    texts, alike = ((rule.distribution(s), texts_of(rule.own, s)) for s in (setting, one_row))
-    pairs = texts, [following(each, setting.prompt) for each in texts], alike
-    return [total_variation(*pair) for pair in pairs], texts

@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-from gallery import GALLERY, tables
+from gallery import GALLERY, blind, tables
 from terminal.ending import report
 from terminal.options import Parser
 
@@ -18,6 +18,7 @@ PAGES = (
     "README.md",
     "docs/exactness.md",
     "docs/drafts.md",
+    "docs/questions.md",
     "docs/play.html",
 )
 MENU = (  # of docs/play.html
@@ -49,6 +50,7 @@ BLOCKS = {
     "exact": tables.of_exact_rules,
     "prices": tables.of_prices,
     "rules": menu,
+    "blind": blind.questions,
 }
 
 

@@ -1,0 +1,52 @@
+"""What easier tests see of a wrong rule: of the first token, or with one row for all texts."""
+
+from collections import Counter
+from dataclasses import replace
+
+from enumeration import total_variation
+from gallery import SETTING, WRONG
+from gallery.samples import samples_needed
+from gallery.variant import texts_of
+
+ROUNDING = 1e-9
+QUESTIONS = """\
+**Is it enough to test the first token? Or with a draft and a target that have one row each?**
+No. Of the {} wrong rules of [exactness.md](exactness.md), {} have the right first token, though \
+the texts of one are wrong by {:.4f}. {} are right if the models return the same row after any \
+text, though one of them is wrong by {:.4f} if they don't. So test whole rounds, with rows that \
+depend on the text.
+
+**How many texts does a test by samples need?**
+That depends on the mistake. A chi-square test that finds wrong code in 80 of 100 cases, and calls \
+right code wrong in 5, needs more than 400 texts of three tokens for {} of these rules, and about \
+{:,.0f} for the one that is hardest to see. Taking every path needs none."""
+
+
+def first_tokens(texts):
+    """The distribution of texts that are cut behind A, the prompt, and a token."""
+    masses = Counter()
+    for ids, mass in texts.items():
+        masses[ids[:2]] += mass
+    return masses
+
+
+def distances(variant, setting=SETTING):
+    """Of its texts, of their first tokens, of texts by models with one row. And the first texts."""
+    one_row = replace(setting, P=setting.P[:1], Q=setting.Q[:1])
+    texts, alike = ((variant.distribution(s), texts_of(variant.own, s)) for s in (setting, one_row))
+    pairs = texts, map(first_tokens, texts), alike
+    return [total_variation(*pair) for pair in pairs], texts
+
+
+def questions():
+    """Two questions of docs/questions.md, with their answers."""
+    hidden, needed = ([], []), []
+    for variant in WRONG:
+        (distance, *easier), texts = distances(variant)
+        needed.append(samples_needed(*texts))
+        for seen, of_those in zip(easier, hidden):
+            if seen < ROUNDING:
+                of_those.append(float(distance))
+    first, alike = hidden
+    numbers = len(WRONG), len(first), max(first), len(alike), max(alike)
+    return QUESTIONS.format(*numbers, sum(n > 400 for n in needed), round(max(needed), -3))
