@@ -23,7 +23,7 @@ from terminal.options import Parser
 
 MINE = Path(__file__).with_name("mine.py")
 STUBS = Path(__file__).with_name("stubs.py")
-PRICE = "what a function like verify gains if it's wrong on purpose, and which tests would see it"
+PRICE = "what a function like verify gains by being wrong on purpose, and which tests would see it"
 
 
 def show(number, name, lines, is_exact):
@@ -62,6 +62,8 @@ def arguments(argv):
     if args.file != str(MINE) and not os.path.exists(args.file):
         raise UserError(f"there is neither a file nor a step {args.file!r}; steps are {known}")
     args.step = by_key.get(args.step)
+    if args.price and (args.step or args.tree):
+        raise UserError("--price goes with neither a step nor --tree")
     return args
 
 
@@ -71,16 +73,16 @@ def main(argv=None):
         shutil.copy(STUBS, MINE)
         print(f"wrote {os.path.relpath(MINE)}, for you to fill in")
     names = [step.function for step in STEPS]
-    asked = [args.step] if args.step else names
+    asked = [(name, name) for name in names if args.step in (None, name)]
+    judge = partial(graded, with_tree=args.tree)
+    if args.price is not None:
+        asked, judge = [("verify", args.price)], priced
     is_wrong = False
-    functions, judge = asked, partial(graded, with_tree=args.tree)
-    if args.price:
-        asked, functions, judge = ["verify"], [args.price], priced
-    for name, verdict in zip(asked, verdicts(args.file, zip(asked, functions), judge)):
-        if verdict is None and len(asked) == 1:
-            raise UserError(f"{args.file} has no function {functions[0]}")
+    for (name, function), verdict in zip(asked, verdicts(args.file, asked, judge)):
+        if not verdict and len(asked) == 1:
+            raise UserError(f"{args.file} has no function {function}")
         lines, is_exact = verdict or (["not in this file"], None)
-        show(names.index(name) + 1, name, lines, is_exact)
+        show(names.index(name) + 1, function, lines, is_exact)
         if is_exact and name == "speculative_sampling":
             file = min(args.file, os.path.relpath(args.file), key=len)
             print(f"    let it write: python main.py --mine {file}")

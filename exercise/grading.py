@@ -44,10 +44,7 @@ def graded(step, function, path, with_tree=False):
             lines += tree(check, check.sampler(function), check.settings[0], is_right=True)
         return lines, True
     except BaseException as error:
-        missing = not_written(error, step)
-        if missing:
-            return [missing], None
-        return [problem(error, path) + place], False
+        return failed(error, step, path, place)
 
 
 def compared(check, function):
@@ -105,6 +102,14 @@ def is_same(check, one, other):
 
 
 FOR_EVER = "a loop may go on for ever: is the text longer after each round?"
+
+
+def failed(error, step, path, place=""):
+    """As `graded`, of a function that raised an error."""
+    missing = not_written(error, step)
+    if missing:
+        return [missing], None
+    return [problem(error, path) + place], False
 
 
 def not_written(error, step):

@@ -60,7 +60,7 @@ def distance_text(distance):
 
 
 def four(number):
-    return f"{float(number):.4f}"
+    return "" if number is None else f"{float(number):.4f}"
 
 
 def linked(seen):

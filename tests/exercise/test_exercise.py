@@ -14,6 +14,7 @@ from checkpoint import UserError
 from exercise import process
 from exercise.grading import compared, graded
 from exercise.praise import praise
+from exercise.price import OTHERS, priced
 from exercise.steps import STEPS
 from exercise.tables import README
 from exercise.tree import tree
@@ -547,21 +548,19 @@ def test_a_file_that_waits_takes_no_time_of_the_processor(tmp_path, monkeypatch)
 
 # ---- A rule that is wrong on purpose ----
 
-PRICE = """\
-3 verify                wrong by 0.0733
-    a histogram (N = 3) would need about 1,000 texts
-    0.0500  what first tokens alone are wrong by
-    0.0525  the same if one row is for all texts
-    1.1100  tokens per round
-    1.7900  verify
-    1.8600  verify_block
-    2.0092  a coin that is as wrong
-    2.0286  at best
-"""
+EXAMPLE = r"(?s)```python\n([^`]*def ears.*?)```.*?```\n(3 ears.*?)```"
 
 
-def test_what_a_rule_gains_and_which_tests_would_see_it():
-    assert printed_by(program, "tiny.py", "--price", "accept_argmax") == PRICE
+def test_what_a_rule_gains_is_what_the_page_says(tmp_path, capsys):
+    rule, printed = re.search(EXAMPLE, read("docs/your_engine.md")).groups()
+    (tmp_path / "ears.py").write_text(rule)
+    with pytest.raises(SystemExit):
+        program.main([f"{tmp_path}/ears.py", "--price", "ears"])
+    assert capsys.readouterr().out.split() == printed.split()
+
+
+def test_a_rule_above_the_best_is_told_why():
+    assert OTHERS in priced(STEP["verify"], GALLERY["continues"].verify, "")[0][-1]
 
 
 # ---- Files ----
