@@ -14,7 +14,7 @@ its rules, and lossy.py has those that are wrong on purpose. A rule is three lin
 seen names a repository or, as "vllm-project/vllm#18902", a thread. The page links both.
 
 Every variant decodes texts of three tokens after A, with K = 2. The rows are Fractions,
-so the distances are exact, but for two rules with an exp.
+so the distances are exact, but for three rules with an exp or a Φ.
 """
 
 import fast  # noqa: F401  # before NumPy, so that BLAS leaves the cores to it

@@ -84,6 +84,10 @@ VARIANTS = [
     entry("first-unchecked", "first guess not verified",
       ("rng.random() <", "i == 0 or rng.random() <"),
       seen="until ohdearquant/lattice#258"),
+    entry("first-alone", "only the first guess verified",
+      ("rng.random() <", "i > 0 or rng.random() <"),
+      looks="where `rejected.all()`, of indices, stands for none: it's false only if one is 0",
+      seen="wtlow003/speculative-sampling"),
     Variant("u-at-most", "u <= ratio", edit=AT_MOST, looks="where u may be 0",
             seen="sgl-project/sglang#35771, whose mend is not merged; "
                  "until EricLBuehler/mistral.rs#2366; youssofal/MTPLX; "
@@ -99,10 +103,17 @@ VARIANTS = [
     entry("u-zero", "u = 0 called greedy",
       ("rng.random()", "0", "sample(q[-1], rng)", "picked(q[-1], 0)"),
       looks="where no generator is given", seen="zerfoo/zerfoo"),
+    entry("normal", "a normal random number in place of u",
+      (RATIO, "Φ(q[i, token] / p[i, token])"),
+      looks="`randn` for `rand`; Φ is its distribution function",
+      seen="shrivastava95/specdec-minimal"),
     entry("passed", "as many kept as passed",
       ("[*passed, False].index(False)", "sum(passed)"), of=TESTS_ALL,
       looks="not those before the first that failed",
       seen="as a count alone, in vllm-project/vllm#2658"),
+    entry("passed-stay", "keeps every guess that passed",
+      ("drafted[:i]", "drafted[passed]"), of=TESTS_ALL,
+      looks="also those behind one that failed", seen="jayeshthk/SpS-SpecDec"),
     entry("continues", "continues after a rejection",
       (f"return np.append(drafted[:i], {RESAMPLED})", f"drafted[i] = {RESAMPLED}")),
 ]  # fmt: skip

@@ -40,6 +40,11 @@ IS_OWN = "(own := sample(q[i], rng)) == token or q[i, token] >= θ"
 OWN_DRAW = ACCEPTED, IS_OWN, RESAMPLED, "own"
 # What a second draft draws too. The target draws the first token without it
 AGREED = ACCEPTED, "sample(p[i], rng) == token", RESIDUAL, "q[i]"
+# Fuzzy speculative decoding, arXiv 2502.20704: any guess where p and q are close
+FUZZY = ACCEPTED, "abs(q[i] - p[i]).sum() / 2 <= θ", RESIDUAL, "q[i]"
+# arXiv 2406.11016: sigmoids of the logits, which save a softmax
+LOOP = "for i, token in enumerate(drafted):"
+SIGMOIDS = LOOP, f"p, q = sigmoids(p), sigmoids(q)\n    {LOOP}", BONUS, "sample(max_fn(q[-1]), rng)"
 # FastDeploy's TOPP: any token of a truncated q
 CANDIDATES = ACCEPTED, "q[i, token] > 0", RESIDUAL, "q[i]"
 
@@ -62,12 +67,21 @@ RULES = [
     ("own draw, or q at least 0.3", OWN_DRAW, {"θ": "0.3"}),
     ("own draw, or q at least 0.5", OWN_DRAW, {"θ": "0.5"}),
     ("two drafts agree", AGREED, {}),
+    ("fuzzy, θ = 0.3", FUZZY, {"θ": "0.3"}),
+    ("fuzzy, θ = 0.5", FUZZY, {"θ": "0.5"}),
+    ("sigmoids", SIGMOIDS, {}),
 ]
 
 
 def entropy(row):
     row = row[row > 0].astype(float)
     return -(row * np.log(row)).sum()
+
+
+def sigmoids(rows):
+    """Those of the logits, scaled as the paper's kernel does it: from -10,000 to 10,000."""
+    logits = np.log(rows.astype(float))
+    return 1 / (1 + np.exp(-(logits + 10_000) / 20_000))
 
 
 def fly(least, window=1, n=3):
@@ -91,6 +105,8 @@ def fly(least, window=1, n=3):
 
     return rule
 
+
+FUNCTIONS = {"entropy": entropy, "sigmoids": sigmoids}  # which the edits call
 
 # ---- What they cost ----
 
@@ -120,7 +136,7 @@ def variants():
     yield from (CHAIN, BLOCK)
     for name, edit, numbers in RULES:
         exact = {key: Fraction(number) for key, number in numbers.items()}
-        yield Variant("", name, verify=edited(verify, edit, entropy=entropy, **exact))
+        yield Variant("", name, verify=edited(verify, edit, **FUNCTIONS, **exact))
     yield Variant("", "FLy, θ = 0.3, W = 1", verify=fly(0.3))
 
 

@@ -4,6 +4,7 @@ A row is a distribution of the next token.
 """
 
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 
@@ -15,6 +16,7 @@ A, B = 0, 1
 λ = Fraction(8, 10)  # of lenient acceptance
 UNSURE = Fraction(4, 10)  # a guess with less is an unsure one
 HALF = Fraction(1, 2)
+Φ = NormalDist().cdf
 
 
 def one_hot(row, token=None):

@@ -1,7 +1,7 @@
 """Wrong ways to resample a rejected token."""
 
 from gallery.names import without
-from gallery.variant import ACCEPTED, RESAMPLED, edited, entry
+from gallery.variant import ACCEPTED, RATIO, RESAMPLED, edited, entry
 from speculative import propose
 
 ACCEPT = "min(1, q / p)"  # as docs/play.html has it
@@ -16,6 +16,9 @@ def lacks_the_last_token(x, draft_model, k_max, rng):
         return [without(row, len(row) - 1) for row in draft_model(ids, n_rows)]
 
     return propose(x, small_draft, k_max, rng)
+
+
+top_k_draft = edited(propose, ("sample(p, rng)", "sample(top_k(p), rng)"))
 
 
 VARIANTS = [
@@ -38,6 +41,10 @@ VARIANTS = [
     entry("shared-residual", "resamples from shared tokens alone",
       ("residual(p[i], q[i])", "shared_residual(p[i], q[i])"), propose=lacks_the_last_token,
       looks="where the draft lacks one of the target's", seen="taiyoo/speculative-decoding"),
+    entry("whole-residual", "top-k draft, and the residual of all of p",
+      (RATIO, "acceptance(top_k(p[i])[token], q[i, token])"), propose=top_k_draft,
+      looks="where guesses are drawn from top_k(p[i])",
+      seen="Yahtze/speculative-decoding"),
     entry("argmax-replaces", "argmax of the residual",
       (RESAMPLED, "residual(p[i], q[i]).argmax()"),
       seen="vllm-project/vllm-ascend#4443"),
