@@ -97,9 +97,10 @@ VARIANTS = [
     entry("argmax", "argmax in place of draws",
       (ACCEPTED, "token == q[i].argmax()", RESAMPLED, "q[i].argmax()",
        "sample(q[-1], rng)", "q[-1].argmax()"),
-      seen="until Pushkinist/rMLX#519, sgl-project/sglang#31214; "
-           "except for the bonus, ROCm/ATOM#2318; if no temperature was set, "
-           "until NVIDIA/TensorRT-LLM#19390"),
+      seen="until Pushkinist/rMLX#519; on NPUs, until sgl-project/sglang#32495; on ROCm, "
+           "sgl-project/sglang#39253, open, though chains with rejection sampling are right "
+           "since sgl-project/sglang#37134; except for the bonus, ROCm/ATOM#2318; if no "
+           "temperature was set, until NVIDIA/TensorRT-LLM#19390"),
     entry("u-zero", "u = 0 called greedy",
       ("rng.random()", "0", "sample(q[-1], rng)", "picked(q[-1], 0)"),
       looks="where no generator is given", seen="zerfoo/zerfoo"),

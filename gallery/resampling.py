@@ -29,7 +29,8 @@ VARIANTS = [
       ("residual(p[i], q[i])", "p[i]"), formula=(ACCEPT, "p")),
     entry("from-row-after", "resamples from the row after",
       ("residual(p[i], q[i])", "q[i + 1]"),
-      seen="openvinotoolkit/openvino.genai#4190"),
+      seen="openvinotoolkit/openvino.genai#4190; openvinotoolkit/openvino.genai#4490, open, "
+           "would mend it"),
     entry("without-it", "removes the rejected token from q",
       ("residual(p[i], q[i])", "without(q[i], token)"),
       looks="right only with a greedy draft", seen="until SafeAILab/EAGLE#20"),

@@ -44,8 +44,8 @@ VARIANTS = [
     truncation("temperature-bonus", "temperature or truncation for the bonus alone",
                ("[change(row) for row in q]", "[*q[:-1], change(q[-1])]"), colder,
                looks="here a temperature of 0.5",
-               seen="keras-team/keras-hub#2735, vllm-project/vllm#10198, RightNow-AI/picolm#30, "
-                    "feared in vllm-project/vllm#42744"),
+               seen="since keras-team/keras-hub#2735; until vllm-project/vllm#10198; "
+                    "RightNow-AI/picolm#30; feared in vllm-project/vllm#42744"),
     truncation("temperature-but-bonus", "temperature or truncation for all but the bonus",
                ("return np.array(",
                 "if len(drafted): return np.array([*map(change, q[:-1]), q[-1]])\n"
