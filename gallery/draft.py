@@ -34,7 +34,8 @@ def from_marginals(x, draft_model, k_max, rng):
 VARIANTS = [
     entry("greedy-draft", "greedy draft with its ordinary p",
       ("sample(p, rng)", "p.argmax()"), of=PROPOSE,
-      seen="until huggingface/transformers#33534; "
+      seen="until huggingface/transformers#33534; confused with a drawn one, until "
+           "xLLM-AI/xllm#2175; "
            "with the best beam for the argmax, apple/ml-recurrent-drafter#6"),
     entry("top-k-draft", "top-k draft with the p of all tokens",
       ("sample(p, rng)", "sample(top_k(p), rng)"), of=PROPOSE,

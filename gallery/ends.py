@@ -45,7 +45,8 @@ LENGTH = Place(length, lambda rule: {"decode": partial(decode, end_of=rule), "ow
 VARIANTS = [
     Variant("eos-inside", "overlooks an eos inside a round",
             edit=OVERLOOKED, of=speculative_sampling,
-            seen="huggingface/transformers#47912", **about_eos(overlooks_an_eos)),
+            seen="huggingface/transformers#47912; in rounds that reach the limit as well, "
+                 "until sgl-project/sglang#33758", **about_eos(overlooks_an_eos)),
     entry("eos-redrawn", "redraws an accepted eos",
       ("return np.append(drafted[:i]",
        "if EOS in drafted[:i]: i = drafted.tolist().index(EOS)\n"

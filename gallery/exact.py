@@ -16,7 +16,8 @@ X = partial(entry, exact=True)
 
 CHECKS = [
     X("q-or-another", "accept with probability q, resample another token",
-      (RATIO, "q[i, token]", "residual(p[i], q[i])", "without(q[i], token)")),
+      (RATIO, "q[i, token]", "residual(p[i], q[i])", "without(q[i], token)"),
+      seen="penta2himajin/qwisp#18, for sure guesses"),
     X("same-draw", "accept if the target draws the same",
       (ACCEPTED, "(own := sample(q[i], rng)) == token", RESAMPLED, "own"),
       seen="lablup/mlxcel#992"),

@@ -62,7 +62,8 @@ VARIANTS = [
       looks="a greedy request has A every time",
       seen="for greedy requests among others, vllm-project/vllm-ascend#16430"),
     entry("from-last-row", "resamples from the last row",
-      ("residual(p[i], q[i])", "q[-1]"), seen="feared in tenstorrent/tt-xla#5542"),
+      ("residual(p[i], q[i])", "q[-1]"),
+      seen="jordanmacintyre/specdecode; feared in tenstorrent/tt-xla#5542"),
     entry("keeps-rejected", "keeps the rejected token",
       ("drafted[:i]", "drafted[:i + 1]")),
 ]  # fmt: skip

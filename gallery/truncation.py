@@ -45,7 +45,8 @@ VARIANTS = [
                ("[change(row) for row in q]", "[*q[:-1], change(q[-1])]"), colder,
                looks="here a temperature of 0.5",
                seen="since keras-team/keras-hub#2735; until vllm-project/vllm#10198; "
-                    "RightNow-AI/picolm#30; feared in vllm-project/vllm#42744"),
+                    "RightNow-AI/picolm#30; feared in vllm-project/vllm#42744, "
+                    "which vllm-project/vllm#42802, open, would mend"),
     truncation("temperature-but-bonus", "temperature or truncation for all but the bonus",
                ("return np.array(",
                 "if len(drafted): return np.array([*map(change, q[:-1]), q[-1]])\n"
@@ -55,8 +56,8 @@ VARIANTS = [
     truncation("no-min-p-in-rounds", "temperature or truncation ignored in rounds with guesses",
                ("return np.array(", "if len(drafted): return q\n    return np.array("), min_p,
                looks="here min-p",
-               seen="a logit bias in vllm-project/vllm#38202; "
-                    "unserved, until ohdearquant/lattice#974"),
+               seen="a logit bias in vllm-project/vllm#38202, and until "
+                    "sgl-project/sglang#11555; unserved, until ohdearquant/lattice#974"),
     entry("first-argmax", "first token of a text is the argmax",
       ("while len(x)",
        "x = np.append(x, setting.target_model(x)[-1].argmax())\n    while len(x)"), of=DECODE,
