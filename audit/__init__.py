@@ -1,1 +1,0 @@
-"""Other people's samplers, run once. The next commit takes this folder out again."""
