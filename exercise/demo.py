@@ -48,9 +48,9 @@ class Mine(NamedTuple):
     def figures(self, args, plain, fast):
         """The last lines below two texts."""
         rows = {}
-        rate, alpha = fast.acceptance_rate or 0, fast.alpha or 0
+        alpha = fast.alpha or 0
         luck = 2 * math.sqrt(abs(alpha * (1 - alpha)) / max(fast.n_looked_at, 1))
-        if not self.is_exact and rate > alpha + luck:
+        if not self.is_exact and (fast.acceptance_rate or 0) > alpha + luck:
             rows["rate above alpha"] = Figure(KEEPS)
         rows["the grader says"] = Figure(self.says(args, plain.ids, fast.ids))
         return rows
