@@ -74,11 +74,11 @@ def checked_rows(rows):
     return rows / total  # rng.choice refuses sums like 1 + 1e-7
 
 
-def checked_draft(found, k_max):
+def checked_draft(draft, k_max):
     """What a `propose` returned, as arrays. ValueError unless it is guesses and their rows."""
-    if not isinstance(found, tuple | list) or len(found) != 2:
-        raise ValueError(f"propose must return drafted and p; found {found!r:.80}")
-    drafted, p = found
+    if not isinstance(draft, tuple | list) or len(draft) != 2:
+        raise ValueError(f"propose must return drafted and p; found {draft!r:.80}")
+    drafted, p = draft
     drafted = checked_tokens("propose", drafted, 0, k_max)
     p = np.array(p)
     return drafted, checked_rows(p) if len(drafted) else p
@@ -94,9 +94,9 @@ def check_fit(drafted, p, q):
         raise ValueError(f"p must be what the guesses {drafted} were drawn from; one has p = 0")
 
 
-def checked_tokens(who, found, least, most, n_vocab=np.inf):
+def checked_tokens(who, returned, least, most, n_vocab=np.inf):
     """What a function returned, as an array. ValueError unless it is a list of tokens."""
-    tokens = np.array(found)
+    tokens = np.array(returned)
     if tokens.size == 0:
         tokens = np.zeros(0, dtype=int)
     is_list = tokens.ndim == 1 and tokens.dtype.kind in "iu" and least <= len(tokens) <= most

@@ -146,13 +146,13 @@ class Run:
 
     @property
     def n_looked_at(self):
-        return sum(len(found.p_accepted) for found in self.chances)
+        return sum(len(chances.p_accepted) for chances in self.chances)
 
     @property
     def alpha(self):
         """The mean probability that a guess is accepted if all before it are."""
-        reached = sum(sum(found.p_reached) for found in self.chances)
-        return ratio(sum(sum(found.p_accepted) for found in self.chances), reached)
+        reached = sum(sum(chances.p_reached) for chances in self.chances)
+        return ratio(sum(sum(chances.p_accepted) for chances in self.chances), reached)
 
     def predicted(self, expected):
         """How many tokens per round are to be expected, if a round of k guesses has expected[k]."""
@@ -215,8 +215,8 @@ def expected_tokens(alpha, K):
 
 def origins(r):
     """Where each emitted token of a round comes from: accepted, resampled or bonus."""
-    found = ["accepted"] * r.n_accepted
+    kinds = ["accepted"] * r.n_accepted
     if r.n_accepted < len(r.emitted):
         kind = "bonus" if r.n_accepted == len(r.drafted) else "resampled"
-        found += [kind] * (len(r.emitted) - r.n_accepted)  # one, of a right rule
-    return found
+        kinds += [kind] * (len(r.emitted) - r.n_accepted)  # one, of a right rule
+    return kinds

@@ -120,8 +120,8 @@ def verify(drafted, p, q, rng):
 def one_round(x, draft_model, target_model, k_max, rng, *, propose=propose, verify=verify):
     """What happens in a round after the text x -> `Round`."""
     # Step 1: the draft guesses k tokens, one after the other.
-    found = propose(x.copy(), draft_model, k_max, rng)
-    drafted, p = checked_draft(found, k_max)  # [k], [k, n_vocab]
+    draft = propose(x.copy(), draft_model, k_max, rng)
+    drafted, p = checked_draft(draft, k_max)  # [k], [k, n_vocab]
     k = len(drafted)
     # Step 2: one pass of the target gives q after x, and after each of the drafted tokens.
     q = target_model(np.append(x, drafted), k + 1)  # [n+k] -> [k+1, n_vocab]

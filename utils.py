@@ -56,12 +56,12 @@ def pair_of(draft_size, target_size):
 def partner(name, kind, size):
     """The usual draft or target of a model."""
     check_exists(name)
-    found = getattr(MODELS.get(name, Model()), kind)
-    if found is None:
+    other = getattr(MODELS.get(name, Model()), kind)
+    if other is None:
         advice = f"give --{kind}_model_size too"
         advice += ", or try python -m lab --draft lookup" if kind == "draft" else ""
         raise UserError(f"{name} has no {size} partner, so {advice}")
-    return found
+    return other
 
 
 def load_models(draft_size, target_size, models_dir=MODELS_DIR, network=fast.GPT2):

@@ -126,9 +126,9 @@ def output_distribution(
         needs_values = error
     if needs_values:
         outputs, is_exact = watched_search(function, max_paths, resolution, needs_values)
-    usual = np.random.default_rng(0)
+    numpys = np.random.default_rng(0)
     try:
-        check_real_runs(outputs, lambda: as_output(function(usual)), real_runs)
+        check_real_runs(outputs, lambda: as_output(function(numpys)), real_runs)
     except TypeError:
         if not is_exact:
             raise
@@ -152,8 +152,8 @@ def watched_search(function, max_paths, resolution, needs_values):
 
     def search(layout, n_runs):
         with nothing_else_draws(rng):
-            found = Search(partial(rng.run, function, layout), max_paths, n_runs=n_runs)
-            return found.distribution(n_checks), rng.is_exact
+            by_thresholds = Search(partial(rng.run, function, layout), max_paths, n_runs=n_runs)
+            return by_thresholds.distribution(n_checks), rng.is_exact
 
     try:
         return first_found(LAYOUTS, search, needs_values.n_runs)
@@ -195,7 +195,7 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, reso
     """
     given = sampler, reference
     if resolution is None:
-        may_miss = sum(resolution_of(each) for each in given)  # a function has 0
+        may_miss = sum(resolution_of(side) for side in given)  # a function has 0
         for_each = RESOLUTION
     else:
         may_miss = resolution
@@ -203,14 +203,14 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, reso
     for what, value in ("tolerance", tolerance), ("resolution", may_miss):
         if not value >= 0:
             raise ValueError(f"{what} must be 0 or more; found {value}")
-    found, expected = (distribution_of(each, for_each) for each in given)
-    distance = total_variation(found, expected)
+    distribution, expected = (distribution_of(side, for_each) for side in given)
+    distance = total_variation(distribution, expected)
     if distance > tolerance:
         distance = float(distance)
         shown = f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
-        where = first_difference(found, expected, tolerance, name)
+        where = first_difference(distribution, expected, tolerance, name)
         raise AssertionError(f"wrong by {shown}; {where}")
-    missed = resolution_of(found) + resolution_of(expected)
+    missed = resolution_of(distribution) + resolution_of(expected)
     if missed > may_miss or missed >= 1:
         problem = f"no difference was found, but one of {missed:.2g} could have been missed"
         raise AssertionError(f"{problem}; {advice(missed, resolution)}")

@@ -62,7 +62,7 @@ def distributions(launch, n_cases, n_numbers, n_checks=2_000, max_runs=100_000_0
     for case, mass, outcome in zip(boxes.case, boxes.mass(), boxes.outcome.tolist()):
         masses[case][tuple(outcome)].append(mass)
     resolution = bound(n_checks, n_tests)
-    return [Distribution(found, search.n_runs, resolution) for found in masses]
+    return [Distribution(case_masses, search.n_runs, resolution) for case_masses in masses]
 
 
 class Boxes(NamedTuple):
@@ -85,10 +85,10 @@ class Boxes(NamedTuple):
 
     def places(self, at):
         """[n_points] the box of each point, where boxes fill the space."""
-        found = np.zeros(len(at), np.int64)
+        box = np.zeros(len(at), np.int64)
         for i, (low, high) in enumerate(zip(self.low, self.high)):
-            found[((low <= at) & (at < high)).all(axis=1)] = i
-        return found
+            box[((low <= at) & (at < high)).all(axis=1)] = i
+        return box
 
 
 def joined(*boxes):
@@ -125,12 +125,12 @@ class Search:
 
     def launched(self, case, at):
         numbers = (at / UNIT).astype(np.float32)
-        found = np.asarray(self.launch(case.copy(), numbers))  # which may be written to
-        if found.dtype.kind not in "iu":
-            raise TypeError(f"launch returns whole numbers [B, m]; found {found.dtype}")
-        if len(found) != len(case):
-            raise ValueError(f"launch returns B = {len(case)} outcomes; found {len(found)}")
-        return found.reshape(len(case), -1)
+        outcomes = np.asarray(self.launch(case.copy(), numbers))  # which may be written to
+        if outcomes.dtype.kind not in "iu":
+            raise TypeError(f"launch returns whole numbers [B, m]; found {outcomes.dtype}")
+        if len(outcomes) != len(case):
+            raise ValueError(f"launch returns B = {len(case)} outcomes; found {len(outcomes)}")
+        return outcomes.reshape(len(case), -1)
 
     def differ(self, boxes, at):
         """[n] whether these points have other outcomes than the points of the boxes."""
@@ -183,8 +183,8 @@ class Search:
             at = self.rng.integers(UNIT, size=(n_checks, boxes.low.shape[1]))
             place = own[boxes.take(own).places(at)]
             differ = self.differ(boxes.take(place), at)
-            found, first = np.unique(place[differ], return_index=True)
-            which.append(found)
+            contradicted, first = np.unique(place[differ], return_index=True)
+            which.append(contradicted)
             others.append(at[differ][first])
         return np.concatenate(which), np.concatenate(others)
 

@@ -61,16 +61,16 @@ def either(numbers):
 # ---- In words ----
 
 
-def first_difference(found, expected, tolerance=1e-12, name=str):
+def first_difference(distribution, expected, tolerance=1e-12, name=str):
     """The first beginning of a text after which a token has a wrong probability, in words.
 
     name(token) says what a token is called.
     """
-    found, expected = beginnings(found), beginnings(expected)
-    for ids in sorted({*found, *expected}, key=lambda ids: (len(ids), str(ids))):
+    distribution, expected = beginnings(distribution), beginnings(expected)
+    for ids in sorted({*distribution, *expected}, key=lambda ids: (len(ids), str(ids))):
         before = ids[:-1]
-        if found.get(before) and expected.get(before):
-            one = found.get(ids, 0) / found[before]
+        if distribution.get(before) and expected.get(before):
+            one = distribution.get(ids, 0) / distribution[before]
             other = expected.get(ids, 0) / expected[before]
             if abs(one - other) > tolerance:
                 ends = expected.get((*before, END)) == expected[before]
@@ -80,13 +80,13 @@ def first_difference(found, expected, tolerance=1e-12, name=str):
 
 def beginnings(outputs):
     """The probability of each beginning of an output. A whole one ends with END."""
-    found = Counter()
+    probabilities = Counter()
     for output, probability in outputs.items():
         ids = output if isinstance(output, tuple) else (output,)
         ids = (*ids, END)
         for n in range(len(ids) + 1):
-            found[ids[:n]] += in_python(probability)
-    return found
+            probabilities[ids[:n]] += in_python(probability)
+    return probabilities
 
 
 def sentence(ids, one, other, ends, name):

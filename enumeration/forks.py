@@ -153,9 +153,9 @@ class Forks(Refusals):
         """Take the paths that were kept again, the last one first."""
         n_times = math.ceil(FEW / len(self.kept))
         for path, output, _ in self.kept[::-1] * n_times:
-            found = self.run(function, path)
-            if found != output:
-                self.differ(found, output)
+            now = self.run(function, path)
+            if now != output:
+                self.differ(now, output)
             if len(self.path) > len(path):
                 self.differ("another fork", "the end", 1)
 
@@ -175,10 +175,10 @@ class Forks(Refusals):
         """
         return 0 if self.is_exact else ROUNDING / min(self.probabilities(), default=1)
 
-    def differ(self, found, before, change=math.inf):
+    def differ(self, now, before, change=math.inf):
         """An error, unless a probability may change so much from run to run."""
         if change > self.tolerance():
-            problem = f"the same path led to {found}, and earlier to {before}"
+            problem = f"the same path led to {now}, and earlier to {before}"
             self.refuse(NotByRng(f"{problem}; something else than rng decides as well"))
 
 
@@ -186,20 +186,20 @@ def in_floats(outputs):
     return {output: float(probability) for output, probability in outputs.items()}
 
 
-def as_output(found):
+def as_output(returned):
     """What a function returns, as it is: 5 and [5] as (5,), [[1], [2]] as ((1,), (2,))."""
-    output = as_tuples(found)
+    output = as_tuples(returned)
     return output if isinstance(output, tuple) else (output,)
 
 
-def as_tuples(found):
-    if hasattr(found, "tolist"):  # of an array, or of a number of NumPy
-        found = found.tolist()
-    if isinstance(found, list | tuple | range):
-        return tuple(map(as_tuples, found))
-    if isinstance(found, TOKENS) and found == found:
-        return found
-    kind = type(found).__name__
+def as_tuples(returned):
+    if hasattr(returned, "tolist"):  # of an array, or of a number of NumPy
+        returned = returned.tolist()
+    if isinstance(returned, list | tuple | range):
+        return tuple(map(as_tuples, returned))
+    if isinstance(returned, TOKENS) and returned == returned:
+        return returned
+    kind = type(returned).__name__
     advice = f"; return {RETURN[kind]}" if kind in RETURN else ""
-    problem = f"an output is an int or a string, or a list of outputs; found {found!r:.80}"
+    problem = f"an output is an int or a string, or a list of outputs; found {returned!r:.80}"
     raise TypeError(f"{problem}{advice}")

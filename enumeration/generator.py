@@ -87,7 +87,7 @@ class EveryBranch(Forks, Refusing):
             return self.one_of(a)
         has_objects = isinstance(p, np.ndarray) and p.dtype == object
         floats = p.astype(float) if has_objects else p
-        found = numpys_own().choice(a, size, replace, floats, axis, shuffle)
+        result = numpys_own().choice(a, size, replace, floats, axis, shuffle)
         if not replace and not shuffle:
             self.refuse_argument("choice(shuffle=False)")
         items = np.asarray(a)
@@ -97,8 +97,8 @@ class EveryBranch(Forks, Refusing):
             drawn = items.take(drawn, axis)
         if size is None:
             return drawn
-        found[...] = drawn
-        return found
+        result[...] = drawn
+        return result
 
     def draws_of(self, n, replace, p):
         """A function that draws an index, another one each time if there's no replacement."""
@@ -121,14 +121,14 @@ class EveryBranch(Forks, Refusing):
         return self.take(equal_branches(n))
 
     def permutation(self, x, axis=0):
-        found = numpys_own().permutation(x, axis)
+        result = numpys_own().permutation(x, axis)
         if np.ndim(x):
-            found[...] = x
-            self.shuffle(found, axis)
+            result[...] = x
+            self.shuffle(result, axis)
         else:
-            found.sort()
-            self.shuffle(found)
-        return found
+            result.sort()
+            self.shuffle(result)
+        return result
 
     def shuffle(self, x, axis=0):
         numpys_own().shuffle(copy.copy(x), axis)
@@ -142,8 +142,8 @@ class EveryBranch(Forks, Refusing):
             x[i], x[j] = x[j], x[i]
 
     def multinomial(self, n, pvals, size=None):
-        found = numpys_own().multinomial(n, pvals, size)
-        if found.ndim > 1:
+        result = numpys_own().multinomial(n, pvals, size)
+        if result.ndim > 1:
             self.refuse_argument("multinomial of several rows")
         *p, last = pvals
         rest = max(1 - sum(p), 0)
@@ -151,9 +151,9 @@ class EveryBranch(Forks, Refusing):
         return np.bincount(self.choice(len(p), int(n), p=p), minlength=len(p))
 
     def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
-        found = numpys_own().integers(low, high, size, dtype, endpoint)
-        if np.size(found) == 0:
-            return found
+        result = numpys_own().integers(low, high, size, dtype, endpoint)
+        if np.size(result) == 0:
+            return result
         if np.ndim(low) or np.ndim(high):
             problem = "rng.integers takes plain numbers here, and found an array"
             self.refuse(TypeError(f"{problem}; call it once for each"))
@@ -162,10 +162,10 @@ class EveryBranch(Forks, Refusing):
         low = int(low)
         n = int(high) - low + bool(endpoint)
         if size is None:
-            return type(found)(low + self.choice(n))
-        for place in np.ndindex(found.shape):
-            found[place] = low + self.choice(n)
-        return found
+            return type(result)(low + self.choice(n))
+        for place in np.ndindex(result.shape):
+            result[place] = low + self.choice(n)
+        return result
 
     def random(self, size=None, dtype=np.float64, out=None):
         """Numbers in float32 are multiples of 2^-24, which is left out of account."""

@@ -88,8 +88,8 @@ def output_distribution(function, n_checks=4_500, max_runs=200_000, seed=0):
     def search(axes, n_runs):
         sources = Sources(axes)
         with nothing_else_draws(sources), sources.replaced():
-            found = Search(partial(sources.run, function), max_runs, seed, n_runs)
-            return found.distribution(n_checks)
+            by_thresholds = Search(partial(sources.run, function), max_runs, seed, n_runs)
+            return by_thresholds.distribution(n_checks)
 
     return first_found(LAYOUTS, search)
 
@@ -171,9 +171,9 @@ class Numbers(TorchDispatchMode):
         start = place_of(before)
         if start not in self.drawn:
             self.follow(start, place_of(after))
-        what = kind, layout_of(out), [comparable(each) for each in given]
-        found = self.same_or_new(start, what, partial(kind, self, out, *given))
-        out.copy_(torch.as_tensor(np.array(found)).reshape(out.shape))
+        what = kind, layout_of(out), [comparable(argument) for argument in given]
+        drawn = self.same_or_new(start, what, partial(kind, self, out, *given))
+        out.copy_(torch.as_tensor(np.array(drawn)).reshape(out.shape))
         if name == "native_dropout":
             scale = 1 / (1 - arguments["p"]) if arguments["p"] < 1 else 0.0
             return dropped.copy_(arguments["input"] * out * scale), out
@@ -199,10 +199,10 @@ class Numbers(TorchDispatchMode):
         """What was drawn from this state of a generator, or is drawn now."""
         if state not in self.drawn:
             self.drawn[state] = what, make()
-        known, found = self.drawn[state]
+        known, drawn = self.drawn[state]
         if known != what:  # they depend on one another, and nobody here knows how
             self.refuse(NOT_ALIKE)
-        return found
+        return drawn
 
     def noise(self, kind, out):
         """Exponential noise for a tensor, row by row, or None if there are no rows to race."""
@@ -234,8 +234,11 @@ def arguments_by_name(function, args, kwargs):
 @functools.cache
 def signature(function):
     arguments = function._schema.arguments
-    defaults = {each.name: each.default_value for each in arguments if each.has_default_value()}
-    return [each.name for each in arguments], defaults
+    defaults = {}
+    for argument in arguments:
+        if argument.has_default_value():
+            defaults[argument.name] = argument.default_value
+    return [argument.name for argument in arguments], defaults
 
 
 def numbers_in(given):
@@ -278,9 +281,9 @@ def uniform(numbers, out, low=0.0, high=1.0):
     if (low, high) == (0, 1) and out.dtype not in HALVES:
         return u
     low, high = torch.tensor([low, high], dtype=wide)
-    found = torch.tensor(u) * (high - low).double() + low.double()
-    low, high, found = (each.to(out.dtype) for each in (low, high, found))
-    return torch.where(found == high, low, found).double().numpy()
+    values = torch.tensor(u) * (high - low).double() + low.double()
+    low, high, values = (tensor.to(out.dtype) for tensor in (low, high, values))
+    return torch.where(values == high, low, values).double().numpy()
 
 
 def exponential(numbers, out, rate):
@@ -296,13 +299,13 @@ def exponential(numbers, out, rate):
 def normal(numbers, out, mean=0.0, std=1.0):
     bits = [numbers.draw.below(2**52) for _ in range(out.numel())]
     inverse = statistics.NormalDist().inv_cdf
-    found = [inverse((i + 0.5) / 2**52) for i in bits]
-    mean, std = (np.broadcast_to(each, out.shape).ravel() for each in (mean, std))
-    return mean + std * found
+    values = [inverse((i + 0.5) / 2**52) for i in bits]
+    mean, std = (np.broadcast_to(parameter, out.shape).ravel() for parameter in (mean, std))
+    return mean + std * values
 
 
 def bernoulli(numbers, out, *given):
-    *_, p = (each for each in given if each is not None)
+    *_, p = (argument for argument in given if argument is not None)
     return [numbers.draw.choice([1 - a, a]) for a in np.broadcast_to(p, out.shape).ravel()]
 
 

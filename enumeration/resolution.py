@@ -8,7 +8,7 @@ class Distribution(dict):
     """{outcome: probability}, within a total variation distance `resolution` of the truth."""
 
     def __init__(self, masses, n_runs, resolution):
-        super().__init__({outcome: math.fsum(found) for outcome, found in masses.items()})
+        super().__init__({outcome: math.fsum(parts) for outcome, parts in masses.items()})
         self.n_runs = n_runs
         self.resolution = resolution
 
@@ -19,9 +19,9 @@ class Distribution(dict):
         return copy.copy(self)  # with its resolution
 
     def __or__(self, other):
-        found = self.copy()
-        found.update(other)
-        return found
+        merged = self.copy()
+        merged.update(other)
+        return merged
 
     def __ror__(self, other):
         return self | {**other, **self}

@@ -143,14 +143,14 @@ class Search:
             if self.draw and unraisable.exc_value is self.draw.refused:
                 self.draw.is_in_c = True
             else:
-                usual(unraisable)
+                original(unraisable)
 
-        usual = sys.unraisablehook
+        original = sys.unraisablehook
         sys.unraisablehook = note
         try:
             yield
         finally:
-            sys.unraisablehook = usual
+            sys.unraisablehook = original
 
     # ---- Where to look ----
 

@@ -41,9 +41,9 @@ def elementwise(method):
     method(self, value, like) gets a plain number, and what the operator gives where self is
     replaced by self.like.
     """
-    usual = getattr(operator, method.__name__)
+    original = getattr(operator, method.__name__)
 
-    def operator_of(self, a, operation=usual):
+    def operator_of(self, a, operation=original):
         if hasattr(a, "__array__"):
             a = np.asarray(a)[()]  # also of a tensor
         if isinstance(a, np.ndarray):
@@ -249,14 +249,14 @@ class Uniforms(np.ndarray):
         if "out" in options:
             options["out"] = tuple(map(as_objects, options["out"]))
         try:
-            found = getattr(ufunc, method)(*map(as_objects, inputs), **options)
+            result = getattr(ufunc, method)(*map(as_objects, inputs), **options)
         except TypeError:
             for number in filter(is_uniform, self.flat):
                 number.refuse(f"was given to np.{ufunc.__name__}")
             raise
-        if isinstance(found, np.ndarray) and found.dtype == object:
-            return found.view(Uniforms)
-        return found
+        if isinstance(result, np.ndarray) and result.dtype == object:
+            return result.view(Uniforms)
+        return result
 
     def tolist(self):
         return self.in_python().tolist()

@@ -131,13 +131,13 @@ def is_below(run, frame):
 
 @contextlib.contextmanager
 def replaced(replacements):
-    usual = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
     try:
         for owner, name, new in replacements:
             setattr(owner, name, new)
         yield
     finally:
-        for owner, name, old in usual:
+        for owner, name, old in originals:
             setattr(owner, name, old)
 
 

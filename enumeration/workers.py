@@ -44,8 +44,8 @@ def sum_by_workers(function, max_paths, executor):
         watched = nothing_else_draws
     work = partial(sum_of_subtree, function=function, max_paths=max_paths, watched=watched)
     try:
-        for found, n, had_fractions in executor.map(work, todo):
-            outputs.update(found)
+        for part, n, had_fractions in executor.map(work, todo):
+            outputs.update(part)
             n_paths += n
             is_exact |= had_fractions
             if n_paths > max_paths:

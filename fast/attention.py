@@ -37,8 +37,8 @@ class KVCache:
         if n_seq > STEP:
             steps = []
             for begin in range(0, n_seq, STEP):
-                some = slice(begin, begin + STEP)
-                steps.append(self.attend(n_past + begin, q[:, some], k[:, some], v[:, some]))
+                part = slice(begin, begin + STEP)
+                steps.append(self.attend(n_past + begin, q[:, part], k[:, part], v[:, part]))
             return np.concatenate(steps, axis=1)
         self.write(n_past, k, v)
         q = in_groups(q / math.sqrt(d))  # [n_head, n_groups, group, d]
@@ -47,16 +47,16 @@ class KVCache:
         masked = mask(n_past % BLOCK, n_groups, group)
         heads = np.empty((n_groups, group, n_head, d), dtype=np.float32)
 
-        def attend_to(some):  # a slice of the heads
+        def attend_to(part):  # a slice of the heads
             # order="C" as in `Tiles` -> [n_blocks, n_some, n_groups, group, BLOCK]
-            scores = np.matmul(q[some], self.keys[:n_blocks, some], order="C")
+            scores = np.matmul(q[part], self.keys[:n_blocks, part], order="C")
             scores[n_past // BLOCK :] += masked
             # First over the blocks: axis=(0, 4) takes up to three times as long
             scores -= scores.max(axis=0).max(axis=-1, keepdims=True)
             shares = np.exp(scores, out=scores)  # a softmax but for the division, which comes last
-            sums = np.matmul(shares, self.values[:n_blocks, some], order="C").sum(axis=0)
+            sums = np.matmul(shares, self.values[:n_blocks, part], order="C").sum(axis=0)
             sums = sums.transpose(1, 2, 0, 3)  # [n_groups, group, n_some, d + 1 and padding]
-            np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, :, some])
+            np.divide(sums[..., :d], sums[..., d : d + 1], out=heads[:, :, part])
 
         # 8 d bytes for the key and the value of a position, once for each GROUP queries
         in_parallel(attend_to, n_head, 8 * d * n_blocks * BLOCK * math.ceil(n_seq / GROUP))

@@ -67,8 +67,8 @@ class Tiles:
         self.tiles = room.reshape(tile_shape(*w.shape))
         n_tiles, _, _, width = self.tiles.shape
 
-        def fill(some):
-            for i in range(n_tiles)[some]:
+        def fill(part):
+            for i in range(n_tiles)[part]:
                 part = w[:, i * width : (i + 1) * width]
                 n = part.shape[1]  # the last part may be narrower, and leaves some zeros
                 self.tiles[i].reshape(-1, width)[:, :n] = part
@@ -90,12 +90,12 @@ class Tiles:
         out = np.empty((n_groups, group, n_tiles, width), dtype=np.float32)
         by_tile = out.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width]
 
-        def multiply(some):  # a slice of the tiles
+        def multiply(part):  # a slice of the tiles
             # order="C" makes NumPy multiply all groups by one tile before it takes the next.
             if n_chunks == 1:  # [n_groups, group, depth] @ [n_some, 1, depth, width]
-                np.matmul(x[0], w[some], out=by_tile[some], order="C")
+                np.matmul(x[0], w[part], out=by_tile[part], order="C")
             else:  # [n_some, n_chunks, n_groups, group, width], and then the chunks are added up
-                np.matmul(x, w[some, :, None], order="C").sum(axis=1, out=by_tile[some])
+                np.matmul(x, w[part, :, None], order="C").sum(axis=1, out=by_tile[part])
 
         # The work of a tile is its bytes, once for each group. If later groups, which find
         # it in the cache, counted for less, five single rows would stay on one core.
@@ -109,9 +109,9 @@ class Tiles:
         w = self.tiles.reshape(-1, n_in, NARROW)
         out = np.empty((n_seq, len(w) * NARROW), dtype=np.float32)
 
-        def multiply(some):  # a slice of the tiles
-            for first in range(some.start, some.stop, 8):
-                end = min(first + 8, some.stop)
+        def multiply(part):  # a slice of the tiles
+            for first in range(part.start, part.stop, 8):
+                end = min(first + 8, part.stop)
                 wider = w[first:end].swapaxes(0, 1).reshape(n_in, -1)
                 np.matmul(x, wider, out=out[:, first * NARROW : end * NARROW])
 

@@ -41,10 +41,10 @@ def keeping(kept_first=kept_first, left=left):
         kept = []
 
         def rule(drafted, p, q, rng):
-            found = verify(drafted, p, q, rng)
-            behind = slice(len(found), len(drafted))
+            tokens = verify(drafted, p, q, rng)
+            behind = slice(len(tokens), len(drafted))
             kept[:] = [left(*guess, rng) for guess in zip(drafted[behind], p[behind], q[behind])]
-            return found
+            return tokens
 
         return decode(rng, setting, rule, partial(kept_first, kept))
 
@@ -56,10 +56,10 @@ def keeping(kept_first=kept_first, left=left):
 
 def as_the_shortest(drafted, p, q, rng):
     """A batch keeps as many guesses as its worst sequence: in half of the rounds, none."""
-    found = verify(drafted, p, q, rng)
-    if len(found) > 1 and rng.random() < HALF:
-        return found[:1]
-    return found
+    tokens = verify(drafted, p, q, rng)
+    if len(tokens) > 1 and rng.random() < HALF:
+        return tokens[:1]
+    return tokens
 
 
 LEFT = Place(left, lambda rule: {"decode": keeping(left=rule)})
@@ -73,6 +73,6 @@ VARIANTS = [
     entry("kept-new-row", "guess kept for the next round, with the row of its new context",
       ("rows.append(p)", "rows.append(draft_model(x)[-1])"), of=KEPT_FIRST),
     entry("batch-anew", "batch cut to its shortest, and drawn anew",
-      ("return found[:1]", "return [sample(q[0], rng)]"), of=SHORTEST,
+      ("return tokens[:1]", "return [sample(q[0], rng)]"), of=SHORTEST,
       looks="where the guess at the cut had been accepted"),
 ]  # fmt: skip

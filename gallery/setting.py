@@ -81,9 +81,9 @@ def decode(rng, setting, verify=verify, propose=propose, rows=target_rows, end_o
     n = len(x)
     while len(x) < n + setting.N:
         k_max = min(setting.K, n + setting.N - len(x) - 1)
-        found = emitted(x, k_max, rng, setting, verify, propose, rows)
-        x = np.append(x, found)
-        kept = None if end_of is None else end_of(x[n:], found)
+        new = emitted(x, k_max, rng, setting, verify, propose, rows)
+        x = np.append(x, new)
+        kept = None if end_of is None else end_of(x[n:], new)
         if kept is not None:
             return x[: n + kept]
     return x
@@ -128,14 +128,14 @@ def of_rounds(round_after, prompt, N):
     The round after a text is run once, and not once for each way that led there.
     """
     end = len(prompt) + N
-    found = Counter({prompt: 1})
+    texts = Counter({prompt: 1})
     for n in range(len(prompt), end):
-        for ids in [ids for ids in found if len(ids) == n]:
-            probability = found.pop(ids)
+        for ids in [ids for ids in texts if len(ids) == n]:
+            probability = texts.pop(ids)
             for new, share in round_after(ids).items():
                 share = Fraction(1) if share == 1 else share  # if nothing was drawn, it's a float
-                found[(*ids, *new)[:end]] += probability * share
-    return found
+                texts[(*ids, *new)[:end]] += probability * share
+    return texts
 
 
 def mean_length(distribution):

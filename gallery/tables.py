@@ -66,8 +66,8 @@ def four(number):
 def linked(seen):
     """Links for what seen names: a thread, "vllm-project/vllm#1", or a repository, "lab/engine"."""
 
-    def link(found):
-        repository, name, number = found.groups()
+    def link(match):
+        repository, name, number = match.groups()
         if number is None:
             return f"[{repository}](https://github.com/{repository})"
         return f"[{name} #{number}](https://github.com/{repository}/issues/{number})"

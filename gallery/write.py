@@ -58,8 +58,8 @@ def page(text):
     """The page with its blocks as they should be."""
     block = r"(<!-- (?!end)([\w ]+) -->\n).*?(\n[^\n]*<!-- end -->)"
 
-    def written(found):
-        begin, name, end = found.groups()
+    def written(match):
+        begin, name, end = match.groups()
         return begin + BLOCKS[name]() + end
 
     return re.sub(block, written, text, flags=re.DOTALL)

@@ -44,8 +44,8 @@ def main(argv=None):
     rule = RULES[args.verify]
     decode = partial(pair.decode, x, rng=args.seed, eos=eos)
     options = {"K": args.K, "schedule": args.schedule, "verify": rule}
-    for each in {}, options:  # the first use of the weights is slow
-        decode(min(N, 8), **each)
+    for more in {}, options:  # the first use of the weights is slow
+        decode(min(N, 8), **more)
     plain = partial(decode, N)
     speculative = partial(decode, N, **options)
     recorder = Recorder(np.random.default_rng(args.seed))

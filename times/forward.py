@@ -128,7 +128,7 @@ def compare_passes(folder):
         jobs[f"{kind}, 5 rows"] = engine, 4, 5
     seconds, _ = compare(jobs)
     one = seconds["1 row"]
-    rows = [[name, float(np.median(found / one))] for name, found in seconds.items()]
+    rows = [[name, float(np.median(times / one))] for name, times in seconds.items()]
     return table([f"1 row: {np.median(one) * 1e3:.1f} ms", "time / time of 1 row"], rows)
 
 
@@ -181,8 +181,8 @@ def speeds(engines, N):
     rows = []
     for name in engines:
         plain, fast = seconds[name, None], seconds[name, K]
-        speed = [round(N / np.median(found)) for found in (plain, fast)]
-        rows.append([name, *speed, *(float(np.median(each / fast)) for each in (plain, best))])
+        speed = [round(N / np.median(times)) for times in (plain, fast)]
+        rows.append([name, *speed, *(float(np.median(times / fast)) for times in (plain, best))])
     n_texts = len({tuple(ids) for ids in texts.values()})
     header = ["tokens per second", "plain", f"K = {K}", "speedup", "K against the best plain loop"]
     return f"{table(header, rows)}\n\nDifferent texts: {n_texts}"

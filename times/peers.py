@@ -57,8 +57,8 @@ def their_pass(folder):
         if surplus > 0:
             cache.crop(-surplus)
         new = ids[:, cache.get_seq_length() : n_past + n_new]
-        found = model(new, cache=cache, logits_to_keep=n_new if n_past else 1)
-        return found.logits[0, :, :5].tolist()
+        output = model(new, cache=cache, logits_to_keep=n_new if n_past else 1)
+        return output.logits[0, :, :5].tolist()
 
     return forward
 

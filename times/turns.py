@@ -53,7 +53,7 @@ def compare(jobs):
         for name, (engine, *args) in jobs.items():
             taken, results[name] = engine.ask(*args)
             seconds[name].append(taken)
-    return {name: np.array(found[1:]) for name, found in seconds.items()}, results
+    return {name: np.array(times[1:]) for name, times in seconds.items()}, results
 
 
 def timed(function):

@@ -161,15 +161,15 @@ def boxes(run, scale, is_linked):
     begin = 0.0
     rounds = zip(run.n_drafted, run.round_seconds, run.target_seconds)
     for i, (k, lasted, in_target) in enumerate(rounds, start=1):
-        found = box("rest", scale * begin, scale * lasted)
+        svg = box("rest", scale * begin, scale * lasted)
         now = begin
         for _ in range(k):
             step = next(steps)
-            found += box("draft", scale * now, scale * step)
+            svg += box("draft", scale * now, scale * step)
             now += step
-        found += box("target", scale * now, scale * in_target)
+        svg += box("target", scale * now, scale * in_target)
         begin += lasted
-        yield f'<g data-round="{i}">{found}</g>' if is_linked else found
+        yield f'<g data-round="{i}">{svg}</g>' if is_linked else svg
 
 
 def box(kind, x, width):
