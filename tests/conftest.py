@@ -59,15 +59,15 @@ def pytest_terminal_summary(terminalreporter):
 def pytest_sessionfinish(session):
     """The processes of `pytest -n auto` (pytest-xdist) tell the first one their distances."""
     if hasattr(session.config, "workeroutput"):
-        for kind, found in DISTANCES.items():
-            session.config.workeroutput[kind.__name__] = [*map(str, found)]
+        for kind, distances in DISTANCES.items():
+            session.config.workeroutput[kind.__name__] = [*map(str, distances)]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node, error):
     if error is None:
-        for kind, found in DISTANCES.items():
-            found += map(kind, node.workeroutput[kind.__name__])
+        for kind, distances in DISTANCES.items():
+            distances += map(kind, node.workeroutput[kind.__name__])
 
 
 @pytest.fixture(params=dict.fromkeys([product.SINGLE, product.matrix_kernel()]))

@@ -38,14 +38,14 @@ def micro(request):
 )
 def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
     """Before each call, the array of ids is changed from some position on. Results stay."""
-    found = []
+    results = []
     for n, n_rows, wrong in calls:
         ids = IDS[:n].copy()
         ids[wrong % n :] = (ids[wrong % n :] + 1) % 300
         micro(ids)
         ids[:] = IDS[:n]
-        found.append((n, micro(ids, min(n, n_rows))))
-    for n, logits in found:
+        results.append((n, micro(ids, min(n, n_rows))))
+    for n, logits in results:
         assert np.abs(logits - LOGITS[n - len(logits) : n]).max() < TOLERANCE
 
 
@@ -116,9 +116,9 @@ def test_an_interrupted_call_does_not_change_later_results(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(gpt2, "ffn", ffn)
         net(IDS[:n])
-    found = net(after)
+    logits = net(after)
     net.reset()
-    assert np.array_equal(found, net(after))
+    assert np.array_equal(logits, net(after))
 
 
 # ---- Errors ----
@@ -146,18 +146,18 @@ def test_bad_calls(micro, ids, n_rows, message):
 def test_weights_that_are_not_finite_are_one_clear_error(monkeypatch, network, bad, name):
     """A warning by NumPy, in any thread, would fail the test: the user should see one line."""
     monkeypatch.setattr(threads, "WORTH_WAKING", 0)
-    found = TENSORS | {name: TENSORS[name].copy()}
-    found[name].flat[0 if name == "model/wpe" else -1] = bad
-    net = network(nest(found, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
+    tensors = TENSORS | {name: TENSORS[name].copy()}
+    tensors[name].flat[0 if name == "model/wpe" else -1] = bad
+    net = network(nest(tensors, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
     with pytest.raises(FloatingPointError, match="the logits are not finite: a weight"):
         net(IDS[:1])
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_call_that_fails_does_not_change_later_results(network):
-    found = TENSORS | {"model/wpe": TENSORS["model/wpe"].copy()}
-    found["model/wpe"][5] = np.nan  # its keys stay behind those of a shorter text
-    net = network(nest(found, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
+    tensors = TENSORS | {"model/wpe": TENSORS["model/wpe"].copy()}
+    tensors["model/wpe"][5] = np.nan  # its keys stay behind those of a shorter text
+    net = network(nest(tensors, 3), {"n_head": 4, "n_ctx": 64, "n_vocab": 300})
     with pytest.raises(FloatingPointError, match="not finite"):
         net(IDS[:9])
     assert np.abs(net(IDS[:5], 5) - LOGITS[:5]).max() < TOLERANCE

@@ -53,15 +53,15 @@ def test_the_figures_close_the_formula(options, monkeypatch):
     monkeypatch.setattr("terminal.figures.LEAST_V", 0)
     output = printed_by(main, "--n_tokens_to_generate", 15, *options.split())
     lines = output[output.index("tokens per second") :].splitlines()
-    found = {line[:18].strip(): line[18:] for line in lines}
-    shown = " ".join(found[name] for name in ("speedup", "tokens per round", "cost of a round"))
+    figures = {line[:18].strip(): line[18:] for line in lines}
+    shown = " ".join(figures[name] for name in ("speedup", "tokens per round", "cost of a round"))
     speedup, tokens, cost, *parts = map(float, re.findall(r"\d+\.\d+", shown))
     assert sum(parts) == pytest.approx(cost, abs=0.02)
     assert tokens / cost == pytest.approx(speedup, rel=0.02, abs=0.006)  # it has two digits
     assert "same text         yes" in output or options == "--temperature 1"
     drafts_nothing = options in ("--K 0", "--n_tokens_to_generate 1")
-    assert ("nothing was guessed" in found["alpha"]) == drafts_nothing
-    assert "slower" not in found or speedup <= 1
+    assert ("nothing was guessed" in figures["alpha"]) == drafts_nothing
+    assert "slower" not in figures or speedup <= 1
 
 
 TITLES = "Autoregressive Decode", "Speculative Decode"
@@ -71,17 +71,17 @@ def test_each_turn_decodes_the_same_text_and_the_first_is_shown(monkeypatch):
     monkeypatch.setattr(runs, "SECONDS", 99)
     monkeypatch.setattr("terminal.figures.LEAST_V", 0)
     timed = Pair.timed
-    found = []
+    decoded = []
 
     def noted(*args, **kwargs):
-        found.append(timed(*args, **kwargs))
-        return found[-1]
+        decoded.append(timed(*args, **kwargs))
+        return decoded[-1]
 
     with patch.object(Pair, "timed", noted):
         output = printed_by(main, "--n_tokens_to_generate", 9, "--temperature", 1)
     assert "the median of 5 turns" in output
     assert [output.count(title) for title in TITLES] == [1, 1]
-    plain, guessed = found[2::2], found[3::2]  # the first two are for the weights to be read
+    plain, guessed = decoded[2::2], decoded[3::2]  # the first two are for the weights to be read
     assert len(plain) == len(guessed) == 5
     for several in plain, guessed:
         assert len({(*run.ids,) for run in several}) == 1
@@ -104,7 +104,7 @@ def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
         load.call_args.kwargs
         == dict(draft="ngram", corpus=__file__, models_dir=str(tmp_path), seed=0) | sampling
     )
-    decoded = [each.kwargs for each in decode.call_args_list]
+    decoded = [call.kwargs for call in decode.call_args_list]
     wanted = dict(K=3, schedule="target-confidence", verify=verify_block)
     obeyed = [options.items() >= wanted.items() for options in decoded]
     assert obeyed == [False, True, False, True]  # two warm-ups, then two runs
@@ -273,10 +273,10 @@ IMPORTS = {
 def test_the_imports_run_one_way(files):
     allowed = {*sys.stdlib_module_names, *IMPORTS[files].split()}
     for path in ROOT.glob(files):
-        found = set()
+        imported = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and not node.level:  # no neighbour of its own
                 names.append(node.module)
-            found |= {name.split(".")[0] for name in names}
-        assert found <= allowed, path
+            imported |= {name.split(".")[0] for name in names}
+        assert imported <= allowed, path

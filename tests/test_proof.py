@@ -120,8 +120,8 @@ def test_step_6_a_completed_round_has_the_distribution_of_the_target(drawn, K):
 )
 def test_step_7a_plain_sampling_is_the_product_of_the_targets_conditionals(drawn, N, eos):
     _, target, x = drawn
-    found = sum_over_paths(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
-    assert_same(found, product_of_conditionals(x, target, N, eos))
+    texts = sum_over_paths(lambda rng: autoregressive_sampling(x, target, N, rng, eos=eos))
+    assert_same(texts, product_of_conditionals(x, target, N, eos))
 
 
 def assert_exact(drawn, N, K, eos=None, rule=verify):

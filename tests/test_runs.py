@@ -77,8 +77,8 @@ def test_the_turn_with_the_median_speedup_is_shown(monkeypatch):
     monkeypatch.setattr(runs, "SECONDS", 99)
     times = 9, 3, 8, 4, 4, 4, 9, 2, 9, 1  # of both loops, turn by turn
     several = [Run(n_emitted=[1], round_seconds=[seconds]) for seconds in times]
-    each = iter(several)
-    loops = dict.fromkeys(["plain", "fast"], lambda: next(each))
+    run = iter(several)
+    loops = dict.fromkeys(["plain", "fast"], lambda: next(run))
     assert [*in_turns(loops, lambda title, decode: decode())] == several[:2]
     assert several[1].n_turns == 5
 
@@ -86,7 +86,7 @@ def test_the_turn_with_the_median_speedup_is_shown(monkeypatch):
 def test_what_v_below_1_and_several_passes_mean_is_said():
     plain = Run(n_emitted=[1, 1], round_seconds=[2, 2], target_seconds=[2, 2])
     odd = "v below 1", "tokens per pass"
-    for target_seconds, said, speedup in [
+    for target_seconds, shown, speedup in [
         ([1], [], "none: other programs"),
         ([1.8], ["v below 1"], "2.00"),
         ([1, 1], ["tokens per pass"], "2.00"),
@@ -94,6 +94,6 @@ def test_what_v_below_1_and_several_passes_mean_is_said():
         guessed = Run(n_emitted=[2], n_drafted=[1], round_seconds=[2])
         guessed.target_seconds = target_seconds
         rows = figures(plain, guessed, "K = 1")
-        assert [label for label in odd if label in rows] == said
+        assert [label for label in odd if label in rows] == shown
         assert rows["speedup"].text.startswith(speedup)
     assert rows["tokens per pass"].text == "1.00: it asks the target 2 times in 1 rounds"

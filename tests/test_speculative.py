@@ -199,19 +199,19 @@ def test_a_draft_of_another_vocabulary():
     """Its tokens 2 and 0 are the target's 0 and 2. The target's 1 is read as a 3."""
     draft = Table(np.random.default_rng(1).dirichlet(np.ones(4), size=9))
     rows = draft([2, 3, 0], 3)[:, [2, 0]]
-    found = shared_vocabulary(draft, [2, -1, 0], unknown=3)(np.array([0, 1, 2]), 3)
-    assert found[:, [0, 2]] == pytest.approx(rows / rows.sum(axis=-1, keepdims=True))
-    assert not found[:, 1].any()
+    rows_of_target = shared_vocabulary(draft, [2, -1, 0], unknown=3)(np.array([0, 1, 2]), 3)
+    assert rows_of_target[:, [0, 2]] == pytest.approx(rows / rows.sum(axis=-1, keepdims=True))
+    assert not rows_of_target[:, 1].any()
 
 
 @both_loops
 @pytest.mark.parametrize("odd", [reusing, writing_into_ids, in_float16])
 def test_odd_models_write_the_same_text(loop, odd):
-    found, expected = [], []
+    rounds, expected = [], []
     text = loop([0], RANDOM, 30, rng=7, on_round=expected.append)
-    assert loop([0], odd(RANDOM), 30, rng=7, on_round=found.append).tolist() == text.tolist()
-    for r, usual in zip(found, expected, strict=True):
-        assert r.q.dtype == np.float64 and r.q == pytest.approx(usual.q, abs=1e-3)
+    assert loop([0], odd(RANDOM), 30, rng=7, on_round=rounds.append).tolist() == text.tolist()
+    for r, plain in zip(rounds, expected, strict=True):
+        assert r.q.dtype == np.float64 and r.q == pytest.approx(plain.q, abs=1e-3)
         assert r.q.sum(axis=-1) == pytest.approx(1, abs=1e-15)
 
 
@@ -272,7 +272,7 @@ TWO = [0, 0]
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("returned", "message"),
     [
         (None, "propose must return drafted and p"),
         (([0, 0, 0], [HALF] * 3), "propose must return 0 to 2 tokens"),
@@ -285,11 +285,11 @@ TWO = [0, 0]
         ((TWO, [[0.0, 1.0]] * 2), "p must be what the guesses .* were drawn from"),
     ],
 )
-def test_a_propose_that_returns_no_draft(found, message):
+def test_a_propose_that_returns_no_draft(returned, message):
     """Each of them would change the distribution, or the length of the text."""
     model = Table([HALF])
     with pytest.raises(ValueError, match=message):
-        speculative_sampling([0], model, model, 9, 2, propose=lambda *args: found)
+        speculative_sampling([0], model, model, 9, 2, propose=lambda *args: returned)
 
 
 def test_a_propose_may_write_to_its_text():
@@ -354,5 +354,5 @@ def test_no_random_number_rejects_a_token_where_q_is_above_p_or_accepts_it_where
 @both_verifiers
 def test_a_rejected_token_does_not_come_back_where_rounding_leaves_no_residual(verifier):
     p, q = np.array([[0.5, 0.5, 1e-17], [0.5, 0.5, 0]])
-    found = sum_over_paths(lambda rng: verifier(np.array([2]), p[None], np.array([q, q]), rng)[:1])
-    assert found.keys() == {(0,), (1,)}
+    tokens = sum_over_paths(lambda rng: verifier(np.array([2]), p[None], np.array([q, q]), rng)[:1])
+    assert tokens.keys() == {(0,), (1,)}

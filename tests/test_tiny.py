@@ -31,11 +31,11 @@ def test_both_loops_have_the_targets_distribution_and_both_checks_agree(drawn, N
         lambda rng: tiny.autoregressive_sampling(x, target, N, rng),
         lambda rng: tiny.speculative_sampling(x, draft, target, N, K, rng, tiny.verify),
     ):
-        found = Counter()
+        distribution = Counter()
         for text, probability in tiny.every_path(loop):
-            found[tuple(text)] += probability
+            distribution[tuple(text)] += probability
         assert_same(sum_over_paths(loop), expected)
-        assert total_variation(found, expected) < EXACT
+        assert total_variation(distribution, expected) < EXACT
 
 
 def test_what_it_prints(capsys):
@@ -115,8 +115,8 @@ def test_the_readme_has_one_token_of_its_wrong_rules():
         return sum_over_paths(lambda rng: rule([rng.choice(3, p=p)], [p], [q, q], rng)[:1])
 
     for rule, line in zip(tiny.RULES[:2], lines, strict=True):
-        found = of(rule)
-        assert [f"{found[(token,)]:.2f}"[1:] for token in range(3)] == line.split(" | ")[1:4]
+        distribution = of(rule)
+        assert [f"{distribution[(token,)]:.2f}"[1:] for token in range(3)] == line.split(" | ")[1:4]
     assert last.split(" | ")[1:4] == ["?"] * 3
     wrong = total_variation(of(tiny.resample_from_q), of(tiny.verify))
     assert wrong == pytest.approx(0.06)  # "Six tokens in a hundred would have to change"

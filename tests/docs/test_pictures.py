@@ -23,8 +23,8 @@ def picture(name):
 
 def texts(name):
     """The text of each element that has one."""
-    found = re.findall("<text.*?</text>", picture(name), re.DOTALL)
-    return [*filter(None, (html.unescape(re.sub("<[^>]*>", "", text)) for text in found))]
+    elements = re.findall("<text.*?</text>", picture(name), re.DOTALL)
+    return [*filter(None, (html.unescape(re.sub("<[^>]*>", "", text)) for text in elements))]
 
 
 def dots(name):
@@ -59,12 +59,12 @@ def test_each_dot_is_a_price_and_nothing_has_more_tokens_than_are_possible():
 
 def test_the_grader_says_what_its_picture_shows():
     solutions = [lambda p, q, token, rng: rng.random() < q[token] / p[token], lambda p, q: q]
-    said = ["$ python -m exercise"]
+    lines_of_grader = ["$ python -m exercise"]
     for i, (step, solution) in enumerate(zip(STEPS, solutions), start=1):
         lines, _ = graded(step, solution, "")
-        said += [f"{i} {step.function}", *lines]
-    said.append(f"3 {STEPS[2].function} not written yet")
-    assert "".join("".join(texts("exercise")).split()) == "".join("".join(said).split())
+        lines_of_grader += [f"{i} {step.function}", *lines]
+    lines_of_grader.append(f"3 {STEPS[2].function} not written yet")
+    assert "".join("".join(texts("exercise")).split()) == "".join("".join(lines_of_grader).split())
 
 
 # ---- Two show what a machine took ----
@@ -90,6 +90,6 @@ def test_the_race_and_the_terminal_show_where_the_tokens_of_the_demo_are_from():
         drawn = [piece for r in shown for piece in zip(origins(r), r.emitted)]
         for origin in LEGEND:
             ids = [token for kind, token in drawn if kind == origin]
-            found = re.findall(f'<tspan class="{origin}[^>]*>(.*?)<', picture(name))
-            said = html.unescape("".join(found)).removesuffix(LEGEND[origin])
-            assert "".join(said.split()) == "".join(pair.encoder.decode(ids).split())
+            spans = re.findall(f'<tspan class="{origin}[^>]*>(.*?)<', picture(name))
+            text = html.unescape("".join(spans)).removesuffix(LEGEND[origin])
+            assert "".join(text.split()) == "".join(pair.encoder.decode(ids).split())

@@ -41,8 +41,8 @@ def answers(asked, folder):
     page = folder / "play.html"
     script = ASK.replace("<script>", f"<script>const asked = {json.dumps(asked)};")
     page.write_text(PAGE.replace("</body>", script + "</body>"), encoding="utf-8")
-    found = re.search(r'<pre id="found">(.*?)</pre>', opened(page.as_uri(), folder), re.DOTALL)[1]
-    return json.loads(html.unescape(found))
+    printed = re.search(r'<pre id="found">(.*?)</pre>', opened(page.as_uri(), folder), re.DOTALL)[1]
+    return json.loads(html.unescape(printed))
 
 
 def opened(address, folder):
@@ -63,12 +63,12 @@ def measured():
     names = re.search(r"^\| \| (.*) \|$", table, re.MULTILINE)[1].split(" | ")
     lines = re.findall(r"^\| \d positions \| (.*) \|$", table, re.MULTILINE)
     columns = zip(*(map(float, line.split(" | ")) for line in lines))
-    found = {}
+    costs = {}
     for name, column in zip(names, columns):
         row = [1, *column]
         row.append(3 * row[-1] - 2 * row[-2])  # 17 positions
-        found[name] = np.interp(range(1, 18), [1, 2, 3, 4, 5, 9, 17], row)
-    return found
+        costs[name] = np.interp(range(1, 18), [1, 2, 3, 4, 5, 9, 17], row)
+    return costs
 
 
 EXPRESSIONS = [
@@ -88,9 +88,9 @@ WRONG = [
 NUMPY = {"np.maximum(q - p, 0)": 0.1, "np.minimum(p, q)": 0.2, "np.abs(q - P)": 0.2}
 
 
-def check_outcome(found, p, q):
+def check_outcome(outcome, p, q):
     """What the page says of a rule is what the gallery's code does, in a round with one guess."""
-    variant = GALLERY[found["id"]]
+    variant = GALLERY[outcome["id"]]
     setting = Setting(np.tile(p, (len(p), 1)), np.tile(q, (len(q), 1)), K=1)
     emitted = np.zeros(len(p))
     accepted = 0
@@ -98,8 +98,8 @@ def check_outcome(found, p, q):
         emitted[token] += probability
         accepted += probability * len(more)
     distance = np.abs(emitted - q).sum() / 2
-    said = [*found["emitted"], found["accepted"], found["distance"]]
-    assert np.allclose(said, [*emitted, accepted, distance], rtol=0, atol=EXACT), variant.id
+    shown = [*outcome["emitted"], outcome["accepted"], outcome["distance"]]
+    assert np.allclose(shown, [*emitted, accepted, distance], rtol=0, atol=EXACT), variant.id
     assert distance < EXACT or not variant.exact
 
 
@@ -119,8 +119,8 @@ def test_the_page_computes_what_python_computes(tmp_path):
     for why in page["refused"]:
         assert re.search(r"not understood|missing|longer|abs takes", str(why))
     for (p, q), outcomes in zip(pairs, page["outcomes"]):
-        for found in outcomes:
-            check_outcome(found, p, q)
+        for outcome in outcomes:
+            check_outcome(outcome, p, q)
         assert abs(runs.overlap(p, q) - outcomes[0]["accepted"]) < EXACT
     speedups = [theory.improvement(*loop) for loop in loops]
     assert np.allclose(page["speedups"], speedups, rtol=0, atol=EXACT)
@@ -189,11 +189,11 @@ FRAME = '<iframe width="360" height="740" onload="look(this.contentDocument)" sr
 
 @needs_a_browser
 def test_the_pages_fit_a_phone(tmp_path):
-    found = NARROW
+    frames = NARROW
     for name in "index", "play", "trace":
         page = read(f"docs/{name}.html").replace("[0.2, 0.5, 0.3]", "[0.222, 0.555, 0.223]")
-        found += FRAME.format(html.escape(page))
+        frames += FRAME.format(html.escape(page))
     path = tmp_path / "narrow.html"
-    path.write_text(found, encoding="utf-8")
+    path.write_text(frames, encoding="utf-8")
     fits = 3 * "too wide, or not there: ;"
     assert f'<pre id="found">{fits}</pre>' in opened(path.as_uri(), tmp_path)

@@ -44,17 +44,17 @@ def test_what_is_narrow_is_found_by_random_inputs():
     def narrow(u):
         return (0.5 < u[:, 0]) & (u[:, 0] < 0.501) & (u[:, 1] < 0.25)
 
-    (found,) = distributions(token(narrow), 1, 2, n_checks=50_000)
-    assert abs(found[1,] - 0.001 / 4) < GRID
-    assert bound(50_000) < found.resolution < 1e-3  # several tests, of which one is passed
+    (distribution,) = distributions(token(narrow), 1, 2, n_checks=50_000)
+    assert abs(distribution[1,] - 0.001 / 4) < GRID
+    assert bound(50_000) < distribution.resolution < 1e-3  # several tests, of which one is passed
 
 
 def test_thresholds_are_found_to_the_last_bit():
     limits = np.random.default_rng(0).integers(1, UNIT, size=200)
-    found = distributions(
+    by_case = distributions(
         lambda case, u: (u[:, :1] * UNIT < limits[case, None]).astype(int), len(limits), 1
     )
-    assert [outcomes[1,] * UNIT for outcomes in found] == limits.tolist()
+    assert [outcomes[1,] * UNIT for outcomes in by_case] == limits.tolist()
 
 
 # ---- What is refused ----
@@ -102,8 +102,8 @@ def test_a_buffer_may_be_used_again_and_arguments_written_to():
         buffer[: len(numbers)] = numbers[:, 0] < 0.25
         return buffer[: len(numbers)]
 
-    (found,) = distributions(launch, 1, 1)
-    assert found == {(0,): 0.75, (1,): 0.25}
+    (distribution,) = distributions(launch, 1, 1)
+    assert distribution == {(0,): 0.75, (1,): 0.25}
 
 
 def test_an_end_without_thresholds():

@@ -90,7 +90,7 @@ def test_what_is_no_distribution_is_not_compared(law, message):
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "words"),
+    ("wrong", "expected", "words"),
     [
         (
             {(7, 0): 0.3, (7, 1): 0.7},
@@ -120,11 +120,11 @@ def test_what_is_no_distribution_is_not_compared(law, message):
         ),
     ],
 )
-def test_a_difference_is_said_in_words(found, expected, words):
+def test_a_difference_is_said_in_words(wrong, expected, words):
     with pytest.raises(AssertionError, match=re.escape(words)):
-        assert_same_distribution(found, expected)
-    assert_same_distribution(found, found, tolerance=0)
-    assert_same_distribution(found, expected, tolerance=0.51)
+        assert_same_distribution(wrong, expected)
+    assert_same_distribution(wrong, wrong, tolerance=0)
+    assert_same_distribution(wrong, expected, tolerance=0.51)
 
 
 def test_samplers_are_compared_and_tokens_have_names():

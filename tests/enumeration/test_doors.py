@@ -49,12 +49,12 @@ def distribution(tree, box=((0, 1),) * N_NUMBERS):
     else:
         shares = what / what.sum()
         boxes = itertools.repeat(box)
-    found = Counter()
+    masses = Counter()
     for share, branch, inner in zip(shares, branches, boxes):
         if share > 0:
             for outcome, mass in distribution(branch, inner).items():
-                found[outcome] += share * mass
-    return found
+                masses[outcome] += share * mass
+    return masses
 
 
 def run(tree, source, eager=False):
@@ -86,8 +86,8 @@ def of_values(draw):
 @pytest.mark.parametrize("seed", range(10))
 def test_by_branches(seed):
     tree = program(np.random.default_rng(seed), ["number", "choice"])
-    found = enumeration.output_distribution(lambda rng: run(tree, of_numpy(rng)))
-    assert total_variation(found, distribution(tree)) < EXACT
+    computed = enumeration.output_distribution(lambda rng: run(tree, of_numpy(rng)))
+    assert total_variation(computed, distribution(tree)) < EXACT
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -99,9 +99,9 @@ def test_by_branches_and_values(seed):
         source.number = lambda: float(rng.random())
         return run(tree, source)
 
-    found = enumeration.output_distribution(draw, resolution=0.05)
-    assert total_variation(found, distribution(tree)) < EXACT
-    assert 0 < found.resolution < 0.05
+    computed = enumeration.output_distribution(draw, resolution=0.05)
+    assert total_variation(computed, distribution(tree)) < EXACT
+    assert 0 < computed.resolution < 0.05
 
 
 SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 15))]
@@ -111,8 +111,12 @@ SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ran
 @pytest.mark.parametrize("seed", SEEDS)
 def test_by_values(seed, eager):
     tree = program(np.random.default_rng(seed), ["number", "choice", "race"])
-    found = values.output_distribution(lambda draw: run(tree, of_values(draw), eager), n_checks=500)
-    assert total_variation(found, distribution(tree)) < EXACT
+
+    def sampler(draw):
+        return run(tree, of_values(draw), eager)
+
+    computed = values.output_distribution(sampler, n_checks=500)
+    assert total_variation(computed, distribution(tree)) < EXACT
 
 
 def test_by_batches():
@@ -125,8 +129,8 @@ def test_by_batches():
     def launch(cases, numbers):
         return np.array([*map(outcome, cases, numbers)])
 
-    found = batches.distributions(launch, len(trees), N_NUMBERS, n_checks=300)
-    for tree, law in zip(trees, found):
+    computed = batches.distributions(launch, len(trees), N_NUMBERS, n_checks=300)
+    for tree, law in zip(trees, computed):
         assert total_variation(law, distribution(tree)) < GRID
 
 
@@ -141,5 +145,5 @@ def test_by_pytorch(seed):
         noise=lambda n: torch.empty(n, dtype=torch.float64).exponential_().numpy(),
     )
     tree = program(np.random.default_rng(seed), ["number", "choice", "race"], depth=3)
-    found = pytorch.output_distribution(lambda: run(tree, source, eager=seed % 2), n_checks=200)
-    assert total_variation(found, distribution(tree)) < GRID
+    computed = pytorch.output_distribution(lambda: run(tree, source, eager=seed % 2), n_checks=200)
+    assert total_variation(computed, distribution(tree)) < GRID

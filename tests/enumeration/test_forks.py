@@ -32,8 +32,8 @@ HALVES_OR_SO = {(0,): 0.5 / 1.000000005, (1,): 0.500000005 / 1.000000005}
 def enumerated(draw):
     """Its distribution, which 2,000 real runs do not contradict."""
     outputs = sum_over_paths(draw)
-    usual = np.random.default_rng(0)
-    check_real_runs(outputs, lambda: as_output(draw(usual)), 2000)
+    numpys = np.random.default_rng(0)
+    check_real_runs(outputs, lambda: as_output(draw(numpys)), 2000)
     return outputs
 
 

@@ -102,26 +102,26 @@ def evaluated(texts):
 def drawn(generator, name, texts):
     """What is drawn, or whether it's below .25, as a text, and its type."""
     args = evaluated(texts)
-    found = getattr(generator, name)(**args)
+    output = getattr(generator, name)(**args)
     if name == "shuffle":
-        found = args["x"]
-    is_empty = isinstance(found, np.ndarray) and found.size == 0
+        output = args["x"]
+    is_empty = isinstance(output, np.ndarray) and output.size == 0
     if name in OF_NUMBERS and not is_empty:
-        found = found < 0.25
-    kind = str(type(found))
-    if isinstance(found, np.ndarray):
-        kind += f"{found.dtype, found.shape}"
-    return kind, repr(np.asarray(found).tolist())
+        output = output < 0.25
+    kind = str(type(output))
+    if isinstance(output, np.ndarray):
+        kind += f"{output.dtype, output.shape}"
+    return kind, repr(np.asarray(output).tolist())
 
 
-def is_served(name, texts, usual, imitation):
+def is_served(name, texts, numpys, imitation):
     """Whether a call was not refused, neither by NumPy's own nor by its imitation."""
 
     def imitated(rng):
         return drawn(imitation(rng), name, texts)
 
     try:
-        drawn(usual, name, texts)
+        drawn(numpys, name, texts)
     except Exception as error:
         with pytest.raises(Exception) as ours:
             sum_over_paths(imitated)
@@ -132,21 +132,21 @@ def is_served(name, texts, usual, imitation):
     except (TypeError, TooManyPaths) as error:
         assert re.search(REFUSED, str(error))
         return False
-    check_real_runs(outputs, lambda: drawn(usual, name, texts), 10)
+    check_real_runs(outputs, lambda: drawn(numpys, name, texts), 10)
     if name in LAWS:
         expected = [mass for mass in LAWS[name](**evaluated(texts)) if mass > 0]
         assert sorted(outputs.values()) == pytest.approx(sorted(expected), abs=1e-7)
     return True
 
 
-def compare_calls(name, options, usual, imitation=lambda rng: rng):
+def compare_calls(name, options, numpys, imitation=lambda rng: rng):
     rng = np.random.default_rng(0)
     n_served = 0
     for _ in range(N_CALLS):
-        some = [option for option in options if option in REQUIRED or rng.integers(2)]
-        texts = {option: str(rng.choice(options[option])) for option in some}
+        chosen = [option for option in options if option in REQUIRED or rng.integers(2)]
+        texts = {option: str(rng.choice(options[option])) for option in chosen}
         try:
-            n_served += is_served(name, texts, usual, imitation)
+            n_served += is_served(name, texts, numpys, imitation)
         except BaseException:
             print(name, texts)
             raise

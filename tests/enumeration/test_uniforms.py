@@ -91,9 +91,9 @@ BETWEEN = math.exp(-1) - math.exp(-2)  # below, there is no logarithm
     ],
 )
 def test_a_number_that_is_used_as_a_value_gets_one(draw, expected):
-    found = output_distribution(draw, resolution=0.1)
-    assert total_variation(found, expected) < 1e-12
-    assert 0.05 < found.resolution < 0.1
+    distribution = output_distribution(draw, resolution=0.1)
+    assert total_variation(distribution, expected) < 1e-12
+    assert 0.05 < distribution.resolution < 0.1
     for exact in sum_over_paths, functools.partial(output_distribution, resolution=0):
         with pytest.raises(TypeError, match=r"^a random number .*; to be exact, compare it"):
             exact(draw)

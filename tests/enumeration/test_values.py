@@ -132,28 +132,32 @@ RIGHT = {
 }  # fmt: skip
 
 
-def difference(found, expected):
-    return total_variation(found, {tuple(np.ravel(outcome)): p for outcome, p in expected.items()})
+def difference(distribution, expected):
+    expected = {tuple(np.ravel(outcome)): p for outcome, p in expected.items()}
+    return total_variation(distribution, expected)
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_distribution_is_the_one_computed_by_hand(name):
     function, expected = RIGHT[name]
-    found = output_distribution(function, n_checks=500)
-    assert len(found) == len(expected)
-    assert difference(found, expected) < (1e-8 if "cache" in name else 1e-15)
+    distribution = output_distribution(function, n_checks=500)
+    assert len(distribution) == len(expected)
+    assert difference(distribution, expected) < (1e-8 if "cache" in name else 1e-15)
 
 
 @pytest.mark.parametrize("limit", [0.3, 0.7, 2**-53, 3 * 2**-53, 1 - 2**-53])
 def test_a_threshold_is_found_to_the_last_bit(limit):
-    found = output_distribution(lambda draw: int(draw() < limit), n_checks=100)
-    assert found[1,] * 2**53 == math.ceil(limit * 2**53)
+    distribution = output_distribution(lambda draw: int(draw() < limit), n_checks=100)
+    assert distribution[1,] * 2**53 == math.ceil(limit * 2**53)
 
 
 def test_forks_are_exact_and_tried_on_random_inputs():
-    found = output_distribution(lambda draw: [draw.choice([1 - 1e-9, 1e-9]) for _ in range(3)])
-    assert found[1, 1, 1] == pytest.approx(1e-27)
-    assert found.resolution == math.log(1e9) / 10_000
+    def rare_three_times(draw):
+        return [draw.choice([1 - 1e-9, 1e-9]) for _ in range(3)]
+
+    distribution = output_distribution(rare_three_times)
+    assert distribution[1, 1, 1] == pytest.approx(1e-27)
+    assert distribution.resolution == math.log(1e9) / 10_000
 
 
 SLOW = "very rare", "a rare winner", "a row before a rare coin", "one row on either path", "a loop"
@@ -166,8 +170,8 @@ HARD = "a whole number", "a bounded rejection", "rare five times"
 def test_the_seed_of_the_search_does_not_matter(name):
     function, expected = RIGHT[name]
     for seed in range(5):
-        found = output_distribution(function, n_checks=1000, seed=seed)
-        assert difference(found, expected) < 1e-12
+        distribution = output_distribution(function, n_checks=1000, seed=seed)
+        assert difference(distribution, expected) < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -178,8 +182,8 @@ def test_the_seed_of_the_search_does_not_matter(name):
     ],
 )
 def test_float32_races_are_right_up_to_float32(race):
-    found = output_distribution(race, n_checks=2000)
-    assert 0 < total_variation(found, ONE_TOKEN) < 1e-7
+    distribution = output_distribution(race, n_checks=2000)
+    assert 0 < total_variation(distribution, ONE_TOKEN) < 1e-7
 
 
 def test_a_race_that_is_close_is_no_evidence(monkeypatch):
@@ -187,9 +191,9 @@ def test_a_race_that_is_close_is_no_evidence(monkeypatch):
         return np.argmax(np.round(np.log(Q[0]) + draw.gumbel(3), 1))
 
     monkeypatch.setattr(parts, "CLOSE", 0.2)
-    found = output_distribution(rounded, n_checks=2000)
-    assert total_variation(found, ONE_TOKEN) < 0.05
-    assert found.resolution == pytest.approx(math.log(1e9) / 2000 + 0.2)
+    distribution = output_distribution(rounded, n_checks=2000)
+    assert total_variation(distribution, ONE_TOKEN) < 0.05
+    assert distribution.resolution == pytest.approx(math.log(1e9) / 2000 + 0.2)
 
 
 # ---- What is refused ----
@@ -270,16 +274,16 @@ def narrow(draw):
 
 
 def test_the_resolution_says_how_much_may_have_been_missed():
-    found = output_distribution(narrow, n_checks=1000)
-    assert found == {(0,): 1}
-    assert 1e-5 < found.resolution == math.log(1e9) / 1000
-    assert found | {(1,): 0} == {(0,): 1, (1,): 0}
+    distribution = output_distribution(narrow, n_checks=1000)
+    assert distribution == {(0,): 1}
+    assert 1e-5 < distribution.resolution == math.log(1e9) / 1000
+    assert distribution | {(1,): 0} == {(0,): 1, (1,): 0}
 
 
 @pytest.mark.parametrize("n_checks", [0, 20])
 def test_where_nothing_is_known_nothing_is_compared(n_checks):
-    found = output_distribution(narrow, n_checks=n_checks)
-    for same in found, found.copy(), found | {}, {} | found:
+    distribution = output_distribution(narrow, n_checks=n_checks)
+    for same in distribution, distribution.copy(), distribution | {}, {} | distribution:
         with pytest.raises(AssertionError, match="nothing is known; take a larger n_checks"):
             enumeration.assert_same_distribution(same, {(0,): 1})
 
@@ -295,10 +299,10 @@ def test_random_inputs_find_what_the_search_has_missed(monkeypatch):
 
 
 def test_a_caller_who_demands_less_is_told_how_many_random_inputs_would_do():
-    found = output_distribution(lambda draw: token_of(Q[0], draw()), n_checks=3000)
+    distribution = output_distribution(lambda draw: token_of(Q[0], draw()), n_checks=3000)
     with pytest.raises(AssertionError, match=r"missed; take n_checks 1\.4 times as large"):
-        enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0.005)
-    enumeration.assert_same_distribution(found, ONE_TOKEN, 1e-6, resolution=0.007)
+        enumeration.assert_same_distribution(distribution, ONE_TOKEN, 1e-6, resolution=0.005)
+    enumeration.assert_same_distribution(distribution, ONE_TOKEN, 1e-6, resolution=0.007)
 
 
 # ---- Other languages ----
@@ -415,9 +419,9 @@ def python(lines):
 
 def test_a_program_can_run_races():
     with python("while True: print(race(), int(draw()[0] < .25), flush=True)") as run:
-        found = output_distribution(run, n_checks=100)
+        distribution = output_distribution(run, n_checks=100)
     expected = {(i, j): Q[0, i] * (0.75, 0.25)[j] for i in range(3) for j in range(2)}
-    assert total_variation(found, expected) < 1e-15
+    assert total_variation(distribution, expected) < 1e-15
 
 
 # ---- The page ----

@@ -211,9 +211,9 @@ def test_a_module_may_ask_when_it_is_imported(tmp_path, monkeypatch):
 def seeds_anew_and_back():
     state = random.getstate()
     random.seed()
-    found = random.random()
+    number = random.random()
     random.setstate(state)
-    return found
+    return number
 
 
 @pytest.mark.parametrize(

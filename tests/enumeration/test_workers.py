@@ -56,8 +56,8 @@ def executor():
 def test_two_processes_find_the_same(executor):
     assert output_distribution(exact, executor=executor) == output_distribution(exact)
     for function in in_floats, one_path, two_paths:
-        found = output_distribution(function, executor=executor)
-        assert total_variation(found, output_distribution(function)) < 1e-12
+        distribution = output_distribution(function, executor=executor)
+        assert total_variation(distribution, output_distribution(function)) < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_too_many_paths(executor, function, max_paths):
 
 
 def test_a_number_that_is_used_as_a_value(executor):
-    found = output_distribution(by_value, executor=executor, resolution=0.1)
-    assert found == {(0, 0): 0.375, (0, 1): 0.125, (1, 0): 0.375, (1, 1): 0.125}
-    assert found.resolution < 0.1
+    distribution = output_distribution(by_value, executor=executor, resolution=0.1)
+    assert distribution == {(0, 0): 0.375, (0, 1): 0.125, (1, 0): 0.375, (1, 1): 0.125}
+    assert distribution.resolution < 0.1
     with pytest.raises(TypeError, match="used as a value"):
         output_distribution(by_value, executor=executor, resolution=0)
     with pytest.raises(RuntimeError, match="9 runs are not enough"):

@@ -96,12 +96,12 @@ def test_attention_is_its_definition(lengths, n_head, d, seed, scale):
     q *= scale  # 100 makes scores above 89, whose exp is infinite in float32
     layer = KVCache(n, n_head, d)
     layer.attend(0, q, v, k)
-    found, n_past = [], 0
+    outputs, n_past = [], 0
     for length in lengths:
-        found.append(layer.attend(n_past, *(x[:, n_past : n_past + length] for x in (q, k, v))))
+        outputs.append(layer.attend(n_past, *(x[:, n_past : n_past + length] for x in (q, k, v))))
         n_past += length
     expected = gpt2.attention(*(x.astype(float) for x in (q, k, v)))
-    assert np.abs(np.concatenate(found, axis=1) - expected).max() < 1e-5 * scale
+    assert np.abs(np.concatenate(outputs, axis=1) - expected).max() < 1e-5 * scale
 
 
 # ---- Threads ----
@@ -129,14 +129,14 @@ def test_in_parallel_does_all_work_once(n, n_bytes, cores):
         patch.setattr(threads, "helpers", lambda: (SimpleQueue(), cores - 1))  # all of them late
         patch.setattr(threads, "HEAD_START", 40)
         threads.in_parallel(slices.append, n, n_bytes)
-    assert sorted(i for some in slices for i in range(n)[some]) == [*range(n)]
+    assert sorted(i for part in slices for i in range(n)[part]) == [*range(n)]
 
 
 def test_an_error_in_a_helping_thread_reaches_the_caller():
     """SystemExit, which is no Exception, must not end the thread: the next call would wait."""
     for _ in range(2):
         with pytest.raises(SystemExit):
-            threads.in_parallel(lambda some: some.start and sys.exit(), 2, 1)
+            threads.in_parallel(lambda part: part.start and sys.exit(), 2, 1)
 
 
 needs_fork = pytest.mark.skipif(

@@ -80,8 +80,8 @@ def test_it_never_accepts_less_on_average(drawn, K):
 )
 def test_the_examples(p, q, by_token, by_block):
     for rule, expected in (verify, by_token), (verify_block, by_block):
-        found = n_accepted(rule, Table([p]), Table([q]), np.array([0]), 2)
-        assert found == pytest.approx(expected, abs=EXACT)
+        accepted = n_accepted(rule, Table([p]), Table([q]), np.array([0]), 2)
+        assert accepted == pytest.approx(expected, abs=EXACT)
 
 
 def test_a_tiny_surplus_counts():

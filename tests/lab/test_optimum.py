@@ -58,9 +58,9 @@ def at_best(draw, p, q):
     """The same of the best rule, three times: as a cut, as a flow, and by running it."""
     S = sets(partial(draw, p))
     flow, _ = largest_flow(S, q)
-    found = accepted(partial(optimal, S=S), draw, p, q)
-    assert found == sum(flow.values()) == ceiling(S, q)
-    return found
+    share = accepted(partial(optimal, S=S), draw, p, q)
+    assert share == sum(flow.values()) == ceiling(S, q)
+    return share
 
 
 @pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)

@@ -32,8 +32,8 @@ Q = np.array([1 / 3, 2 / 3])
 
 def tokens_by_position(chances, K):
     """1 + a1 + a1 a2 + ..., with the alpha of each position, over the rounds that got there."""
-    reached = sum(np.pad(found.p_reached, (0, K - len(found.p_reached))) for found in chances)
-    accepted = sum(np.pad(found.p_accepted, (0, K - len(found.p_accepted))) for found in chances)
+    reached = sum(np.pad(r.p_reached, (0, K - len(r.p_reached))) for r in chances)
+    accepted = sum(np.pad(r.p_accepted, (0, K - len(r.p_accepted))) for r in chances)
     means = np.divide(accepted, reached, out=np.zeros(K), where=reached > 0)
     return 1 + np.append(0, np.cumsum(np.cumprod(means)))
 
@@ -58,13 +58,13 @@ def test_chances_predict_the_tokens_of_a_round(drawn, K, rule):
         rounds[key] = r
         return key
 
-    found = []
+    chances = []
     n_tokens = 0
     for key, mass in sum_over_paths(one_round).items():
         n_tokens += mass * key[-1]
         reached, kept = CHANCES[rule](rounds[key])
-        found.append(Chances(mass * reached, mass * kept))
-    assert tokens_by_position(found, K)[-1] == pytest.approx(n_tokens, abs=EXACT)
+        chances.append(Chances(mass * reached, mass * kept))
+    assert tokens_by_position(chances, K)[-1] == pytest.approx(n_tokens, abs=EXACT)
 
 
 def test_an_accepted_eos_ends_what_block_verification_says():

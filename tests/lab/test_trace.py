@@ -158,9 +158,10 @@ def test_coloured_text_without_its_colours_is_the_text(text, half, n_accepted):
         patch.setattr(sys, "stdout", output := Terminal())
         patch.setenv("TERM", "xterm")
         show("", ENCODER, "Title", partial(replay, rounds))
-    found = output.getvalue().split("\nText = ")[1].rpartition("\nTime = ")[0]
-    assert uncoloured(found) == uncoloured(text) + "\ufffd" * half
-    assert not ids or half or found.startswith(COLOURS["accepted" if n_accepted else "resampled"])
+    coloured = output.getvalue().split("\nText = ")[1].rpartition("\nTime = ")[0]
+    assert uncoloured(coloured) == uncoloured(text) + "\ufffd" * half
+    colour = COLOURS["accepted" if n_accepted else "resampled"]
+    assert not ids or half or coloured.startswith(colour)
 
 
 def test_trace_on_the_command_line(tmp_path):

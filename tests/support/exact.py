@@ -23,25 +23,25 @@ def product_of_conditionals(x, model, N, eos=None):
     """
     if N == 0:
         return {tuple(x): 1}
-    found = {}
+    distribution = {}
     for token, q in enumerate(np.asarray(model(np.array(x)))[-1].tolist()):
         if q > 0:
             n_left = 0 if token == eos else N - 1
             rest = product_of_conditionals([*x, token], model, n_left, eos)
-            found |= {ids: q * mass for ids, mass in rest.items()}
-    return found
+            distribution |= {ids: q * mass for ids, mass in rest.items()}
+    return distribution
 
 
-def assert_same(found, expected):
+def assert_same(distribution, expected):
     """Assert that two distributions are equal, in Fractions exactly.
 
     pytest's last lines have the largest distance.
     """
-    distance = total_variation(found, expected)
+    distance = total_variation(distribution, expected)
     is_rounded = any(isinstance(mass, float) for mass in expected.values())
     kind = float if is_rounded else Fraction
     DISTANCES[kind].append(kind(distance))
-    assert_same_distribution(found, expected, tolerance=0 if kind is Fraction else EXACT)
+    assert_same_distribution(distribution, expected, tolerance=0 if kind is Fraction else EXACT)
 
 
 def assert_lossless(drawn, N, K, eos=None, parts=dict, **options):
