@@ -77,6 +77,8 @@ class Pair:
 
 
 class Clock:
+    """A stopwatch, in seconds."""
+
     def __init__(self):
         self.start()
 
@@ -116,6 +118,7 @@ class Run:
     n_turns: int = 1  # it is the median of so many
 
     def add(self, r, seconds):
+        """Note a round, and how many seconds it took."""
         self.n_drafted.append(len(r.drafted))
         self.n_accepted.append(r.n_accepted)
         self.n_emitted.append(len(r.emitted))
@@ -125,10 +128,12 @@ class Run:
 
     @property
     def seconds(self):
+        """What all rounds took together."""
         return sum(self.round_seconds)
 
     @property
     def n_new(self):
+        """How many tokens were decoded."""
         return sum(self.n_emitted)
 
     @property
@@ -146,6 +151,7 @@ class Run:
 
     @property
     def n_looked_at(self):
+        """How many guesses were looked at, because those before them were accepted."""
         return sum(len(chances.p_accepted) for chances in self.chances)
 
     @property

@@ -79,6 +79,7 @@ def largest_first(row, least):
 
 
 def only(row, tokens):
+    """A row with these tokens alone, normalised."""
     kept = np.zeros(len(row))
     kept[tokens] = row[tokens] / row[tokens].sum()
     return kept

@@ -217,6 +217,7 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, reso
 
 
 def advice(missed, resolution):
+    """What to do about so much that could have been missed."""
     if missed >= 1:
         return "so nothing is known; take a larger n_checks"
     if not resolution:
@@ -225,10 +226,12 @@ def advice(missed, resolution):
 
 
 def resolution_of(distribution):
+    """What may have been missed: 0 for a plain dict, and for a function."""
     return getattr(distribution, "resolution", 0)
 
 
 def distribution_of(given, resolution):
+    """{output: probability} of a function, or the dict that was given."""
     if isinstance(given, dict):
         return given
     return output_distribution(given, resolution=resolution)

@@ -75,12 +75,15 @@ class Boxes(NamedTuple):
     outcome: np.ndarray  # [n, m]
 
     def take(self, which):
+        """The boxes with these indices, or where a mask is true."""
         return Boxes(*(array[which] for array in self))
 
     def without(self, which):
+        """All boxes but those with these indices."""
         return Boxes(*(np.delete(array, which, axis=0) for array in self))
 
     def mass(self):
+        """[n] the probability of each box."""
         return np.prod((self.high - self.low) / UNIT, axis=1)
 
     def places(self, at):
@@ -92,6 +95,7 @@ class Boxes(NamedTuple):
 
 
 def joined(*boxes):
+    """Several `Boxes` as one."""
     return Boxes(*map(np.concatenate, zip(*boxes)))
 
 
@@ -124,6 +128,7 @@ class Search:
         return np.concatenate([self.launched(case[part], at[part]) for part in parts])
 
     def launched(self, case, at):
+        """[n, m] the outcomes of one launch, checked."""
         numbers = (at / UNIT).astype(np.float32)
         outcomes = np.asarray(self.launch(case.copy(), numbers))  # which may be written to
         if outcomes.dtype.kind not in "iu":
@@ -139,6 +144,7 @@ class Search:
     # ---- Where to look ----
 
     def whole(self, n_numbers):
+        """A box for each case, which holds all numbers."""
         case = np.arange(len(self.n_moving))
         low = np.zeros((len(case), n_numbers), np.int64)
         high = low + UNIT
@@ -146,6 +152,7 @@ class Search:
         return Boxes(case, low, high, point, self.run(case, point))
 
     def corners(self, boxes):
+        """[n, n_numbers] a random corner of each box."""
         is_low = self.rng.random(boxes.low.shape) < 0.5
         return np.where(is_low, boxes.low, boxes.high - 1)
 

@@ -47,10 +47,12 @@ def checked(outputs):
 
 
 def in_python(a):
+    """A number of Python in place of NumPy's, which may round or overflow."""
     return a.item() if hasattr(a, "item") else a
 
 
 def lengths(outputs):
+    """How many tokens the outputs have."""
     return {len(output) for output in outputs if isinstance(output, tuple)}
 
 

@@ -19,7 +19,15 @@ MAX_NUMBERS = 1_000  # in one run
 ENDLESS = f"a run asked for more than {MAX_NUMBERS:,} numbers; take a loop with a limit"
 
 
-# ---- What a run asks for: its keys. No two of them are equal, for their lengths differ ----
+# ---- What a run asks for: its keys. Their lengths differ, so no two kinds are equal ----
+
+# In a box, `entry` says which values of a key are left, and None means all. Each kind of key has
+#   inside(random, entry)            a random value that is left
+#   corner(random, entry, is_high)   one at the edge of what is left
+#   share(entry)                     the probability of what is left
+# Numbers and noise also have
+#   nearer(value, corner)            a value that lies a little nearer to a corner
+#   middle(low, high)                where bisection looks next
 
 
 class Choice(NamedTuple):
@@ -129,11 +137,13 @@ class Draw(Refusals):
         return self.next(Number, n)
 
     def exponential(self, n, dtype=float):
+        """A row of n exponential numbers, for a race between n tokens."""
         if n < 1:
             raise ValueError(f"a row of noise needs at least one entry; found n = {n}")
         return self.next(Noise, int(n), dtype).copy()
 
     def gumbel(self, n):
+        """A row of n Gumbel numbers, for an argmax of n logits."""
         return -np.log(self.exponential(n))
 
     def choice(self, weights):
@@ -146,6 +156,7 @@ class Draw(Refusals):
         return branch
 
     def next(self, kind, *form):
+        """The value of the next key of this kind."""
         i = self.counts[kind, form]
         self.counts[kind, form] += 1
         key = kind(*form, i)
@@ -178,6 +189,7 @@ class Row:
         return abs(self.shares - other.shares).max() < ROUNDING
 
     def branch(self, value):
+        """The token that a number in [0, 1) leads to, or the branch that was given."""
         if isinstance(value, int) and value in self.possible:
             return value
         place = int(np.searchsorted(self.shares.cumsum(), value, side="right"))
@@ -186,6 +198,7 @@ class Row:
 
 @functools.lru_cache(maxsize=9999)  # because many runs draw with the same weights
 def row_of(weights):
+    """The `Row` of weights in bytes."""
     return Row(np.frombuffer(weights))
 
 
@@ -230,6 +243,7 @@ class Point(dict):
         return point
 
     def seen(self):
+        """The weights up to choice `depth`, and the outcome if there is no such choice."""
         rows = [row for row, _ in self.record.choices[: self.depth + 1]]
         return rows, None if len(rows) > self.depth else self.record.outcome
 

@@ -81,6 +81,7 @@ class Forks(Refusals):
         return known[i][1]
 
     def check_is_running(self):
+        """NotByRng if the run has ended that this generator belongs to."""
         if self.is_over:
             advice = "draw from the rng that is passed, each time"
             raise NotByRng(f"the generator of an earlier run was used; {advice}")
@@ -183,6 +184,7 @@ class Forks(Refusals):
 
 
 def in_floats(outputs):
+    """{output: probability} with floats, where no Fraction was given."""
     return {output: float(probability) for output, probability in outputs.items()}
 
 
@@ -193,6 +195,7 @@ def as_output(returned):
 
 
 def as_tuples(returned):
+    """Lists, arrays and ranges as tuples of ints, floats or strings. TypeError for other things."""
     if hasattr(returned, "tolist"):  # of an array, or of a number of NumPy
         returned = returned.tolist()
     if isinstance(returned, list | tuple | range):

@@ -25,6 +25,7 @@ ADVICE = "cannot be enumerated; use rng.choice or rng.random() < a, or see enume
 
 
 def refused(name):
+    """A property that refuses this method by its name."""
     return property(lambda rng: rng.refuse(TypeError(f"rng.{name} {ADVICE}")))
 
 
@@ -116,6 +117,7 @@ class EveryBranch(Forks, Refusing):
         return draw
 
     def one_of(self, n):
+        """A whole number below n, by a fork with n equal branches."""
         if n > MAX_BRANCHES:
             self.refuse(TooManyPaths(f"a choice among {n:,} items", self.covered))
         return self.take(equal_branches(n))
@@ -180,6 +182,7 @@ class EveryBranch(Forks, Refusing):
         return numbers.view(Uniforms) if numbers.dtype == object else numbers.astype(dtype)
 
     def number(self, like):
+        """A random number without a value, of the type of `like`."""
         self.check_is_running()
         number = Uniform(self, like)
         self.intervals.append(number.interval)
@@ -205,14 +208,17 @@ class EveryBranch(Forks, Refusing):
         return self.between(low, high, size)
 
     def between(self, low=0.0, high=1.0, size=None):
+        """`uniform`, without NumPy's check of the arguments."""
         size = size_of(size, low, high)
         low, high = map(number_or_array, (low, high))
         return low + (high - low) * self.random(size)
 
     def refuse_argument(self, call):
+        """TypeError for a call that is not imitated."""
         self.refuse(TypeError(f"rng.{call} {ADVICE}"))
 
     def branches_of(self, n, p):
+        """[(probability, index), ...] of a row p, checked as NumPy does."""
         row = np.asarray(p)
         is_list = not isinstance(p, np.ndarray) or row.dtype == object
         branches = known_branches(n, tuple(map(plain, row.tolist())), row.dtype, is_list)
@@ -230,6 +236,7 @@ def numpys_own():
 
 @functools.lru_cache(maxsize=9)
 def equal_branches(n):
+    """[(1 / n, 0), ... (1 / n, n - 1)]"""
     return [(1 / n, i) for i in range(n)]
 
 
@@ -250,12 +257,14 @@ def known_branches(n, p, dtype, is_list):
 
 
 def without(drawn, branches):
+    """The branches without one of them, normalised."""
     left = [(mass, i) for mass, i in branches if i != drawn]
     total = sum(mass for mass, _ in left)
     return [(mass / total, i) for mass, i in left]
 
 
 def number_or_array(a):
+    """A float, or the array that was given."""
     return np.array(a) if np.ndim(a) else float(a)
 
 
@@ -289,6 +298,7 @@ class Valued(EveryBranch):
     layout = None
 
     def run(self, function, layout, draw):
+        """The output of function(self), with the numbers of a `draws.Draw` in a layout."""
         self.layout, self.draw = layout, draw
         self.is_over = False
         try:
@@ -300,6 +310,7 @@ class Valued(EveryBranch):
         self.draw.refuse(error)
 
     def once(self, what, make):
+        """What make() draws. PyTorch's door keeps it, for a state that comes again."""
         self.check_is_running()
         return make()
 
@@ -338,6 +349,7 @@ class Taken:
         return int(self.next_of(self.numbers) * n)
 
     def next_of(self, values):
+        """The next value. EOFError if the program draws more often than before."""
         if not values:
             raise EOFError("a further draw")
         return values.pop(0)

@@ -29,6 +29,7 @@ class Part:
         self.points = []  # others that are known to lie in it
 
     def cut(self, split):
+        """Divide the part. Points that are known go to the parts in which they lie."""
         above = *self.above, self
         boxes = [{**self.box, split.key: entry} for entry in split.entries(self.box)]
         points = [point for part in self.leaves() for point in part.points]
@@ -39,6 +40,7 @@ class Part:
                 part.points.append(point.at(part.depth))
 
     def leaves(self):
+        """The parts that are not divided, within this one."""
         todo = [self]
         while todo:
             part = todo.pop()
@@ -115,6 +117,7 @@ class Race(NamedTuple):
         return None if self.is_close(noise) else self.winner(noise)
 
     def winner(self, noise):
+        """The token that this noise lets win."""
         return int(np.argmax(self.weights / noise))
 
     def entries(self, box):
@@ -127,6 +130,7 @@ class Race(NamedTuple):
         return noise + self.weights * arrival
 
     def is_close(self, noise):
+        """Whether the second token arrives so soon that rounding may decide."""
         *_, second, best = [0, *np.sort(self.weights / noise)]
         return second > best * (1 - CLOSE)
 

@@ -38,6 +38,7 @@ class Refusals:
     n_refused = 0
 
     def refuse(self, error):
+        """Raise the error, and keep it in case the program catches it."""
         self.n_refused += 1
         if self.n_refused == MAX_REFUSED:
             end_process(f"{type(error).__name__}: {error}; an except without a name catches this")
@@ -48,5 +49,6 @@ class Refusals:
 
 
 def end_process(line):
+    """Print a line and end Python at once, where no error can stop the program."""
     print(line, file=sys.stderr, flush=True)
     os._exit(1)

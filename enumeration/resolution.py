@@ -16,6 +16,7 @@ class Distribution(dict):
         return f"{super().__repr__()}, but runs may have missed {self.resolution:.2g}"
 
     def copy(self):
+        """A copy, with its resolution."""
         return copy.copy(self)  # with its resolution
 
     def __or__(self, other):

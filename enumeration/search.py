@@ -69,6 +69,7 @@ class Search:
         self.draw = None  # of the run that goes on
 
     def distribution(self, n_checks):
+        """The `Distribution`, after n_checks random inputs have agreed with it."""
         if n_checks > self.max_runs:
             problem = f"this resolution takes {n_checks:,.0f} random runs"
             raise TooManyRuns(f"{problem}, and only {self.max_runs:,} are allowed")
@@ -102,6 +103,7 @@ class Search:
     # ---- Runs ----
 
     def run(self, point):
+        """The `Record` of one call of the function, with the values of a point."""
         if self.n_runs >= self.max_runs:
             problem = f"{self.max_runs:,} runs are not enough"
             raise TooManyRuns(f"{problem}; take fewer tokens, or allow more runs")
@@ -127,12 +129,14 @@ class Search:
                 raise NotByThresholds(STATE)
 
     def look(self, point):
+        """What is seen at a point, which is run once."""
         if point.record is None:
             point.record = self.run(point)
             self.first += [point][: N_AGAIN - len(self.first)]
         return point.seen()
 
     def differ(self, x, y):
+        """Whether two points show different things."""
         return self.look(x) != self.look(y)
 
     @contextlib.contextmanager
@@ -159,6 +163,7 @@ class Search:
         return key.inside(self.random, box.get(key))
 
     def point(self, box):
+        """A random point in a box."""
         return Point(functools.partial(self.inside, box), depth_of(box))
 
     def corners(self, box):
@@ -170,6 +175,7 @@ class Search:
             yield Point(new, depth_of(box))
 
     def corner(self, box, mask_of, i, key):
+        """The value of a key at corner number i of a box."""
         is_high = (i & mask_of[key]).bit_count() % 2
         return key.corner(self.random, box.get(key), is_high)
 
@@ -204,6 +210,7 @@ class Search:
                 todo += cut.parts
 
     def choose_point(self, part):
+        """Give the part a point of its own, if it has none."""
         if part.point is None:
             part.point = part.points[0] if part.points else self.point(part.box)
             self.look(part.point)
@@ -334,6 +341,7 @@ class Search:
         return self.threshold(box, change)
 
     def threshold(self, box, change):
+        """The `Threshold` at which a change happens. NotByThresholds if it moves."""
         key, point = change.key, change.after
         low, high = sorted([change.before, change.after], key=lambda point: point[key])
 
@@ -371,6 +379,7 @@ class Search:
         return not is_seen(others) and not all(is_seen([other]) for other in others)
 
     def race(self, change):
+        """The `Race` of the noise that makes a change. Duels tell its weights."""
         weights = Duels(self, change.key, change.after).weights()
         if not weights.any():
             raise NotByThresholds(NO_RACE)
@@ -420,6 +429,7 @@ class Duels:
         self.won = [self.seen({token: NEAR}) for token in range(key.n)]
 
     def seen(self, entries):
+        """What is seen where only these tokens, {token: noise}, can win."""
         return self.search.look(self.point.but(self.key, self.key.of(entries)))
 
     def ratio(self, token, rival):
@@ -432,6 +442,7 @@ class Duels:
         return low
 
     def weights(self):
+        """float [n], in proportion to the probabilities that the tokens win."""
         won = self.won
         rival = int(np.argmax([seen != won[0] for seen in won]))
         # A token without weight shows what another one does, so one of these two has a weight.

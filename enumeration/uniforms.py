@@ -58,6 +58,7 @@ def elementwise(method):
 
 
 def has_no_value(self, *_):
+    """Refuse an operation that needs the number's value."""
     self.refuse()
 
 
@@ -206,10 +207,12 @@ class Uniform:
         return self  # as any number does
 
     def refuse(self, problem="was used as a value"):
+        """NeedsValues: something was done that needs the number's value."""
         self.check_run()
         self.rng.refuse(NeedsValues(f"a random number {problem}; {RULE}"))
 
     def check_run(self):
+        """NotByRng if the number was drawn in an earlier run."""
         if self.run is not self.rng.intervals:
             self.rng.refused = None  # an error of the run that it's from
             self.rng.refuse(NotByRng(EARLIER))
@@ -276,10 +279,12 @@ class Uniforms(np.ndarray):
 
 
 def is_uniform(x):
+    """Whether x is a number without a value, whatever isinstance says."""
     return type(x) is Uniform
 
 
 def as_objects(x):
+    """A plain array of the same objects."""
     return np.asarray(x) if isinstance(x, Uniforms) else x
 
 

@@ -131,6 +131,7 @@ def is_below(run, frame):
 
 @contextlib.contextmanager
 def replaced(replacements):
+    """Within the `with` statement, (owner, name, new) stand in for what was there."""
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
     try:
         for owner, name, new in replacements:
@@ -169,6 +170,7 @@ class Watch:
 
 
 def state_of(generator):
+    """The state of a generator, as something that can be compared."""
     if isinstance(generator, random.Random):
         return super(random.Random, generator).getstate()  # a subclass may have no other
     if hasattr(generator, "get_state"):
@@ -177,6 +179,7 @@ def state_of(generator):
 
 
 def description(generator):
+    """What a message calls a generator."""
     if generator is np.random.get_bit_generator():
         return "np.random"
     if generator is random._inst:

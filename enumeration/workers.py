@@ -70,6 +70,7 @@ def sum_of_subtree(begin, function, max_paths, watched):
 
 
 def check_pickles(function):
+    """TypeError if a function cannot be sent to another process."""
     try:
         pickle.dumps(function)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

@@ -65,6 +65,7 @@ def main(argv=None):
 
 
 def load(args):
+    """The `LabPair` that the options ask for."""
     names = args.draft_model_size, args.target_model_size
     if args.draft == "model":
         names = pair_of(*names)
@@ -84,6 +85,7 @@ def load(args):
 
 
 def eos_of(encoder):
+    """The ids that end a text. UserError if the model names none."""
     if not encoder.eos:
         raise UserError("--eos: the files of this model name no token that ends a text")
     return encoder.eos
@@ -156,6 +158,7 @@ def arguments(argv=None):
 
 
 def check_that_they_fit(args):
+    """UserError if two options exclude each other."""
     if args.draft_corpus is not None and args.draft not in ORDERS:
         needed = " or ".join(ORDERS)
         raise UserError(f"--draft_corpus needs --draft {needed}, but --draft is {args.draft}")
@@ -172,6 +175,7 @@ def check_that_they_fit(args):
 
 
 def is_draft(name):
+    """Whether this is the name of a draft."""
     return name in DRAFTS or re.fullmatch("early-exit:[0-9]{1,4}", name)
 
 

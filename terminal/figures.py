@@ -68,6 +68,7 @@ MEANING = {
 
 
 def speedup_in_words(plain, fast):
+    """The speedup, or why there is none."""
     if v_of(plain, fast) < LEAST_V:
         return BUSY
     middle = "median" if fast.n_turns % 2 else "lower median"
@@ -82,6 +83,7 @@ def v_of(plain, fast):
 
 
 def v_below_1(plain, fast):
+    """Why a pass over K + 1 positions costs less than a plain step, if it does."""
     if LEAST_V <= v_of(plain, fast) < 1:
         return BELOW_1 + TWO_ROWS * any(fast.n_drafted)
     return ""
@@ -96,17 +98,20 @@ def tokens_per_pass(run):
 
 
 def cost_of_a_round(guesses, check, rest):
+    """What a round costs in plain steps, and its three parts."""
     parts = f"guesses K c = {guesses:.2f}, pass v = {check:.2f}, rest r = {rest:.2f}"
     return f"{guesses + check + rest:.2f} plain steps: {parts}"
 
 
 def acceptance_rate(run):
+    """The share of all guesses that is in the text."""
     if run.acceptance_rate is None:
         return NOTHING
     return f"{run.acceptance_rate:.2f} of {sum(run.n_drafted)} guesses"
 
 
 def alpha(run):
+    """alpha, and the tokens per round that follow from it."""
     if run.alpha is None:
         return NOTHING
     expected = expected_tokens(run.alpha, max(run.n_drafted))
@@ -115,6 +120,7 @@ def alpha(run):
 
 
 def why_slower(run, guesses, check, rest):
+    """What costs most, for a loop that is slower than the plain one."""
     if not run.n_looked_at:
         return ""
     n_passes, n_rounds = len(run.target_seconds), len(run.round_seconds)
@@ -130,6 +136,7 @@ def why_slower(run, guesses, check, rest):
 
 
 def same_text(ids, other, if_texts_differ):
+    """Whether two sequences of ids are equal, in words."""
     return "yes" if np.array_equal(ids, other) else if_texts_differ
 
 

@@ -68,6 +68,7 @@ def timed(function):
 
 
 def main():
+    """Run the jobs that another process asks for."""
     engine, *args = sys.argv[1:]
     report(lambda: serve(engine, args), engine)
 
