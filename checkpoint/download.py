@@ -37,6 +37,7 @@ class Patient(Retry):
 
 
 def session():
+    """A connection that tries again where a server is busy."""
     retry = Patient(total=4, backoff_factor=BACKOFF, status_forcelist=BUSY, raise_on_status=False)
     connection = requests.Session()
     connection.headers.update(HEADERS)
@@ -102,18 +103,22 @@ def transfer(connection, url, path, tag):
 
 
 def size_of(path):
+    """Its bytes, or 0 if there is no such file."""
     return path.stat().st_size if path.is_file() else 0
 
 
 def part_of(path, tag):
+    """Where the version of a file with this ETag arrives."""
     return path.with_name(f"{path.name}.{quote(tag, safe='')}.part")
 
 
 def tag_of(part, path):
+    """The ETag in the name of a part, the inverse of `part_of`."""
     return unquote(part.name[len(f"{path.name}.") : -len(".part")])
 
 
 def parts_of(path):
+    """All parts of a file that are there."""
     return path.parent.glob(f"{path.name}.*.part")
 
 
@@ -176,14 +181,15 @@ def receive(answer, part, begin, end):
 
 def checksum(answer):
     """The ETag, if it is a SHA-256, or ""."""
-    for each in (*answer.history, answer):
-        tag = each.headers.get("X-Linked-Etag") or each.headers.get("ETag", "")
-        if found := re.fullmatch(r'(?:W/)?"?([0-9a-f]{64})"?', tag):
-            return found[1]
+    for response in (*answer.history, answer):
+        tag = response.headers.get("X-Linked-Etag") or response.headers.get("ETag", "")
+        if match := re.fullmatch(r'(?:W/)?"?([0-9a-f]{64})"?', tag):
+            return match[1]
     return ""
 
 
 def matches(part, named):
+    """Whether a part has the checksum that the server named, if it named one."""
     if not named:
         if part.name.startswith("model.safetensors"):  # OpenAI's have checksums of their own
             print("the server names no checksum, so damage may go unnoticed", file=sys.stderr)
@@ -192,8 +198,9 @@ def matches(part, named):
 
 
 def digest(path):
-    found = hashlib.sha256()
+    """The SHA-256 of a file, in hexadecimal digits."""
+    sha256 = hashlib.sha256()
     with open(path, "rb") as f:
         while piece := f.read(1 << 20):
-            found.update(piece)
-    return found.hexdigest()
+            sha256.update(piece)
+    return sha256.hexdigest()

@@ -55,6 +55,7 @@ def find_model(name, models_dir=MODELS_DIR):
 
 
 def check_exists(name):
+    """UserError unless this is a model's name or a folder."""
     if name not in MODELS and not os.path.isdir(name):
         if os.path.isfile(name):
             advice = "give a folder with what docs/your_models.md lists"
@@ -72,6 +73,7 @@ def check_is_the_only_one(name, folder):
 
 
 def check_is_online(name, folder):
+    """UserError if HF_HUB_OFFLINE forbids a download."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         problem = f"{name} is not in {folder}"
         raise UserError(f"{problem}, and with HF_HUB_OFFLINE nobody is asked for it")
@@ -99,9 +101,9 @@ def source(url):
 def in_cache(url, files):
     """The snapshot that transformers takes of a model, if its cache has all files, or None."""
     *_, owner, name = url.split("/")
-    said = os.environ.get
-    home = said("HF_HOME") or (said("XDG_CACHE_HOME") or "~/.cache") + "/huggingface"
-    hub = said("HF_HUB_CACHE") or said("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
+    setting = os.environ.get
+    home = setting("HF_HOME") or (setting("XDG_CACHE_HOME") or "~/.cache") + "/huggingface"
+    hub = setting("HF_HUB_CACHE") or setting("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
     hub = Path(os.path.expanduser(os.path.expandvars(hub)))
     for repository in name, f"{owner}--{name}":
         cached = hub / f"models--{repository}"
@@ -178,6 +180,7 @@ if fcntl is None:
 
 
 def fetch_all(folder, names, url, sizes, fresh):
+    """Download the small files, then the weights, and check each before it gets its name."""
     *small, weights = names
     with session() as connection:
         for name in small:

@@ -56,13 +56,14 @@ class Folder:
             self.hparams[ours] = whole_number("config.json", self.config, theirs)
 
     def tokenizer(self):
+        """The parts of an `encoder.Encoder`, as a dict."""
         return tokenizer(self.folder, self.config)
 
     def tensors(self, data=None):
         """{OpenAI's name: array}: views of the memory-mapped files, but BF16 becomes float32."""
         paths = [data] if data else weights(self.folder)
         has_index = (self.folder / INDEX).exists()
-        found = {}
+        tensors = {}
         names = {}
         for path in paths:
             for name, tensor in safetensors(path).items():
@@ -70,14 +71,14 @@ class Folder:
                     continue
                 ours = openai_name(name)
                 is_again = has_index and names.get(ours) == name  # as transformers reads it
-                if ours in found and not is_again:
+                if ours in tensors and not is_again:
                     raise ValueError(f"{name} is there twice, in two files or with two prefixes")
-                found[ours] = tensor
+                tensors[ours] = tensor
                 names[ours] = name
-        head = found.pop("model/lm_head/w", None)
-        if head is not None and not np.array_equal(head, found.setdefault("model/wte", head)):
+        head = tensors.pop("model/lm_head/w", None)
+        if head is not None and not np.array_equal(head, tensors.setdefault("model/wte", head)):
             raise ValueError("lm_head.weight is not wte, so it is not a GPT-2")
-        return found
+        return tensors
 
 
 # ---- Weights ----
@@ -109,18 +110,19 @@ def safetensors(path):
         header = json.loads(data[8:end].tobytes())
         header.pop("__metadata__", None)
         entries = {name: entry_of(name, **told) for name, told in header.items()}
-        found = views(data[end:], entries)
+        tensors = views(data[end:], entries)
     except (TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path.name} has a damaged header") from None
     except ValueError as error:
         raise ValueError(f"{path.name} cannot be used: {error!s:.200}") from None
     for name, told in header.items():
         if told["dtype"] == "BF16" and not MASK.fullmatch(name):
-            found[name] = (found[name].astype("<u4") << 16).view("<f4")
-    return found
+            tensors[name] = (tensors[name].astype("<u4") << 16).view("<f4")
+    return tensors
 
 
 def entry_of(name, dtype, shape, data_offsets):
+    """The `raw.Entry` of a tensor, from its description in the header."""
     start, stop = data_offsets
     if MASK.fullmatch(name):  # of any type, for it is ignored
         return Entry(start, stop - start, "u1", (-1,))

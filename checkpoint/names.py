@@ -19,6 +19,7 @@ class Model(NamedTuple):
 
 
 def sizes(n_layer, n_embd):
+    """The hyperparameters of a GPT-2 of this depth and width."""
     n_head = n_embd // 64
     return dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_head, n_layer=n_layer)
 

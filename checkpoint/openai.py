@@ -36,8 +36,8 @@ class Folder:
 
     def __init__(self, folder):
         self.folder = folder
-        found = read_json(folder / "hparams.json")
-        self.hparams = {name: whole_number("hparams.json", found, name) for name in HPARAMS}
+        settings = read_json(folder / "hparams.json")
+        self.hparams = {name: whole_number("hparams.json", settings, name) for name in HPARAMS}
         self.index = index_in(folder)
         self.entries = read_index(self.index)
 
@@ -57,20 +57,20 @@ class Folder:
     def tensors(self, data=None):
         """{name: array}, views of the memory-mapped data. ValueError names one that is damaged."""
         data = data or self.index.with_suffix(".data-00000-of-00001")
-        found = views(mapped(data), self.entries)
-        for name, tensor in found.items():
+        tensors = views(mapped(data), self.entries)
+        for name, tensor in tensors.items():
             if mask(crc32c(tensor)) != self.entries[name].crc32c:
                 raise ValueError(f"{data.name} is damaged: {name!r} does not match its crc32c")
-        return found
+        return tensors
 
 
 def index_in(folder):
     """A trainer may have named it otherwise, as model-1000.index."""
-    found = [*folder.glob("*.index")]
-    if len(found) != 1:
-        advice = "; keep the one that the file checkpoint names" if found else ""
-        raise ValueError(f"one file like {INDEX} is needed, and there are {len(found)}{advice}")
-    return found[0]
+    paths = [*folder.glob("*.index")]
+    if len(paths) != 1:
+        advice = "; keep the one that the file checkpoint names" if paths else ""
+        raise ValueError(f"one file like {INDEX} is needed, and there are {len(paths)}{advice}")
+    return paths[0]
 
 
 def read_merges(path):
@@ -84,11 +84,11 @@ def read_merges(path):
 
 def pairs(merges):
     """Merges, each a pair or a text such as "t he" -> list of pairs"""
-    found = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]
-    for pair in found:
+    split = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges]
+    for pair in split:
         if len(pair) != 2:
             raise ValueError(f"a merge is {pair!r:.80}, which is not two tokens")
-    return found
+    return split
 
 
 def read_index(path):
@@ -148,26 +148,26 @@ def varint(f):
 
 def fields(message):
     """A protocol buffer -> {field number: [its values]}, ints or bytes."""
-    f, found = BytesIO(message), {}
+    f, values = BytesIO(message), {}
     while f.tell() < len(message):
         field, kind = divmod(varint(f), 8)
         if kind == 5:  # four bytes
             value = int.from_bytes(f.read(4), "little")
         else:
             value = f.read(varint(f)) if kind == 2 else varint(f)
-        found.setdefault(field, []).append(value)
-    return found
+        values.setdefault(field, []).append(value)
+    return values
 
 
 def entry_of(value):
     """A BundleEntryProto (1 dtype, 2 shape, 3 shard_id, 4 offset, 5 size, 6 crc32c) -> Entry"""
-    found = fields(value)
-    dims = fields(found.get(2, [b""])[0]).get(2, [])  # TensorShapeProto: 2 dim, which has 1 size
+    message = fields(value)
+    dims = fields(message.get(2, [b""])[0]).get(2, [])  # TensorShapeProto: 2 dim, which has 1 size
     shape = tuple(index(fields(dim)[1][0]) for dim in dims)
-    [kind] = found[1]
+    [kind] = message[1]
     if kind not in DTYPES:
         raise ValueError(f"a tensor has TensorFlow's type {kind}, neither float32 nor float16")
-    [offset] = map(index, found.get(4, [0]))
-    [size] = map(index, found[5])
-    [crc] = found.get(6, [0])
+    [offset] = map(index, message.get(4, [0]))
+    [size] = map(index, message[5])
+    [crc] = message.get(6, [0])
     return Entry(offset, size, DTYPES[kind], shape, crc)

@@ -51,6 +51,7 @@ def views(data, entries):
 
 
 def tensor_of(data, entry):
+    """The array that an entry describes, as a view of the data."""
     part = data[entry.offset : entry.offset + entry.size]
     try:
         return part.view(entry.dtype).reshape(entry.shape)
@@ -65,34 +66,36 @@ def read_json(path):
     """A JSON file -> dict."""
     data = mapped(path).tobytes()
     try:
-        found = json.loads(data.decode())
+        settings = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is damaged: {error}") from None
-    if type(found) is not dict:
+    if type(settings) is not dict:
         raise ValueError(f"{path.name} is damaged: it holds no names")
-    return found
+    return settings
 
 
 def optional(folder, name):
+    """The settings of a JSON file, or none if it is not there."""
     path = folder / name
     return read_json(path) if path.exists() else {}
 
 
-def whole_number(where, found, name):
-    value = found.get(name)
+def whole_number(where, settings, name):
+    """A setting that has to be a whole number from 1 on. ValueError if it isn't."""
+    value = settings.get(name)
     if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
         problem = f"{name} is {value!r:.30}; a whole number from 1 on is needed"
         raise ValueError(f"{where}: {problem}")
     return value
 
 
-def only(where, found, allowed):
+def only(where, settings, allowed):
     """ValueError unless each name has one of these values, the first of them if it is not there.
 
     What a file asks for is computed, or refused by its name.
     """
     for name, values in allowed.items():
-        value = found.get(name, values[0])
+        value = settings.get(name, values[0])
         if value not in values:
             computed = " or ".join(str(value) for value in values if value is not None)
             instead = f"but only {computed} is computed" if computed else "which is not computed"

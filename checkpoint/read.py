@@ -55,8 +55,8 @@ class Files:
         type allows it.
         """
         with blamed_on(self.stored.folder):
-            found = self.stored.tensors(data)
-            tensors = {name: without_first(tensor) for name, tensor in found.items()}
+            stored = self.stored.tensors(data)
+            tensors = {name: without_first(tensor) for name, tensor in stored.items()}
             check_shapes(tensors, self.hparams)
         return tensors
 
@@ -100,25 +100,26 @@ def check_heads(n_head, n_embd, **_):
         raise ValueError(f"n_head = {n_head} does not divide n_embd = {n_embd}")
 
 
-def check_sizes(found, sizes):
+def check_sizes(hparams, sizes):
     """No shape depends on n_head, so another model might pass for a released one."""
-    wrong = [f"{name} = {n}" for name, n in found.items() if n != sizes[name]]
+    wrong = [f"{name} = {n}" for name, n in hparams.items() if n != sizes[name]]
     if wrong:
         raise ValueError(f"it is not the model of this name: found {', '.join(wrong)}")
 
 
 def check_shapes(tensors, hparams):
+    """ValueError unless all tensors are there, with the shapes of these hyperparameters."""
     n_layer = hparams["n_layer"]
     if n_layer > len(tensors):
         raise ValueError(f"n_layer is {n_layer}, but there are only {len(tensors)} tensors")
     bias = tensors.get("model/h0/mlp/c_fc/b")
     n_inner = None if bias is None else bias.size
     expected = expected_shapes(**hparams, n_inner=n_inner)
-    found = {name: kind_of(tensor) for name, tensor in tensors.items()}
-    wrong = sorted({name for name, _ in expected.items() ^ found.items()})
+    kinds = {name: kind_of(tensor) for name, tensor in tensors.items()}
+    wrong = sorted({name for name, _ in expected.items() ^ kinds.items()})
     if wrong:
         name = wrong[0]
-        shapes = f"expected {expected.get(name, 'none')}, found {found.get(name, 'none')}"
+        shapes = f"expected {expected.get(name, 'none')}, found {kinds.get(name, 'none')}"
         one = f"such as {name!r}: {shapes}"
         raise ValueError(f"{len(wrong)} tensors do not fit the hyperparameters, {one}")
 

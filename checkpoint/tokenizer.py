@@ -40,33 +40,36 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Fa
 
 
 def tokenizer(folder, config):
-    """What `encoder.Encoder` needs -> dict. The library reads what is not GPT-2's own tokenizer."""
+    """What `encoder.Encoder` needs -> dict. The library reads what is not GPT-2's own tokenizer.
+
+    Below, spec is the content of a tokenizer.json.
+    """
     settings = config | optional(folder, "tokenizer_config.json")
     if "added_tokens_decoder" not in settings:
         settings |= optional(folder, "special_tokens_map.json")
     only("the tokenizer", settings, SETTINGS)
     described = described_tokens(folder, settings)
     if (folder / "merges.txt").exists() and not (folder / "tokenizer.json").exists():
-        found = of_two_files(folder, settings, described)
+        spec = of_two_files(folder, settings, described)
     else:
-        found = read_json(folder / "tokenizer.json")
-        check_is_obeyed(found, settings)
-    added = {token["content"]: token for token in found.get("added_tokens") or []}
-    ids = found["model"]["vocab"] | {name: added[name]["id"] for name in added}
+        spec = read_json(folder / "tokenizer.json")
+        check_is_obeyed(spec, settings)
+    added = {token["content"]: token for token in spec.get("added_tokens") or []}
+    ids = spec["model"]["vocab"] | {name: added[name]["id"] for name in added}
     if gaps := {*range(len(ids))}.difference(map(index, ids.values())):
         problem = f"none has the id {min(gaps)}"
         raise ValueError(f"the {len(ids):,} tokens are not numbered from 0 on: {problem}")
     added.pop("", None)  # it is never found
     try:
-        check_only_eot(found, [*added.values(), *described])
-        parts = by_encoder(found, is_added=added or described)
+        check_only_eot(spec, [*added.values(), *described])
+        parts = by_encoder(spec, is_added=added or described)
     except ValueError as why:
         check_agree(described, {EOT: ADDED | {"content": EOT, "id": None}} | added)
         if len(settings.get("added_tokens_decoder", added)) != len(added):
             problem = "added tokens that tokenizer_config.json does not list"
             raise ValueError(f"tokenizer.json has {problem}") from None
         is_new = EOT not in added and {"content": EOT} in described
-        parts = by_library(found, added, why, [EOT] if is_new else [])
+        parts = by_library(spec, added, why, [EOT] if is_new else [])
     return parts | {"eos": ends_of_text(folder, config, len(parts["ids"]))}
 
 
@@ -124,34 +127,34 @@ def check_fits(ids, merges):
         raise ValueError(f"the vocabulary does not fit its merges: {problem}")
 
 
-def check_only_eot(found, added):
+def check_only_eot(spec, added):
     """ValueError if there are other added tokens, which no word contains."""
-    ids = found["model"]["vocab"]
+    ids = spec["model"]["vocab"]
     for token in added:
         allowed = FLAGS | {"content": [EOT], "id": [ids.get(EOT, len(ids))]}
         only(f"the added token {token['content']!r}", token, allowed)
 
 
-def by_encoder(found, is_added):
+def by_encoder(spec, is_added):
     """GPT-2's own tokenizer, of another vocabulary perhaps. ValueError if it is not."""
-    check_algorithm(found)
-    check_template(found.get("post_processor") or {})
-    ids = found["model"]["vocab"]
-    merges = pairs(found["model"]["merges"])
+    check_algorithm(spec)
+    check_template(spec.get("post_processor") or {})
+    ids = spec["model"]["vocab"]
+    merges = pairs(spec["model"]["merges"])
     check_fits(ids, merges)
     if is_added:
         ids.setdefault(EOT, len(ids))  # transformers adds it, if nobody else does
     return {"merges": merges, "ids": ids, "special": EOT if is_added else None}
 
 
-def by_library(found, added, why, more):
+def by_library(spec, added, why, more):
     """What the library makes of a tokenizer.json, and of more tokens. ValueError if it cannot."""
     try:
         import tokenizers
     except ImportError:
         advice = "the library tokenizers reads it: pip install tokenizers"
         raise ValueError(f"{why}; {advice}") from None
-    library = called(tokenizers.Tokenizer.from_str, json.dumps(found))
+    library = called(tokenizers.Tokenizer.from_str, json.dumps(spec))
     library.add_special_tokens(more)
     library.no_truncation()
     library.no_padding()
@@ -169,22 +172,22 @@ def check_agree(described, known):
             raise ValueError(f"the files do not agree about the added token {name!r}")
 
 
-def check_is_obeyed(found, settings):
+def check_is_obeyed(spec, settings):
     """ValueError where transformers does not do what tokenizer.json says, or by chance."""
-    only("tokenizer.json, model", found["model"], {"type": ["BPE"]})
-    cut = found.get("pre_tokenizer") or {}
-    only("tokenizer.json", found["model"] | cut, {"dropout": [None, 0], "add_prefix_space": NO})
-    decoder = found.get("decoder") or {"type": None}
+    only("tokenizer.json, model", spec["model"], {"type": ["BPE"]})
+    cut = spec.get("pre_tokenizer") or {}
+    only("tokenizer.json", spec["model"] | cut, {"dropout": [None, 0], "add_prefix_space": NO})
+    decoder = spec.get("decoder") or {"type": None}
     only("tokenizer.json, decoder", decoder, {"type": ["ByteLevel"]})
     if settings.get("tokenizer_class") in GPT2:
-        check_algorithm(found)
+        check_algorithm(spec)
 
 
-def check_algorithm(found):
+def check_algorithm(spec):
     """ValueError if the words are not GPT-2's."""
-    only("tokenizer.json", found["model"], BPE)
-    only("tokenizer.json", found, {"normalizer": [None]})
-    cut = found.get("pre_tokenizer") or {"type": None}
+    only("tokenizer.json", spec["model"], BPE)
+    only("tokenizer.json", spec, {"normalizer": [None]})
+    cut = spec.get("pre_tokenizer") or {"type": None}
     only("tokenizer.json, pre_tokenizer", cut, {"type": ["ByteLevel"], "use_regex": [True]})
 
 
