@@ -27,6 +27,7 @@ PRICE = "what a function like verify gains by being wrong on purpose, and which 
 
 
 def show(number, name, lines, is_exact):
+    """Print the lines about a step, and return whether it may be wrong."""
     verdict, *more = lines
     verdict = wrapped(verdict, " " * 24).strip()
     if sys.stdout is not None and sys.stdout.isatty():

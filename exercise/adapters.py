@@ -74,11 +74,11 @@ def as_verify(function):
 
     def rule(drafted, p, q, rng):
         k = len(drafted)
-        found = function(drafted, p, q, rng)
-        emitted = tokens_from(found, "the round", q.shape[1], function)
+        returned = function(drafted, p, q, rng)
+        emitted = tokens_from(returned, "the round", q.shape[1], function)
         if not 1 <= len(emitted) <= k + 1:
             needed = f"a round of {k} guesses emits 1 to {k + 1} tokens" if k else ONE_TOKEN
-            raise Wrong(f"{needed}{hint_for(found)}; found {emitted.tolist()!s:.60}")
+            raise Wrong(f"{needed}{hint_for(returned)}; found {emitted.tolist()!s:.60}")
         return emitted
 
     return rule
@@ -95,22 +95,24 @@ def with_loop(function, **eos):
     def text(rng, setting):
         x = np.array(setting.prompt)
         models = setting.draft_model, setting.target_model
-        found = function(x, *models, setting.N, setting.K, rng, **eos)
-        return text_from(found, setting, function, **eos)
+        returned = function(x, *models, setting.N, setting.K, rng, **eos)
+        return text_from(returned, setting, function, **eos)
 
     return text
 
 
 def with_propose(function):
+    """A function of step 6, as a sampler: its guesses, and verify."""
+
     def draft(x, draft_model, k, rng, stop=None):
         if k == 0:
             return x[:0], ()
-        found = function(x, draft_model, k, rng)
-        if not isinstance(found, tuple | list) or len(found) != 2:
-            raise Wrong(f"a draft returns the guesses and their rows; found {found!r:.60}")
+        returned = function(x, draft_model, k, rng)
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            raise Wrong(f"a draft returns the guesses and their rows; found {returned!r:.60}")
         n_vocab = draft_model(x).shape[1]
-        drafted = tokens_from(found[0], "the guesses", n_vocab, function)
-        p = array_from(found[1], "p", (k, n_vocab), float)
+        drafted = tokens_from(returned[0], "the guesses", n_vocab, function)
+        p = array_from(returned[1], "p", (k, n_vocab), float)
         for i, token in enumerate(drafted):
             check_argmax(np.append(x, drafted[:i]), draft_model, token)
         return drafted, p
@@ -126,6 +128,8 @@ def check_argmax(ids, draft_model, token):
 
 
 def with_penalty(function):
+    """A function of step 7, as a sampler that penalises the target's rows."""
+
     def rows(setting, x, drafted):
         q = target_rows(setting, x, drafted)
         return rows_from(function(q, np.append(x, drafted)), "the rows", q.shape)
@@ -134,13 +138,15 @@ def with_penalty(function):
 
 
 def with_siblings(function):
+    """A function of step 8, as a sampler of trees."""
+
     def text(rng, setting):
         root = grown(setting, rng)
         most = max(map(len, paths(root)))  # before the function may change the tree
-        found = function(root, rng)
-        if not isinstance(found, list) or not 1 <= len(found) <= most:
-            raise Wrong(f"a list of 1 to {most} tokens is needed; found {found!r:.60}")
-        emitted = tokens_from(found, "the round", len(setting.P), function)
+        returned = function(root, rng)
+        if not isinstance(returned, list) or not 1 <= len(returned) <= most:
+            raise Wrong(f"a list of 1 to {most} tokens is needed; found {returned!r:.60}")
+        emitted = tokens_from(returned, "the round", len(setting.P), function)
         return [*setting.prompt, *emitted.tolist()]
 
     return text

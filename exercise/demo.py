@@ -56,12 +56,12 @@ class Mine(NamedTuple):
         return rows
 
     def says(self, args, ids, others):
-        said = f"{self.name} is {self.verdict}"
+        line = f"{self.name} is {self.verdict}"
         if self.is_exact:
-            return said
+            return line
         if args.temperature > 0 and not args.same_text:
-            return f"{said}; would you have seen that?"
-        return f"{said}; {HIDDEN}" if np.array_equal(ids, others) else said
+            return f"{line}; would you have seen that?"
+        return f"{line}; {HIDDEN}" if np.array_equal(ids, others) else line
 
 
 def graded(file=MINE, *names):
@@ -77,8 +77,8 @@ def graded(file=MINE, *names):
     advice = "" if names or file == MINE else OR_NAMED
     names = names or (LOOP, VERIFY)
     asked = [(LOOP if name == LOOP else VERIFY, name) for name in names]
-    for name, found in zip(names, verdicts(file, asked)):
-        (verdict, *_), is_exact = found or (["not in this file"], None)
+    for name, answer in zip(names, verdicts(file, asked)):
+        (verdict, *_), is_exact = answer or (["not in this file"], None)
         if is_exact or verdict.startswith("wrong by"):
             return Mine(file, name, verdict, is_exact)
         if is_exact is False:
@@ -98,8 +98,8 @@ def run(loop, file, x, draft_model, target_model, N, K, seed, on_round):
         set_clock(LIMIT)
 
     rounds = Rounds(x, in_its_own_time, MOST + 2 * min(K, N))
-    draft = rounds.heard(untimed(draft_model), "p")
-    target = rounds.heard(untimed(target_model), "q")
+    draft = rounds.watched(untimed(draft_model), "p")
+    target = rounds.watched(untimed(target_model), "q")
     try:
         set_clock(LIMIT)
         ids = loop(x.copy(), draft, target, N, K, np.random.default_rng(seed))
@@ -119,9 +119,9 @@ def run(loop, file, x, draft_model, target_model, N, K, seed, on_round):
 def untimed(model):
     def call(*args):
         left = set_clock(0)
-        found = model(*args)
+        rows = model(*args)
         set_clock(left)
-        return found
+        return rows
 
     return call
 

@@ -52,19 +52,20 @@ def compared(check, function):
     sampler = check.sampler(function)
     compute = partial(output_distribution, resolution=0)  # once, as it looks for other generators
     for setting in check.settings:
-        found = check.distribution(sampler, setting, compute)
+        distribution = check.distribution(sampler, setting, compute)
         compute = sum_over_paths
         wanted = check.distribution(check.reference, setting)
-        distance = total_variation(found, wanted)
+        distance = total_variation(distribution, wanted)
         if distance > ROUNDING:
             name = name_of(check, sampler) or seed_in(function)
             headline = f"wrong by {in_digits(distance)} ({check.size(setting)}){check.where}{name}"
             lines = tree(check, sampler, setting)
-            return [headline, *lines, in_words(found, wanted, setting.N)]
+            return [headline, *lines, in_words(distribution, wanted, setting.N)]
     return []
 
 
 def in_digits(distance):
+    """A distance with four digits, or with one if it is tiny."""
     return f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
 
 
@@ -123,6 +124,7 @@ def not_written(error, step):
 
 
 def problem(error, path):
+    """An error of a function, in one line, with its place in the file."""
     words = in_one_line(error)
     if isinstance(error, NotByRng):
         door = "; enumeration/pytorch.py is for code that draws from PyTorch"
@@ -148,6 +150,7 @@ INSTEAD = "write rng.random() < a or rng.choice(len(p), p=p)"
 
 
 def place_of(number, source):
+    """A line of a file, as an error begins with it."""
     return f"line {number}, {source.strip().rstrip(':')}: "
 
 

@@ -18,6 +18,7 @@ ROUNDING = 1e-9
 
 
 def praise(step, function):
+    """The verdict on an exact function, with what it could do better."""
     saved = SAVED.get(step.function)
     return f"exact, with {saved(function)}" if saved else "exact"
 
@@ -49,25 +50,25 @@ def in_loops(function):
         return str(error)
     passes_needed, _, guesses_needed, _ = calls_of(speculative_sampling)
     tokens, possible = CYCLE.N / passes, CYCLE.N / passes_needed
-    said = f"{tokens:.2f} tokens per pass of the target{more_than(tokens, possible)}"
+    praise = f"{tokens:.2f} tokens per pass of the target{more_than(tokens, possible)}"
     # Each round adds one token that is no guess. If rounds and accepted guesses don't add up to
     # N, the loop made guesses that its calls of the draft don't show.
     if rounds + accepted < CYCLE.N - ROUNDING:
-        return said
+        return praise
     right = CYCLE.N / rounds - 1
     made, needed = guesses / rounds, guesses_needed / passes_needed
     if guesses:
-        said += f"; {made:.2f} guesses a round, {right:.2f} of them accepted"
+        praise += f"; {made:.2f} guesses a round, {right:.2f} of them accepted"
     extra = passes - rounds
     if extra > ROUNDING:
         times = "once more than needed" if abs(extra - 1) < ROUNDING else "more than once a round"
-        said += f"; it asks the target {times}"
+        praise += f"; it asks the target {times}"
     elif guesses and tokens < possible - ROUNDING:
         is_worse = right / made < (possible - 1) / needed
-        said += f"; {SEES if is_worse else GUESS_MORE}"
+        praise += f"; {SEES if is_worse else GUESS_MORE}"
     elif made > needed + ROUNDING:
-        said += f"; {needed:.2f} are enough, for a round adds one more token"
-    return said
+        praise += f"; {needed:.2f} are enough, for a round adds one more token"
+    return praise
 
 
 SEES = "does the draft see its own guesses?"
@@ -85,13 +86,13 @@ def calls_of(function):
 
         x = np.array(CYCLE.prompt)
         rounds = Rounds(x, add)
-        models = map(rounds.heard, (CYCLE.draft_model, CYCLE.target_model), "pq")
+        models = map(rounds.watched, (CYCLE.draft_model, CYCLE.target_model), "pq")
         text = function(x.copy(), *models, CYCLE.N, CYCLE.K, rng)
         rounds.end(np.array(text))
         return rounds.n_passes, *n
 
-    found = sum_over_paths(count)
-    return sum(mass * np.array(n) for n, mass in found.items())
+    counts = sum_over_paths(count)
+    return sum(mass * np.array(n) for n, mass in counts.items())
 
 
 def in_endless_texts(function):

@@ -61,9 +61,9 @@ def process_for(path, asked, judge):
         log = os.path.join(folder, "log")
         process = spawn.Process(target=answer, args=[path, asked, judge, theirs, LIMIT, log])
         # The process inherits what we ignore. So Ctrl-C reaches us alone, and we end the process.
-        usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         process.start()
-        signal.signal(signal.SIGINT, usual)
+        signal.signal(signal.SIGINT, handler)
         theirs.close()
 
         def next_answer():
@@ -93,10 +93,10 @@ def why_it_ended(code, path, log):
     if code is not None and not doing:
         return f"it ended Python, with exit code {code}"
     name = path.encode("ascii", "backslashreplace").decode()
-    found = re.search(rf'File "{re.escape(name)}", line (\d+)', doing)
+    match = re.search(rf'File "{re.escape(name)}", line (\d+)', doing)
     place = ""
-    if found:
-        number = int(found[1])
+    if match:
+        number = int(match[1])
         place = place_of(number, linecache.getline(path, number))
     return f"{place}it did not end within {LIMIT} seconds"
 

@@ -13,13 +13,14 @@ class Endless(BaseException):
     """`except Exception` in a function does not stop it."""
 
 
-def array_from(found, what, shape=None, dtype=None):
-    if found is None:
+def array_from(returned, what, shape=None, dtype=None):
+    """What a function returned, as an array of this shape. `Wrong` if it isn't one."""
+    if returned is None:
         raise Wrong("it returned None; is a return missing?")
     try:
-        array = np.array(found, dtype)
+        array = np.array(returned, dtype)
     except (TypeError, ValueError):  # an array and a number, for example
-        raise Wrong(f"{what} must be an array; found {found!r:.60}") from None
+        raise Wrong(f"{what} must be an array; found {returned!r:.60}") from None
     if shape is not None and array.shape != shape:
         raise Wrong(f"{what} must have the shape {list(shape)}; found {list(array.shape)}")
     return array
@@ -29,22 +30,24 @@ SUMS = "cumsum", "searchsorted"
 BEHIND_ALL = "; np.cumsum may end just below 1, so use rng.choice"
 
 
-def tokens_from(found, what, n_vocab, function):
-    ids = array_from(found, what)
+def tokens_from(returned, what, n_vocab, function):
+    """What a function returned, as tokens [n]. `Wrong` if it isn't a list of tokens."""
+    ids = array_from(returned, what)
     if ids.size == 0:
         ids = ids.astype(int)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(n_vocab)}:
         tokens = f"a list of tokens, whole numbers from 0 to {n_vocab - 1}"
         is_behind = n_vocab in ids and not names_in(function).isdisjoint(SUMS)
         shown = f"{ids.tolist()!s:.60}{BEHIND_ALL * is_behind}"
-        raise Wrong(f"{what} must be {tokens}{hint_for(found)}; found {shown}")
+        raise Wrong(f"{what} must be {tokens}{hint_for(returned)}; found {shown}")
     return ids
 
 
-def hint_for(found):
-    if not isinstance(found, np.ndarray):
+def hint_for(returned):
+    """What went wrong with a NumPy array in place of a list, in brackets."""
+    if not isinstance(returned, np.ndarray):
         return ""
-    return f" ({FLOATS if found.dtype.kind == 'f' else ADDS})"
+    return f" ({FLOATS if returned.dtype.kind == 'f' else ADDS})"
 
 
 FLOATS = "np.append to an empty array gives floats"
@@ -56,8 +59,9 @@ def names_in(function):
     return {*getattr(getattr(function, "__code__", None), "co_names", ())}
 
 
-def text_from(found, setting, function, eos=None):
-    ids = tokens_from(found, "the text", len(setting.P), function)
+def text_from(returned, setting, function, eos=None):
+    """What a loop returned, as ids. `Wrong` if the prompt or the length isn't right."""
+    ids = tokens_from(returned, "the text", len(setting.P), function)
     n = len(setting.prompt)
     end = n + setting.N
     may_be_shorter = eos in ids[n:].tolist()
@@ -69,8 +73,9 @@ def text_from(found, setting, function, eos=None):
     return ids
 
 
-def rows_from(found, what, shape):
-    rows = array_from(found, what, shape, float)
+def rows_from(returned, what, shape):
+    """What a function returned, as probabilities of this shape."""
+    rows = array_from(returned, what, shape, float)
     totals = np.ravel(rows.sum(axis=-1))
     if not (rows.min() >= 0 and abs(totals - 1).max() < 1e-9):
         worst = max(totals, key=lambda total: abs(total - 1))
@@ -79,9 +84,10 @@ def rows_from(found, what, shape):
     return rows
 
 
-def bool_from(found):
-    if found is None:
+def bool_from(returned):
+    """What a function returned, if that's True or False."""
+    if returned is None:
         raise Wrong("it returned None; is a return missing?")
-    if not isinstance(found, bool | np.bool_):
-        raise Wrong(f"True or False is needed; found {found!r:.60}")
-    return found
+    if not isinstance(returned, bool | np.bool_):
+        raise Wrong(f"True or False is needed; found {returned!r:.60}")
+    return returned

@@ -7,7 +7,7 @@ from speculative import Round
 
 
 class Rounds:
-    """It calls on_round with each `Round` of a loop, whose models are those that `heard` returns.
+    """It calls on_round with each `Round` of a loop, whose models are those that `watched` returns.
 
     The draft is asked for guesses, and the target about them, in one call or several. The next
     call, which is about something else, shows the text that came of it.
@@ -27,7 +27,7 @@ class Rounds:
         self.p = []  # a row for each guess
         self.is_checked = False  # whether the target was asked
 
-    def heard(self, model, name):
+    def watched(self, model, name):
         """A model that tells what it is asked, and what it answers. Its name is p or q."""
 
         def call(ids, n_rows=1):
@@ -37,16 +37,16 @@ class Rounds:
             if self.n_calls == self.most_calls:
                 raise Endless(f"it called the models {self.n_calls} times without a new token")
             self.n_calls += 1
-            found = model(ids, n_rows)
-            self.n_vocab = found.shape[1]
+            rows = model(ids, n_rows)
+            self.n_vocab = rows.shape[1]
             self.ids = max(self.ids, ids, key=len)
             if name == "p":
-                self.p.append(found[-1].copy())
+                self.p.append(rows[-1].copy())
             else:
-                self.q.update(enumerate(found.copy(), start=len(ids) - n_rows + 1))
+                self.q.update(enumerate(rows.copy(), start=len(ids) - n_rows + 1))
                 self.is_checked = True
                 self.n_passes += 1
-            return found
+            return rows
 
         return call
 

@@ -49,10 +49,12 @@ class Check:
     is_round: bool = False  # whether the sampler emits one round, which the target continues
 
     def distribution(self, sampler, setting, compute=sum_over_paths):
-        found = distribution_of(sampler, setting, compute)
-        return completed({**found}, setting) if self.is_round else found
+        """{text: probability} of a sampler in a setting. Rounds are filled up to N tokens."""
+        distribution = distribution_of(sampler, setting, compute)
+        return completed({**distribution}, setting) if self.is_round else distribution
 
     def size(self, setting):
+        """The size of a setting, such as N = 3, K = 2."""
         K = "" if self.sampler is with_siblings else f", K = {setting.K}"
         return f"N = {setting.N}{K}"
 
@@ -68,18 +70,18 @@ def distribution_of(sampler, setting, compute):
         return compute(lambda rng: sampler(rng, setting))
 
 
-def completed(found, setting):
+def completed(texts, setting):
     """Texts of N tokens: those that are shorter are continued by the target."""
-    short = [ids for ids in found if len(ids) < len(setting.prompt) + setting.N]
+    short = [ids for ids in texts if len(ids) < len(setting.prompt) + setting.N]
     if not short:
-        return found
+        return texts
     for ids in short:
-        mass = found.pop(ids)
+        mass = texts.pop(ids)
         for token, q in enumerate(setting.target_model(ids)[-1].tolist()):
             longer = (*ids, token)
             if q > 0:
-                found[longer] = found.get(longer, 0) + mass * q
-    return completed(found, setting)
+                texts[longer] = texts.get(longer, 0) + mass * q
+    return completed(texts, setting)
 
 
 # ---- The steps ----

@@ -11,6 +11,7 @@ NAMES = "ABCD"
 
 
 def quoted(ids):
+    """A text such as "A B", with its quotation marks."""
     return '"' + " ".join(NAMES[id] for id in ids) + '"'
 
 

@@ -167,16 +167,16 @@ def paths_of(check, sampler, case):
     rng = Noting()
     paths = []
 
-    def heard(model, hear):
-        def asked(ids, n_rows=1):
-            hear(ids, n_rows)
+    def watched(model, note):
+        def call(ids, n_rows=1):
+            note(ids, n_rows)
             return model(ids, n_rows)
 
-        return asked
+        return call
 
     setting = SimpleNamespace(**vars(case))
-    setting.draft_model = heard(case.draft_model, rng.draft_is_called)
-    setting.target_model = heard(case.target_model, rng.target_is_called)
+    setting.draft_model = watched(case.draft_model, rng.draft_is_called)
+    setting.target_model = watched(case.target_model, rng.target_is_called)
 
     def noted(rng):
         rng.begin(len(case.P))
@@ -248,8 +248,8 @@ def models_of(check, case, is_short):
 
 def beginnings(texts, n):
     """Those with n tokens or more, the short ones first."""
-    found = {ids[:i] for ids in texts for i in range(n, len(ids) + 1)}
-    return sorted(found, key=lambda ids: (len(ids), ids))
+    begun = {ids[:i] for ids in texts for i in range(n, len(ids) + 1)}
+    return sorted(begun, key=lambda ids: (len(ids), ids))
 
 
 def following(distribution, text):
@@ -328,6 +328,7 @@ def masses_of(paths):
 
 
 def table(head, rows, errors):
+    """Lines with a column for each token."""
     tokens = sorted(errors)
     lines = [(head, tokens)]
     for label, masses in rows:

@@ -63,6 +63,7 @@ class KVCache:
         return heads.reshape(-1, n_head, d)[:n_seq].swapaxes(0, 1)
 
     def write(self, n_past, k, v):  # twice [n_head, n_seq, d]
+        """Keep the keys and values of new positions, behind the first n_past."""
         n_seq, d = k.shape[1:]
         begin = 0
         while begin < n_seq:

@@ -40,6 +40,7 @@ def only(row, kept):
 
 
 def without(row, *tokens):
+    """A row without these tokens, normalised."""
     return only(row, ~np.isin(np.arange(len(row)), tokens))
 
 
@@ -50,16 +51,19 @@ def shared_residual(p, q):
 
 
 def top_k(row, k=2):
+    """The k most probable tokens of a row, normalised."""
     return only(row, row >= np.sort(row)[-k])
 
 
 def top_p(row, p=Fraction(55, 100)):
+    """The most probable tokens up to probability p, normalised."""
     order = np.argsort(-row, kind="stable")
     n = np.argmax(row[order].cumsum() >= p) + 1
     return only(row, np.isin(np.arange(len(row)), order[:n]))
 
 
 def min_p(row, share=HALF):
+    """The tokens with at least this share of the largest probability, normalised."""
     return only(row, row >= share * row.max())
 
 

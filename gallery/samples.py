@@ -8,13 +8,13 @@ Z_95, Z_80 = 1.645, 0.842  # a standard normal number is below these with .95 an
 MISSED_ALL = 1.609  # -log(.20): after 1.609 / m outputs, one of probability m was seen with .80
 
 
-def in_words(found, wanted, N):
-    n = samples_needed(found, wanted)
+def in_words(distribution, wanted, N):
+    n = samples_needed(distribution, wanted)
     n_texts = f"about {round(n, 1 - len(str(int(n)))):,.0f}" if n >= FEW else f"fewer than {FEW}"
     return f"a histogram (N = {N}) would need {n_texts} texts"
 
 
-def samples_needed(found, wanted):
+def samples_needed(distribution, wanted):
     """About how many outputs of `found` a chi-square test needs to see that it isn't `wanted`.
 
     It may call a right sampler wrong in 5 of 100 cases, and should find this one in 80.
@@ -24,8 +24,8 @@ def samples_needed(found, wanted):
     and solving for s gives up to an eighth too little.
     """
     possible = {output: mass for output, mass in wanted.items() if mass > ROUNDING}
-    impossible = sum(mass for output, mass in found.items() if output not in possible)
-    per_output = sum((found.get(x, 0) - mass) ** 2 / mass for x, mass in possible.items())
+    impossible = sum(mass for output, mass in distribution.items() if output not in possible)
+    per_output = sum((distribution.get(x, 0) - mass) ** 2 / mass for x, mass in possible.items())
     d = len(possible) - 1
     alarm = Z_95 * sqrt(2 * d)  # above the mean, where a right sampler is in 5 of 100 cases
     # Solve d + s - Z_80 sqrt(2 d + 4 s) = d + alarm for s, which is above alarm.

@@ -42,9 +42,11 @@ class Setting:
         return np.cumsum(ids) % len(self.P)
 
     def draft_model(self, ids, n_rows=1):
+        """The draft's rows after the last n_rows prefixes of ids."""
         return self.P[self.index(ids)[-n_rows:]]
 
     def target_model(self, ids, n_rows=1):
+        """The target's rows after the last n_rows prefixes of ids."""
         if n_rows > len(ids):
             raise ValueError(f"{n_rows} rows need as many tokens; ids has {len(ids)}")
         return self.Q[self.index(ids)[-n_rows:]]
@@ -139,4 +141,5 @@ def of_rounds(round_after, prompt, N):
 
 
 def mean_length(distribution):
+    """How many tokens behind the prompt a distribution of texts has on average."""
     return sum(probability * len(ids) for ids, probability in distribution.items())

@@ -117,6 +117,7 @@ def as_diff(variant, where):
 
 
 def line(variant):
+    """A row of a table."""
     return [variant.name, change(variant), linked(variant.seen), distance_text(variant.distance)]
 
 
@@ -168,5 +169,6 @@ def of_famous():
 
 
 def of_prices():
+    """The table of lossy rules."""
     rows = [[name, distance_text(price), *map(four, rates)] for name, price, *rates in prices()]
     return table(["rule", "distance", "tokens per round", "a coin", "at best"], rows)

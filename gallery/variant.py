@@ -106,6 +106,7 @@ class Variant:
     exact: bool = False
 
     def text(self, rng, setting=SETTING):
+        """A text of this rule, drawn with rng."""
         parts = {"verify": self.verify, "propose": self.propose, "rows": self.rows}
         return self.decode(rng, setting, **parts)
 
@@ -120,11 +121,13 @@ class Variant:
         return total_variation(self.distribution(), texts_of(self.own))
 
     def distribution(self, setting=SETTING):
+        """{text: probability} of this rule."""
         if self.decode is decode:  # without a memory
             return text_distribution(setting, self.verify, self.propose, self.rows)
         return sum_over_paths(partial(self.text, setting=setting))
 
     def round_distribution(self, setting=SETTING):
+        """{text after a round: probability} of this rule."""
         return round_distribution(self.verify, self.propose, self.rows, setting)
 
     def tokens_per_round(self, setting=SETTING):

@@ -29,6 +29,7 @@ MENU = (  # of docs/play.html
 
 
 def read(path):
+    """The text of a page."""
     return (ROOT / path).read_text(encoding="utf-8")
 
 

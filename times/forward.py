@@ -58,6 +58,7 @@ def tensors_of(model):
 
 
 def read(model):
+    """The hyperparameters and nested parameters of a model."""
     hparams = hparams_of(model)
     return hparams, nest(tensors_of(model), hparams["n_layer"])
 
@@ -66,6 +67,7 @@ def read(model):
 
 
 def ids_for(n_vocab, n_ctx):
+    """The ids of a prompt that is long enough."""
     return np.random.default_rng(0).integers(n_vocab, size=n_ctx)
 
 

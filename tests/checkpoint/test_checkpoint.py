@@ -62,8 +62,8 @@ def test_a_model_that_its_trainer_named_by_its_steps(model_dir, tmp_path):
     for name, content in CONTENT.items():
         (tmp_path / name.replace("model.ckpt", "model-1000")).write_bytes(content)
     _, _, expected = load_encoder_hparams_and_params(str(model_dir))
-    _, _, found = load_encoder_hparams_and_params(str(tmp_path))
-    assert np.array_equal(found["wte"], expected["wte"])
+    _, _, params = load_encoder_hparams_and_params(str(tmp_path))
+    assert np.array_equal(params["wte"], expected["wte"])
 
 
 # ---- Damaged files ----
@@ -137,9 +137,9 @@ ELSEWHERE = index_with(b" \xc0\x04(", b" \xc4\x04(")  # field 4
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_in_one_line(model_dir, name, content, message):
-    found = loaded(model_dir, name, content)
-    assert isinstance(found, str)
-    assert re.search(message, found), found
+    result = loaded(model_dir, name, content)
+    assert isinstance(result, str)
+    assert re.search(message, result), result
 
 
 @pytest.mark.slow
@@ -158,12 +158,12 @@ def test_a_damaged_file_is_refused_or_means_the_same(model_dir, name, at, flip, 
     content[at] ^= flip
     if cut is not None:
         content = content[: at + cut]
-    found = loaded(model_dir, name, bytes(content))
-    if not isinstance(found, str):
+    result = loaded(model_dir, name, bytes(content))
+    if not isinstance(result, str):
         encoder, hparams, params = load_encoder_hparams_and_params(str(model_dir))
-        assert found[0].ids == encoder.ids and found[0].ranks == encoder.ranks and name != DATA
-        assert found[1] | {"n_head": 4} == hparams  # no shape depends on n_head
-        assert np.array_equal(found[2]["wte"], params["wte"])
+        assert result[0].ids == encoder.ids and result[0].ranks == encoder.ranks and name != DATA
+        assert result[1] | {"n_head": 4} == hparams  # no shape depends on n_head
+        assert np.array_equal(result[2]["wte"], params["wte"])
 
 
 @pytest.mark.parametrize("name", [*(f"draft/{name}" for name in FILES), "SHA256SUMS"])

@@ -419,8 +419,8 @@ def test_transformers_finds_the_same(tmp_path, changes, text):
     folder = write(tmp_path, changes)
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     ours = get_encoder(folder, "")
-    for each in text, *GOLDEN["texts"], "ＴＨＥ 12 cats\n\n [PAD]  cat":
-        assert ours.encode(each) == theirs(each)["input_ids"]
+    for sample in text, *GOLDEN["texts"], "ＴＨＥ 12 cats\n\n [PAD]  cat":
+        assert ours.encode(sample) == theirs(sample)["input_ids"]
     assert ours.decode(ours.encode("The cat")).lower().endswith("the cat")
 
 

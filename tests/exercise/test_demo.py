@@ -43,8 +43,8 @@ def test_a_loop_that_asks_the_target_in_its_own_way_is_shown():
     def loop(x, draft, target, *args):
         return speculative_sampling(x, draft, partial(twice_and_for_all_rows, target), *args)
 
-    *found, _ = rounds_of(demo.run, [loop, __file__])
-    assert len(found) > 10 and found == rounds_of(demo.run, LOOP)[: len(found)]
+    *rounds, _ = rounds_of(demo.run, [loop, __file__])
+    assert len(rounds) > 10 and rounds == rounds_of(demo.run, LOOP)[: len(rounds)]
 
 
 def test_a_round_without_a_bonus_ends_where_the_next_guess_begins():
@@ -116,6 +116,6 @@ def test_what_is_wrong_with_their_file_is_one_line(tmp_path, source, message):
     path = tmp_path / "their.py"
     if source:
         path.write_text(source)
-    with pytest.raises(UserError, match=f"their.py.*{message}") as found:
+    with pytest.raises(UserError, match=f"their.py.*{message}") as error:
         printed_by(main, "--mine", path)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)

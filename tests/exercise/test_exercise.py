@@ -344,9 +344,9 @@ def test_the_tree_of_a_right_function_calls_it_accept_whatever_is_drawn(body):
 def test_a_histogram_needs_as_many_texts_as_tables_of_its_power_say(d, published):
     """The noncentrality of a chi-square test with 5 wrong alarms in 100, which finds 80 of 100."""
     wanted = {(i,): 1 / (d + 1) for i in range(d + 1)}
-    found = wanted | {(0,): wanted[0,] + 0.01, (1,): wanted[1,] - 0.01}
+    distribution = wanted | {(0,): wanted[0,] + 0.01, (1,): wanted[1,] - 0.01}
     effect = 2 * 0.01**2 * (d + 1)
-    assert 7 / 8 < samples_needed(found, wanted) * effect / published < 1
+    assert 7 / 8 < samples_needed(distribution, wanted) * effect / published < 1
 
 
 def test_one_text_that_is_impossible_tells():
@@ -577,5 +577,5 @@ def test_the_stubs_are_copied_once_and_then_yours(tmp_path, monkeypatch):
     monkeypatch.setattr(program, "MINE", mine := tmp_path / "mine.py")
     assert printed_by(program).count("not written yet") == len(STEPS)
     mine.write_text(f"{mine.read_text()}def verify(*args): return residual(1, 2)")
-    said = "3 verify                it calls residual, which is not written yet\n"
-    assert printed_by(program, "3") == printed_by(program, "verify") == said
+    line = "3 verify                it calls residual, which is not written yet\n"
+    assert printed_by(program, "3") == printed_by(program, "verify") == line
