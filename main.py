@@ -31,8 +31,8 @@ from utils import load_models, pair_of, prompt_ids
 LAB = """there is more in the lab:
   python -m lab --draft ngram                       guess without a neural network
   python -m lab --temperature 1 --trace trace.html  a page that shows every round"""
-NUMPY = "multiply by plain x @ w of NumPy, and see what five rows cost"
-MINE = "the second loop is yours: of exercise/mine.py, or of FILE, such as tiny.py resample_from_q"
+NUMPY = "multiply with NumPy's own x @ w, and see what five rows cost"
+MINE = "let exercise/mine.py write the second text, or FILE, such as tiny.py resample_from_q"
 
 
 def arguments(argv=None):

@@ -86,7 +86,7 @@ class Clock:
         self.begun = time.perf_counter()
 
     def seconds(self):
-        """Since it was started."""
+        """How many seconds ago it was started."""
         return time.perf_counter() - self.begun
 
 

@@ -12,8 +12,8 @@ the distribution of the token after ids, row -2 that of ids[-1] given those befo
 Temperature, top-k and top-p belong to the model, see sampling.py. So does a cache: after a
 rejection, the model drops what it has kept of the rejected guesses, see gpt2.py.
 
-`prepared`, and what has check in its name, are in checks.py. They copy what a caller hands in,
-mend the sum of a row and raise errors. The algorithm is the same without.
+checks.py has `prepared`, and all functions with check in their names. They copy what a caller
+hands in, normalise rows and raise errors. Without them the algorithm is the same.
 """
 
 from typing import NamedTuple
@@ -118,7 +118,7 @@ def verify(drafted, p, q, rng):
 
 
 def one_round(x, draft_model, target_model, k_max, rng, *, propose=propose, verify=verify):
-    """What happens in a round after the text x -> `Round`."""
+    """Run a round after the text x -> `Round`."""
     # Step 1: the draft guesses k tokens, one after the other.
     draft = propose(x.copy(), draft_model, k_max, rng)
     drafted, p = checked_draft(draft, k_max)  # [k], [k, n_vocab]

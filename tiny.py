@@ -80,9 +80,9 @@ RULES = accept_all, accept_argmax, resample_from_q, verify
 
 # ---- The check: with three tokens, we can run every path ----
 def every_path(function):  # -> (what function(rng) returns, probability), for each path
-    """A run is told how to begin, by a list of outcomes. When the list is used up, it takes the
-    first possible outcome of each draw. For every other one it notes a list: what was drawn so
-    far, and then that outcome. Each noted list is told to a later run.
+    """A list of outcomes tells a run how to begin. When the list is used up, the run takes the
+    first possible outcome of each draw. For every other outcome it notes a list: what was drawn
+    so far, and then that outcome. Each of these lists is told to a later run.
 
     A round with one guess, where p = .2, .5, .3 and q = .3, .2, .5, has 11 runs. Here are three,
     each told what an earlier one noted:
@@ -130,7 +130,7 @@ class EveryBranch:
 
 
 class Uniform:
-    """A random number u that nobody knows. u < a draws whether it is below a."""
+    """A random number u without a value. u < a draws whether it is below a."""
 
     def __init__(self, rng):
         self.rng = rng

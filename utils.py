@@ -43,7 +43,7 @@ def get_encoder(model_size, models_dir):
 
 
 def pair_of(draft_size, target_size):
-    """Both names. A missing one is the usual partner of the other."""
+    """The names of draft and target. A missing one becomes the usual partner of the other."""
     if draft_size is None and target_size is None:
         return "draft", "target"
     if draft_size is None:
