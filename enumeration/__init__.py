@@ -49,21 +49,22 @@ Use 2 to 4 tokens, because n draws among V tokens make V^n paths. Let the rows d
 the text, or a row from the wrong position goes unnoticed, and put zeros into them. A
 loop that may run for ever can't be enumerated.
 
-All randomness has to come from `rng`. Other generators are found, and refused, and so are
-other processes. A clock can't be found, but paths are run twice, some a third time with
-values, which C code and `type(u)` can tell, and then the function runs with NumPy's own
-generator. If the outputs don't fit, that's an error as well. Of many paths only some hundreds
-are run again, and up to 30 with values. The function has to forget, though: a memo that
-outlives a call gives its first draw again and again, and nobody sees it.
+All randomness has to come from `rng`. Other generators are found and refused, and so are
+other processes. A clock can't be found, so paths are run twice. Some are run a third time
+with values, because C code and `type(u)` can tell a number that has none. Then the function
+runs with NumPy's own generator. If the outputs don't fit, that's an error as well. Of many
+paths only some hundreds are run again, and up to 30 with values. The function has to forget,
+though: a memo that outlives a call gives its first draw again and again, and nobody sees it.
 
 This folder needs nothing but NumPy, so copy it, or `pip install .` at the top of this
 repository. This page has the idea, forks.py takes the branches, generator.py imitates
 NumPy's generator and uniforms.py its random numbers, watch.py sees what else draws,
 compare.py says where two distributions differ, and workers.py shares the paths among
-processes. values.py is for what needs real numbers, also of compiled code and other
-languages: a run asks for draws.py, and search.py cuts parts.py. refusals.py and
-resolution.py are what all of these share. batches.py gives numbers to kernels that take
-whole batches, and pytorch.py to code that draws from PyTorch.
+processes. values.py is for what needs real numbers, such as compiled code and other
+languages: draws.py has what a run asks for, parts.py the boxes in which those numbers lie,
+and search.py finds where to cut them. All of these share refusals.py and resolution.py.
+batches.py gives numbers to kernels that take whole batches, and pytorch.py to code that
+draws from PyTorch.
 """
 
 from functools import partial
@@ -93,7 +94,7 @@ __all__ = [
 ]
 
 
-RESOLUTION = 0.005  # of what needs real numbers, if nobody says which is enough
+RESOLUTION = 0.005  # the default for functions that need real numbers
 LOG_OF_ALL_TESTS = 25  # above log(1e9 n) of `resolution.bound` for n <= 70 rounds of random tests
 
 
@@ -103,14 +104,14 @@ def output_distribution(
     """{output: probability} of function(rng). Outputs are tuples: (0,) for a token 0.
 
     Raises TooManyPaths after max_paths, a million of which take minutes, NotByRng if
-    something else than rng decides, and Contradicted if real_runs outputs with NumPy's own
-    generator hardly fit. There are none where they raise a TypeError, as arrays of Fractions
-    do. With an executor of concurrent.futures, many processes share the paths.
+    something other than rng decides, and Contradicted if real_runs outputs with NumPy's own
+    generator hardly fit. Those are left out where they raise a TypeError, as arrays of
+    Fractions do. With an executor of concurrent.futures, many processes share the paths.
 
-    If a number is used as a value, as in int(3 * u), the function runs again from the start, and
-    this is a `resolution.Distribution`: up to its `resolution`, at most the given one, runs may
-    have missed something. max_paths is how often the function may run then. resolution=0
-    refuses that, as a TypeError.
+    If a number is used as a value, as in int(3 * u), the function runs again from the start,
+    at most max_paths times. The result is then a `resolution.Distribution`: up to its
+    `resolution`, at most the given one, runs may have missed something. With resolution=0 it
+    is a TypeError instead.
     """
     if not resolution >= 0:
         raise ValueError(f"resolution must be 0 or more; found {resolution}")
@@ -126,9 +127,9 @@ def output_distribution(
         needs_values = error
     if needs_values:
         outputs, is_exact = watched_search(function, max_paths, resolution, needs_values)
-    numpys = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     try:
-        check_real_runs(outputs, lambda: as_output(function(numpys)), real_runs)
+        check_real_runs(outputs, lambda: as_output(function(generator)), real_runs)
     except TypeError:
         if not is_exact:
             raise
@@ -136,7 +137,7 @@ def output_distribution(
 
 
 def watched_sum(function, max_paths):
-    """`sum_over_paths`, whether it had Fractions, and NotByRng if something else decides."""
+    """{output: probability}, and whether there were Fractions. NotByRng if anything else draws."""
     rng = EveryBranch()
     with nothing_else_draws(rng) as watch:
         outputs = rng.run_all(function, max_paths)
@@ -146,7 +147,7 @@ def watched_sum(function, max_paths):
 
 
 def watched_search(function, max_paths, resolution, needs_values):
-    """The `resolution.Distribution`, whose numbers all have values, and if there were Fractions."""
+    """The `resolution.Distribution` of runs with values, and whether there were Fractions."""
     rng = Valued()
     n_checks = LOG_OF_ALL_TESTS / resolution  # so that bound(n_checks, 70) < resolution
 
@@ -162,9 +163,9 @@ def watched_search(function, max_paths, resolution, needs_values):
 
 
 def sum_over_paths(function, max_paths=1_000_000):
-    """`output_distribution` without its checks, of functions that draw from rng alone.
+    """`output_distribution` without its checks, for functions that draw from rng alone.
 
-    It's for those who need hundreds of distributions.
+    Use it where you need hundreds of distributions.
     """
     return EveryBranch().run_all(function, max_paths)
 
@@ -193,23 +194,23 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, reso
     ValueError
         If tolerance or resolution is negative or NaN.
     """
-    given = sampler, reference
+    sides = sampler, reference
     if resolution is None:
-        may_miss = sum(resolution_of(side) for side in given)  # a function has 0
-        for_each = RESOLUTION
+        may_miss = sum(resolution_of(side) for side in sides)  # a function has 0
+        per_side = RESOLUTION
     else:
         may_miss = resolution
-        for_each = resolution / 2  # for there are two
-    for what, value in ("tolerance", tolerance), ("resolution", may_miss):
+        per_side = resolution / 2
+    for argument, value in ("tolerance", tolerance), ("resolution", may_miss):
         if not value >= 0:
-            raise ValueError(f"{what} must be 0 or more; found {value}")
-    distribution, expected = (distribution_of(side, for_each) for side in given)
+            raise ValueError(f"{argument} must be 0 or more; found {value}")
+    distribution, expected = (distribution_of(side, per_side) for side in sides)
     distance = total_variation(distribution, expected)
     if distance > tolerance:
         distance = float(distance)
         shown = f"{distance:.4f}" if distance > 1e-4 else f"{distance:.0e}"
-        where = first_difference(distribution, expected, tolerance, name)
-        raise AssertionError(f"wrong by {shown}; {where}")
+        difference = first_difference(distribution, expected, tolerance, name)
+        raise AssertionError(f"wrong by {shown}; {difference}")
     missed = resolution_of(distribution) + resolution_of(expected)
     if missed > may_miss or missed >= 1:
         problem = f"no difference was found, but one of {missed:.2g} could have been missed"
@@ -217,7 +218,7 @@ def assert_same_distribution(sampler, reference, tolerance=1e-12, name=str, reso
 
 
 def advice(missed, resolution):
-    """What to do about so much that could have been missed."""
+    """What to do where this much could have been missed, in words."""
     if missed >= 1:
         return "so nothing is known; take a larger n_checks"
     if not resolution:
@@ -226,7 +227,7 @@ def advice(missed, resolution):
 
 
 def resolution_of(distribution):
-    """What may have been missed: 0 for a plain dict, and for a function."""
+    """How much may have been missed: 0 for a plain dict, and for a function."""
     return getattr(distribution, "resolution", 0)
 
 

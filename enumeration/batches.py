@@ -8,11 +8,11 @@ are cut at once, so a bit of all their thresholds is a single launch:
     def launch(case, numbers):
         return my_kernel(drafted[case], p[case], q[case], numbers)
 
-    found = distributions(launch, n_cases=len(drafted), n_numbers=K + 1)
+    by_case = distributions(launch, n_cases=len(drafted), n_numbers=K + 1)
 
 launch(case, numbers) gets indices [B] and numbers [B, n_numbers], which are float32, below
 1, and multiples of 2^-24, as those of torch.rand. It returns whole numbers [B, m], such as
-the tokens of each text, padded with -1. found[i] is the `Distribution` of case i.
+the tokens of each text, padded with -1. by_case[i] is the `Distribution` of case i.
 
 As in values.py, take two inputs with different outcomes, turn one into the other, number by
 number, and cut where the outcome changes. Random inputs come last, and if one contradicts
@@ -52,11 +52,11 @@ def distributions(launch, n_cases, n_numbers, n_checks=2_000, max_runs=100_000_0
     boxes = search.explored(search.whole(n_numbers))
     n_tests = n_cases
     while True:
-        which, others = search.contradictions(boxes, n_checks)
-        if len(which) == 0:
+        contradicted, others = search.contradictions(boxes, n_checks)
+        if len(contradicted) == 0:
             break
-        halves = search.cut(boxes.take(which), others)
-        boxes = joined(boxes.without(which), search.explored(halves))
+        halves = search.cut(boxes.take(contradicted), others)
+        boxes = joined(boxes.without(contradicted), search.explored(halves))
         n_tests += n_cases
     masses = [defaultdict(list) for _ in range(n_cases)]
     for case, mass, outcome in zip(boxes.case, boxes.mass(), boxes.outcome.tolist()):
@@ -86,11 +86,11 @@ class Boxes(NamedTuple):
         """[n] the probability of each box."""
         return np.prod((self.high - self.low) / UNIT, axis=1)
 
-    def places(self, at):
+    def places(self, points):
         """[n_points] the box of each point, where boxes fill the space."""
-        box = np.zeros(len(at), np.int64)
+        box = np.zeros(len(points), np.int64)
         for i, (low, high) in enumerate(zip(self.low, self.high)):
-            box[((low <= at) & (at < high)).all(axis=1)] = i
+            box[((low <= points) & (points < high)).all(axis=1)] = i
         return box
 
 
@@ -99,11 +99,11 @@ def joined(*boxes):
     return Boxes(*map(np.concatenate, zip(*boxes)))
 
 
-def changed(at, key, number):
+def changed(points, key, number):
     """The points, with another number at the key of each."""
-    at = at.copy()
-    at[np.arange(len(at)), key] = number
-    return at
+    points = points.copy()
+    points[np.arange(len(points)), key] = number
+    return points
 
 
 class Search:
@@ -118,18 +118,18 @@ class Search:
 
     # ---- Runs ----
 
-    def run(self, case, at):
+    def run(self, case, points):
         """[n, m] the outcomes at these points."""
         self.n_runs += len(case)
         if self.n_runs > self.max_runs:
             raise TooManyRuns(f"max_runs = {self.max_runs:,} are not enough; take fewer tokens")
         starts = range(0, len(case), MAX_BATCH)
         parts = [slice(start, start + MAX_BATCH) for start in starts]
-        return np.concatenate([self.launched(case[part], at[part]) for part in parts])
+        return np.concatenate([self.launched(case[part], points[part]) for part in parts])
 
-    def launched(self, case, at):
+    def launched(self, case, points):
         """[n, m] the outcomes of one launch, checked."""
-        numbers = (at / UNIT).astype(np.float32)
+        numbers = (points / UNIT).astype(np.float32)
         outcomes = np.asarray(self.launch(case.copy(), numbers))  # which may be written to
         if outcomes.dtype.kind not in "iu":
             raise TypeError(f"launch returns whole numbers [B, m]; found {outcomes.dtype}")
@@ -137,9 +137,9 @@ class Search:
             raise ValueError(f"launch returns B = {len(case)} outcomes; found {len(outcomes)}")
         return outcomes.reshape(len(case), -1)
 
-    def differ(self, boxes, at):
+    def differ(self, boxes, points):
         """[n] whether these points have other outcomes than the points of the boxes."""
-        return (self.run(boxes.case, at) != boxes.outcome).any(axis=1)
+        return (self.run(boxes.case, points) != boxes.outcome).any(axis=1)
 
     # ---- Where to look ----
 
@@ -158,12 +158,12 @@ class Search:
 
     def points(self, boxes):
         """A random point of each box, or a random corner, by turns."""
-        at = self.rng.integers(boxes.low, boxes.high)
-        at[::2] = self.corners(boxes)[::2]
-        return at
+        points = self.rng.integers(boxes.low, boxes.high)
+        points[::2] = self.corners(boxes)[::2]
+        return points
 
     def explored(self, todo):
-        """These boxes, cut until each has one outcome."""
+        """Boxes, cut until each has one outcome."""
         done = [todo.take([])]
         while len(todo.case):
             others, is_mixed = self.others(todo)
@@ -174,58 +174,58 @@ class Search:
         return joined(*done)
 
     def others(self, boxes):
-        """A point of each box, with another outcome if there is one, and whether there is."""
+        """A point of each box, one with another outcome if it has any, and whether it has."""
         rows = np.arange(len(boxes.case))
         repeated = boxes.take(np.repeat(rows, N_POINTS))
-        at = self.points(repeated)
-        differ = self.differ(repeated, at).reshape(-1, N_POINTS)
+        points = self.points(repeated)
+        differ = self.differ(repeated, points).reshape(-1, N_POINTS)
         first = differ.argmax(axis=1)
-        return at[rows * N_POINTS + first], differ.any(axis=1)
+        return points[rows * N_POINTS + first], differ.any(axis=1)
 
     def contradictions(self, boxes, n_checks):
         """Boxes that random inputs contradict, [n], and these inputs, [n, n_numbers]."""
-        which, others = [], []
+        contradicted_boxes, others = [], []
         for case in np.unique(boxes.case):
-            own = np.flatnonzero(boxes.case == case)
-            at = self.rng.integers(UNIT, size=(n_checks, boxes.low.shape[1]))
-            place = own[boxes.take(own).places(at)]
-            differ = self.differ(boxes.take(place), at)
-            contradicted, first = np.unique(place[differ], return_index=True)
-            which.append(contradicted)
-            others.append(at[differ][first])
-        return np.concatenate(which), np.concatenate(others)
+            of_case = np.flatnonzero(boxes.case == case)
+            points = self.rng.integers(UNIT, size=(n_checks, boxes.low.shape[1]))
+            box = of_case[boxes.take(of_case).places(points)]
+            differ = self.differ(boxes.take(box), points)
+            contradicted, first = np.unique(box[differ], return_index=True)
+            contradicted_boxes.append(contradicted)
+            others.append(points[differ][first])
+        return np.concatenate(contradicted_boxes), np.concatenate(others)
 
     # ---- Where to cut ----
 
     def cut(self, boxes, others):
-        """Both halves of each box, which has another outcome at its other point."""
+        """Both halves of each box, given a point in each that has another outcome."""
         start, key = self.first_step(boxes, others)
-        at = self.threshold(boxes, start, key, others)
-        below = changed(start, key, at - 1)
-        above = changed(start, key, at)
+        threshold = self.threshold(boxes, start, key, others)
+        below = changed(start, key, threshold - 1)
+        above = changed(start, key, threshold)
         self.count_moving(boxes, below, above, key)
-        low = changed(boxes.low, key, at)
-        high = changed(boxes.high, key, at)
+        low = changed(boxes.low, key, threshold)
+        high = changed(boxes.high, key, threshold)
         left = boxes._replace(high=high, point=below, outcome=self.run(boxes.case, below))
         right = boxes._replace(low=low, point=above, outcome=self.run(boxes.case, above))
         return joined(left, right)
 
     def first_step(self, boxes, others):
-        """On the way from the box's point to the other one, number by number.
+        """The point before the outcome changes, [n, n_numbers], and which number changes it, [n].
 
-        The point before the outcome changes, [n, n_numbers], and the number that changes it, [n].
+        The steps lead from the box's point to the other one, number by number.
         """
         n, n_numbers = others.shape
-        is_there = np.tri(n_numbers + 1, n_numbers, -1, dtype=bool)  # [n_numbers+1, n_numbers]
-        way = np.where(is_there, others[:, None], boxes.point[:, None])
+        is_changed = np.tri(n_numbers + 1, n_numbers, -1, dtype=bool)  # [n_numbers+1, n_numbers]
+        steps = np.where(is_changed, others[:, None], boxes.point[:, None])
         repeated = boxes.take(np.repeat(np.arange(n), n_numbers + 1))
-        differ = self.differ(repeated, way.reshape(-1, n_numbers)).reshape(n, -1)
+        differ = self.differ(repeated, steps.reshape(-1, n_numbers)).reshape(n, -1)
         refuse(f"{STATE}, or another row", boxes, differ[:, 0] | ~differ[:, -1])
         key = differ.argmax(axis=1) - 1
-        return way[np.arange(n), key], key
+        return steps[np.arange(n), key], key
 
     def threshold(self, boxes, start, key, others):
-        """[n] the least number at which the upper half's outcome is seen, by bisection."""
+        """[n] where to cut, by bisection: the least number of the upper half."""
         rows = np.arange(len(key))
         near, far = start[rows, key], others[rows, key]
         for _ in range(BITS):
@@ -236,27 +236,27 @@ class Search:
         return np.maximum(near, far)
 
     def count_moving(self, boxes, below, above, key):
-        """An error if many thresholds of a case move as soon as the other numbers do.
+        """NotByThresholds if many thresholds of a case move as soon as the other numbers do.
 
-        Any cut is right. But an edge that is a curve is cut without end.
+        Each cut would be right, but an edge that is a curve would be cut without end.
         """
         stays = np.zeros(len(key), bool)
         for _ in range(N_NUDGES):  # some directions lead across another threshold
             nudge = changed(self.nudge(boxes, below), key, 0)
-            seen = [self.run(boxes.case, point + nudge) for point in (below, above)]
-            stays |= (seen[0] != seen[1]).any(axis=1)
+            outcomes = [self.run(boxes.case, point + nudge) for point in (below, above)]
+            stays |= (outcomes[0] != outcomes[1]).any(axis=1)
         np.add.at(self.n_moving, boxes.case[~stays], 1)
         refuse(SEVERAL, boxes, self.n_moving[boxes.case] > MAX_MOVING)
 
-    def nudge(self, boxes, at):
+    def nudge(self, boxes, points):
         """[n, n_numbers] a small part of the way to a random point, 1 unit at least."""
-        way = self.rng.integers(boxes.low, boxes.high) - at
-        return np.sign(way) * np.ceil(abs(way) * NUDGE).astype(np.int64)
+        steps = self.rng.integers(boxes.low, boxes.high) - points
+        return np.sign(steps) * np.ceil(abs(steps) * NUDGE).astype(np.int64)
 
 
-def refuse(problem, boxes, which):
-    """An error if there are such boxes, which names one."""
-    if which.any():
-        first = boxes.take(which)
+def refuse(problem, boxes, are_refused):
+    """NotByThresholds if any of the boxes are refused. It names the first of them."""
+    if are_refused.any():
+        first = boxes.take(are_refused)
         numbers = np.round(first.point[0] / UNIT, 4).tolist()
         raise NotByThresholds(f"{problem} (case {first.case[0]}, near the numbers {numbers})")

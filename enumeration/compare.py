@@ -23,10 +23,11 @@ def total_variation(a, b):
     if len({isinstance(output, tuple) for output in outputs}) > 1:
         problem = "some outputs are tuples, and others are not"
         raise TypeError(f"{problem}; write (0,) for a single token 0")
-    one, other = lengths(a), lengths(b)
-    if one and other and not one & other:
+    lengths_of_a, lengths_of_b = lengths(a), lengths(b)
+    if lengths_of_a and lengths_of_b and not lengths_of_a & lengths_of_b:
         raise ValueError(
-            f"outputs of {either(one)} tokens are compared with outputs of {either(other)}; "
+            f"outputs of {either(lengths_of_a)} tokens are compared with outputs of "
+            f"{either(lengths_of_b)}; "
             "is the prompt in one of them?"
         )
     differences = [abs(a.get(output, 0) - b.get(output, 0)) for output in outputs]
@@ -34,7 +35,10 @@ def total_variation(a, b):
 
 
 def checked(outputs):
-    """{output: probability} without NumPy's dtypes, which would round. ValueError if it's none."""
+    """{output: probability} without NumPy's dtypes, which would round.
+
+    ValueError if the probabilities are negative, or don't have a sum of 1.
+    """
     outputs = {output: in_python(probability) for output, probability in outputs.items()}
     for output, probability in outputs.items():
         if not probability >= 0:  # NaN is not
@@ -47,7 +51,7 @@ def checked(outputs):
 
 
 def in_python(a):
-    """A number of Python in place of NumPy's, which may round or overflow."""
+    """A number as Python has it, because NumPy's may round or overflow."""
     return a.item() if hasattr(a, "item") else a
 
 
@@ -66,17 +70,17 @@ def either(numbers):
 def first_difference(distribution, expected, tolerance=1e-12, name=str):
     """The first beginning of a text after which a token has a wrong probability, in words.
 
-    name(token) says what a token is called.
+    name(token) is what a token is called.
     """
     distribution, expected = beginnings(distribution), beginnings(expected)
     for ids in sorted({*distribution, *expected}, key=lambda ids: (len(ids), str(ids))):
         before = ids[:-1]
         if distribution.get(before) and expected.get(before):
-            one = distribution.get(ids, 0) / distribution[before]
-            other = expected.get(ids, 0) / expected[before]
-            if abs(one - other) > tolerance:
-                ends = expected.get((*before, END)) == expected[before]
-                return sentence(ids, one, other, ends, name)
+            probability = distribution.get(ids, 0) / distribution[before]
+            wanted = expected.get(ids, 0) / expected[before]
+            if abs(probability - wanted) > tolerance:
+                must_end = expected.get((*before, END)) == expected[before]
+                return sentence(ids, probability, wanted, must_end, name)
     return f"no token alone by more than {tolerance:.0e}"
 
 
@@ -91,21 +95,21 @@ def beginnings(outputs):
     return probabilities
 
 
-def sentence(ids, one, other, ends, name):
-    """The last of ids has the probability `one` in place of `other`."""
+def sentence(ids, probability, wanted, must_end, name):
+    """The last of ids has this probability in place of the wanted one, in words."""
     *text, last = ids
     after = f"after {' '.join(map(name, text))}" if text else "at the beginning"
     for digits in range(4, 18):
-        shown, wanted = f"{float(one):.{digits}g}", f"{float(other):.{digits}g}"
-        if shown != wanted:
+        shown, shown_wanted = (f"{float(x):.{digits}g}" for x in (probability, wanted))
+        if shown != shown_wanted:
             break
     if last == END:
-        return f"{after}, the text ends with probability {shown}, but should be {wanted}"
-    if ends:
+        return f"{after}, the text ends with probability {shown}, but should be {shown_wanted}"
+    if must_end:
         problem = f"the text should have ended, but {name(last)} follows"
         return f"{after}, {problem} with probability {shown}"
     emitted = f"{name(last)} is emitted with probability {shown}"
-    return f"{after}, {emitted}, but should be {wanted}"
+    return f"{after}, {emitted}, but should be {shown_wanted}"
 
 
 # ---- Real runs ----
@@ -116,13 +120,13 @@ def check_real_runs(outputs, draw_once, n):
     counts = Counter(draw_once() for _ in range(n))
     candidates = {*outputs, *counts}
 
-    def at_most(output):
+    def chance_of(output):
         p = outputs.get(output, 0)
         return chernoff(counts[output] / max(n, 1), n, p), p
 
-    output = min(candidates, key=at_most)
-    how_probable, p = at_most(output)
-    if len(candidates) * how_probable < SURE:
+    output = min(candidates, key=chance_of)
+    chance, p = chance_of(output)
+    if len(candidates) * chance < SURE:
         raise Contradicted(
             f"{n:,} real runs gave {output} {counts[output]:,} times, where the distribution "
             f"says {float(n * p):.4g}; a draw was misread, or is none of rng's, "
@@ -131,11 +135,11 @@ def check_real_runs(outputs, draw_once, n):
 
 
 def chernoff(frequency, n, p):
-    """How probable such a frequency, or one further off, is in n trials, at most."""
+    """An upper bound on the probability of this frequency, or one further off, in n trials."""
     divergence = 0
-    for seen, probability in (frequency, p), (1 - frequency, 1 - p):
-        if seen > 0:
-            divergence += seen * log_ratio(seen, probability)
+    for observed, probability in (frequency, p), (1 - frequency, 1 - p):
+        if observed > 0:
+            divergence += observed * log_ratio(observed, probability)
     return 2 * math.exp(-n * divergence)
 
 

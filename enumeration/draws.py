@@ -13,7 +13,7 @@ from .refusals import Refusals, TooManyRuns, end_process
 UNIT = 2**53  # draw() is a whole number of units 2^-53, as in NumPy and Python
 NEAR, FAR = 2.0**-60, 2.0**100  # exponential noise with which a token wins for sure, or loses
 NUDGE = 2.0**-20  # as a part of the way to a corner, or of the noise; float32 can see it
-WIDE = 2**20  # more values than have outcomes of their own
+WIDE = 2**20  # a number with more values than this can't have an outcome for each
 ROUNDING = 1e-6  # by which the weights of a choice may change from run to run
 MAX_NUMBERS = 1_000  # in one run
 ENDLESS = f"a run asked for more than {MAX_NUMBERS:,} numbers; take a loop with a limit"
@@ -67,11 +67,11 @@ class Number(NamedTuple):
         return (high - low) / self.n
 
     def nearer(self, number, corner):
-        """A little nearer to the corner, by 1 at least. No change is little among few values."""
+        """A number a little nearer to the corner, by 1 at least. Among few values, the same one."""
         if self.n <= WIDE:
             return number
-        way = (corner - number) * NUDGE
-        return number + (int(way) or int(math.copysign(corner != number, way)))
+        step = (corner - number) * NUDGE
+        return number + (int(step) or int(math.copysign(corner != number, step)))
 
     def middle(self, low, high):
         return (low + high) // 2
@@ -93,7 +93,7 @@ class Noise(NamedTuple):
         return self.inside(random, entry) if race.is_close(noise) else noise
 
     def corner(self, random, entry, is_high):
-        """With which any token wins, however small its weight is."""
+        """Noise with which a random token wins, however small its weight is."""
         if entry is None:
             return self.of({random.randrange(self.n): NEAR})
         return self.inside(random, entry)
@@ -125,9 +125,9 @@ class Draw(Refusals):
     def __init__(self, point):
         self.point = point
         self.counts = Counter()
-        self.asked = []  # the keys, in their order
-        self.choices = []  # the weights of each, and the branch that was taken
-        self.is_in_c = False  # which goes on after an error
+        self.keys = []
+        self.choices = []  # (Row, branch that was taken) for each
+        self.is_in_c = False  # if so, the program goes on after an error
 
     def __call__(self):
         return self.below(UNIT) / UNIT
@@ -160,21 +160,21 @@ class Draw(Refusals):
         i = self.counts[kind, form]
         self.counts[kind, form] += 1
         key = kind(*form, i)
-        self.asked.append(key)
-        if len(self.asked) > MAX_NUMBERS:
+        self.keys.append(key)
+        if len(self.keys) > MAX_NUMBERS:
             self.end()
         return self.point[key]
 
     def end(self):
-        """An error. A loop in C goes on after it, and may come to its own end for a while."""
+        """TooManyRuns. A loop in C goes on after it, and has some time to end by itself."""
         if not self.is_in_c:
             self.refuse(TooManyRuns(ENDLESS))
-        if len(self.asked) > 100 * MAX_NUMBERS:
+        if len(self.keys) > 100 * MAX_NUMBERS:
             end_process(f"TooManyRuns: {ENDLESS} It can't be stopped in C.")
 
 
 class Row:
-    """The weights of a choice. They are equal to others if they differ by rounding alone."""
+    """The weights of a choice. Two rows are equal if they differ by rounding alone."""
 
     def __init__(self, weights):
         total = weights.sum()
@@ -192,8 +192,8 @@ class Row:
         """The token that a number in [0, 1) leads to, or the branch that was given."""
         if isinstance(value, int) and value in self.possible:
             return value
-        place = int(np.searchsorted(self.shares.cumsum(), value, side="right"))
-        return min(place, self.possible[-1])
+        token = int(np.searchsorted(self.shares.cumsum(), value, side="right"))
+        return min(token, self.possible[-1])
 
 
 @functools.lru_cache(maxsize=9999)  # because many runs draw with the same weights
@@ -206,7 +206,7 @@ class Record(NamedTuple):
     """What was seen in a run."""
 
     outcome: tuple
-    asked: list
+    keys: list
     choices: list
 
     def row(self, i):
@@ -221,7 +221,7 @@ class Point(dict):
     choice and of those before it, and if there is no such choice, the outcome.
     """
 
-    record = None  # as long as it hasn't been run
+    record = None  # until it has been run
 
     def __init__(self, new, depth=0, values=()):
         super().__init__(values)
@@ -233,7 +233,7 @@ class Point(dict):
         return self[key]
 
     def but(self, key, value):
-        """With another value. All that it asks for besides is the same in both points."""
+        """This point with another value. Whatever else a run asks for, both have the same."""
         return Point(self.__getitem__, self.depth, {key: value})
 
     def at(self, depth):
@@ -253,6 +253,6 @@ class Point(dict):
         return Point(self.__getitem__, self.depth, values)
 
     def numbers(self):
-        """The keys of all numbers and noise that were asked for before it."""
-        before = itertools.takewhile(lambda key: key != Choice(self.depth), self.record.asked)
+        """The keys of all numbers and noise that were asked for before choice `depth`."""
+        before = itertools.takewhile(lambda key: key != Choice(self.depth), self.record.keys)
         return [key for key in before if not isinstance(key, Choice)]

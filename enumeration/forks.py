@@ -6,14 +6,14 @@ from fractions import Fraction
 from .refusals import Refusals, Stop
 
 MAX_FORKS = 10_000  # along one path; a loop without end gets there within seconds
-ALL_FORKS, PER_PATH = 1_000_000, 30  # of a call, which a loop with a rare end has within seconds
+ALL_FORKS, PER_PATH = 1_000_000, 30  # the forks of a call, and how many more each path may add
 LONG, LEAST = 100, 1e-100  # a path of more forks, and less probable, is one of a loop without end
 MAX_BRANCHES = 1_000_000  # of one fork
-REPEATS = 300  # paths that are run again, and of more paths each 300th
+REPEATS = 300  # so many of the first paths are run again, and each 300th of the others
 FEW = 16  # runs that are made again, at least
 ROUNDING = 1e-6  # by which a probability may change from run to run
 TOKENS = int, float, Fraction, str, bytes  # what outputs are made of
-RETURN = {  # in place of these
+RETURN = {  # what to return in place of these
     "dict": "sorted(output.items())",
     "set": "sorted(output)",
     "generator": "[*output]",
@@ -23,7 +23,7 @@ RETURN = {  # in place of these
 
 
 class TooManyPaths(RuntimeError):
-    """`covered` is the total probability of the paths that were run before."""
+    """The error after too many paths. `covered` is the total probability of those before."""
 
     def __init__(self, problem, covered):
         super().__init__(
@@ -40,7 +40,7 @@ class TooManyPaths(RuntimeError):
 
 
 class NotByRng(RuntimeError):
-    """Something else than rng decides."""
+    """Something other than rng decides."""
 
 
 class Forks(Refusals):
@@ -51,15 +51,15 @@ class Forks(Refusals):
     """
 
     is_over = False  # whether its last run has ended
-    is_flipped = False  # whether a program compares 1 - u, say, for those who show the forks
+    is_flipped = False  # whether a program compares 1 - u, for example; for those who show forks
 
     def __init__(self):
         self.path = []  # for each fork: (its branches, which one to take)
-        self.n_forks = 0  # that this run has come to
+        self.n_forks = 0  # of this run, so far
         self.is_exact = False  # whether it was given Fractions
-        self.n_paths = 0  # that were taken
-        self.n_all_forks = 0  # along them
-        self.covered = 0  # their total probability
+        self.n_paths = 0
+        self.n_all_forks = 0  # of all paths
+        self.covered = 0  # the total probability of all paths
         self.intervals = []  # in which the random numbers of this run lie
         self.kept = []  # some paths, with their outputs and intervals
 
@@ -90,11 +90,11 @@ class Forks(Refusals):
         """The beginnings of paths that leave this one after n forks, or later."""
         for i in range(n, len(self.path)):
             branches, _ = self.path[i]
-            for other in range(len(branches) - 1, 0, -1):  # the last one is taken first
-                yield (*self.path[:i], (branches, other))
+            for branch in range(len(branches) - 1, 0, -1):  # the last one is taken first
+                yield (*self.path[:i], (branches, branch))
 
     def probabilities(self):
-        """Those of the branches that this run has taken."""
+        """The probabilities of the branches that this run has taken."""
         return [branches[i][0] for branches, i in self.path[: self.n_forks]]
 
     def run(self, function, begin):
@@ -141,7 +141,7 @@ class Forks(Refusals):
         return outputs if self.is_exact else in_floats(outputs)
 
     def check_numbers(self, max_paths):
-        """An error if no more paths may follow. If each has more forks, there is a loop."""
+        """TooManyPaths after max_paths, or if there are so many forks that a loop has no end."""
         if max_paths is None or not max_paths > 0:
             raise ValueError(f"max_paths must be 1 or more; found {max_paths}")
         if self.n_paths >= max_paths:
@@ -161,7 +161,7 @@ class Forks(Refusals):
                 self.differ("another fork", "the end", 1)
 
     def compare(self, branches, known):
-        """An error, unless the branches of a fork are, but for rounding, those known."""
+        """NotByRng unless the branches of a fork are those of an earlier run, up to rounding."""
         now = {outcome: mass for mass, outcome in branches}
         before = {outcome: mass for mass, outcome in known}
         for outcome in {*now, *before}:
@@ -177,10 +177,10 @@ class Forks(Refusals):
         return 0 if self.is_exact else ROUNDING / min(self.probabilities(), default=1)
 
     def differ(self, now, before, change=math.inf):
-        """An error, unless a probability may change so much from run to run."""
+        """NotByRng unless rounding may change a probability so much from run to run."""
         if change > self.tolerance():
             problem = f"the same path led to {now}, and earlier to {before}"
-            self.refuse(NotByRng(f"{problem}; something else than rng decides as well"))
+            self.refuse(NotByRng(f"{problem}; something other than rng decides as well"))
 
 
 def in_floats(outputs):
@@ -189,7 +189,7 @@ def in_floats(outputs):
 
 
 def as_output(returned):
-    """What a function returns, as it is: 5 and [5] as (5,), [[1], [2]] as ((1,), (2,))."""
+    """What a function returns, as a tuple: 5 and [5] as (5,), [[1], [2]] as ((1,), (2,))."""
     output = as_tuples(returned)
     return output if isinstance(output, tuple) else (output,)
 

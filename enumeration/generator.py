@@ -42,25 +42,25 @@ class EveryBranch(Forks, Refusing):
         np.random.Generator.__init__(self, np.random.PCG64(0))
 
     def run(self, function, begin):
-        """Take the path that begins so. NeedsValues if an error of the program comes of that."""
+        """Take the path that begins so. NeedsValues if it fails because a number has no value."""
         self.intervals = intervals = []
         try:
             return super().run(function, begin)
         except Exception as error:
-            self.intervals = []  # for those of this run are of an earlier one now
+            self.intervals = []  # because this run's numbers are an earlier one's from here on
             if not self.refused and intervals:
                 self.compare_with_values(function, self.path[: self.n_forks], intervals, error)
             error.n_runs = self.n_paths + 1
             raise
 
     def run_again(self, function):
-        """And take some a third time with values, which show what C code does with a number."""
+        """Take the paths again, and some a third time with values, which C code may ask for."""
         super().run_again(function)
         for path, output, intervals in self.kept[:: len(self.kept) // THIRD_TIME + 1]:
             self.compare_with_values(function, path, intervals, output)
 
     def compare_with_values(self, function, path, intervals, before):
-        """An error if a path with values leads to another output or another kind of error."""
+        """NeedsValues if a path with values leads to another output or another kind of error."""
         if any(high - low < NARROW for low, high in intervals):
             return  # rounding may decide
         try:
@@ -88,7 +88,7 @@ class EveryBranch(Forks, Refusing):
             return self.one_of(a)
         has_objects = isinstance(p, np.ndarray) and p.dtype == object
         floats = p.astype(float) if has_objects else p
-        result = numpys_own().choice(a, size, replace, floats, axis, shuffle)
+        result = numpys_generator().choice(a, size, replace, floats, axis, shuffle)
         if not replace and not shuffle:
             self.refuse_argument("choice(shuffle=False)")
         items = np.asarray(a)
@@ -123,7 +123,7 @@ class EveryBranch(Forks, Refusing):
         return self.take(equal_branches(n))
 
     def permutation(self, x, axis=0):
-        result = numpys_own().permutation(x, axis)
+        result = numpys_generator().permutation(x, axis)
         if np.ndim(x):
             result[...] = x
             self.shuffle(result, axis)
@@ -133,7 +133,7 @@ class EveryBranch(Forks, Refusing):
         return result
 
     def shuffle(self, x, axis=0):
-        numpys_own().shuffle(copy.copy(x), axis)
+        numpys_generator().shuffle(copy.copy(x), axis)
         if isinstance(x, np.ndarray):
             order = [*range(x.shape[axis])]
             self.shuffle(order)
@@ -144,7 +144,7 @@ class EveryBranch(Forks, Refusing):
             x[i], x[j] = x[j], x[i]
 
     def multinomial(self, n, pvals, size=None):
-        result = numpys_own().multinomial(n, pvals, size)
+        result = numpys_generator().multinomial(n, pvals, size)
         if result.ndim > 1:
             self.refuse_argument("multinomial of several rows")
         *p, last = pvals
@@ -153,7 +153,7 @@ class EveryBranch(Forks, Refusing):
         return np.bincount(self.choice(len(p), int(n), p=p), minlength=len(p))
 
     def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
-        result = numpys_own().integers(low, high, size, dtype, endpoint)
+        result = numpys_generator().integers(low, high, size, dtype, endpoint)
         if np.size(result) == 0:
             return result
         if np.ndim(low) or np.ndim(high):
@@ -170,9 +170,9 @@ class EveryBranch(Forks, Refusing):
         return result
 
     def random(self, size=None, dtype=np.float64, out=None):
-        """Numbers in float32 are multiples of 2^-24, which is left out of account."""
+        """Numbers without values. In float32, NumPy's are multiples of 2^-24: this is ignored."""
         if dtype is not np.float64:
-            numpys_own().random(dtype=dtype)
+            numpys_generator().random(dtype=dtype)
         if out is not None:
             self.refuse_argument("random(out=...)")
         if size is None:
@@ -189,22 +189,22 @@ class EveryBranch(Forks, Refusing):
         return number
 
     def standard_exponential(self, size=None, dtype=np.float64, method="zig", out=None):
-        numpys_own().standard_exponential(size, dtype, method, copy.copy(out))
+        numpys_generator().standard_exponential(size, dtype, method, copy.copy(out))
         noise = -np.log(self.random(size, dtype, out))
         return noise.item() if size is None else noise
 
     def exponential(self, scale=1.0, size=None):
-        numpys_own().exponential(scale, size)
+        numpys_generator().exponential(scale, size)
         return number_or_array(scale) * self.standard_exponential(size_of(size, scale))
 
     def gumbel(self, loc=0.0, scale=1.0, size=None):
-        numpys_own().gumbel(loc, scale, size)
+        numpys_generator().gumbel(loc, scale, size)
         noise = -np.log(self.standard_exponential(size_of(size, loc, scale)))
         noise = number_or_array(loc) + number_or_array(scale) * noise
         return noise if np.ndim(noise) else noise.item()
 
     def uniform(self, low=0.0, high=1.0, size=None):
-        numpys_own().uniform(low, high, size)
+        numpys_generator().uniform(low, high, size)
         return self.between(low, high, size)
 
     def between(self, low=0.0, high=1.0, size=None):
@@ -229,8 +229,8 @@ class EveryBranch(Forks, Refusing):
         self.refuse(TypeError("a copy of rng would not take all branches; use rng itself"))
 
 
-def numpys_own():
-    """A generator that raises NumPy's errors, a new one each time, for none may stay and draw."""
+def numpys_generator():
+    """A generator that raises NumPy's errors, a new one each time, so that none is left to draw."""
     return np.random.default_rng(0)
 
 
@@ -248,7 +248,7 @@ def known_branches(n, p, dtype, is_list):
     """
     row = np.array(p, dtype)
     if row.dtype != object or not all(isinstance(mass, Fraction | int) for mass in p):
-        numpys_own().choice(n, p=p if is_list else row)
+        numpys_generator().choice(n, p=p if is_list else row)
         row = row.astype(np.float64)
     elif len(p) != n or min(p) < 0 or sum(p) != 1:
         raise ValueError(f"{n} probabilities with a sum of 1 are needed; found {[*p]}")
@@ -277,9 +277,9 @@ def several(size, draw):
     """draw(), or an array of such draws."""
     if size is None:
         return draw()
-    places = np.empty(size)
-    drawn = [draw() for _ in range(places.size)]
-    return np.array(drawn, dtype=None if drawn else int).reshape(places.shape)
+    empty = np.empty(size)
+    drawn = [draw() for _ in range(empty.size)]
+    return np.array(drawn, dtype=None if drawn else int).reshape(empty.shape)
 
 
 # ---- Random numbers with values ----
@@ -309,8 +309,8 @@ class Valued(EveryBranch):
     def refuse(self, error):
         self.draw.refuse(error)
 
-    def once(self, what, make):
-        """What make() draws. PyTorch's door keeps it, for a state that comes again."""
+    def once(self, request, make):
+        """What make() draws. In pytorch.py it's kept, and given again in the same state."""
         self.check_is_running()
         return make()
 
@@ -329,14 +329,14 @@ class Valued(EveryBranch):
         return numbers.clip(kind.tiny, 1 - kind.epsneg)
 
     def number(self, like):
-        """One that NumPy could have drawn, but not 0, which is as good as never, for its log."""
+        """A number that NumPy could have drawn, except 0, which has no logarithm."""
         steps = 2 ** (np.finfo(like).nmant + 1)
         whole = self.once(steps, lambda: self.draw.below(steps))
         return type(like)(max(whole, 1) / steps)
 
 
 class Taken:
-    """The draws of a path that was taken, whose numbers are in the middle of where they lie."""
+    """The draws of a path that was taken. Each number is the middle of its interval."""
 
     def __init__(self, path, intervals):
         self.choices = [i for branches, i in path if not isinstance(branches[0][1], bool)]

@@ -25,8 +25,8 @@ class Part:
         self.mass = math.prod(key.share(entry) for key, entry in box.items())
         self.split = None
         self.parts = []
-        self.point = None  # it stands for the part
-        self.points = []  # others that are known to lie in it
+        self.point = None  # the one that stands for the part
+        self.points = []  # more points that are known to lie in the part
 
     def cut(self, split):
         """Divide the part. Points that are known go to the parts in which they lie."""
@@ -65,7 +65,7 @@ class Part:
 
     def is_long(self):
         """Whether it's a path of low probability that is not at its end, as in a loop."""
-        return self.mass < FAINT and LONG < len(self.box) < len(self.point.record.asked)
+        return self.mass < FAINT and LONG < len(self.box) < len(self.point.record.keys)
 
     def n_races(self):
         """How many races divide the parts above it."""

@@ -99,13 +99,13 @@ def plain(output):
     if isinstance(output, torch.Tensor):
         return output.tolist()
     if isinstance(output, list | tuple):
-        return [number_or_list(part) for part in output]
+        return [number_or_list(entry) for entry in output]
     return output
 
 
-def number_or_list(part):
-    is_number = isinstance(part, torch.Tensor) and part.numel() == 1
-    return part.item() if is_number else plain(part)
+def number_or_list(entry):
+    is_number = isinstance(entry, torch.Tensor) and entry.numel() == 1
+    return entry.item() if is_number else plain(entry)
 
 
 # ---- Random operations ----
@@ -126,8 +126,8 @@ class Numbers(TorchDispatchMode):
         self.begin = place_of(torch.get_rng_state())
         self.places = {}  # where draws begin and end, in each block of a generator's numbers
 
-    def refuse(self, what):
-        self.draw.refuse(NotImplementedError(f"found {what}, which is not computed here"))
+    def refuse(self, operation):
+        self.draw.refuse(NotImplementedError(f"found {operation}, which is not computed here"))
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -147,7 +147,7 @@ class Numbers(TorchDispatchMode):
         return out
 
     def random_operation(self, function, args, kwargs):
-        """PyTorch checks its arguments first, and moves its generator on."""
+        """What is drawn here. PyTorch checks its arguments first, and moves its generator on."""
         name = function._schema.name.removeprefix("aten::")
         kind, names = KINDS.get(name, (None, ()))
         arguments = arguments_by_name(function, args, kwargs)
@@ -171,8 +171,8 @@ class Numbers(TorchDispatchMode):
         start = place_of(before)
         if start not in self.drawn:
             self.follow(start, place_of(after))
-        what = kind, layout_of(out), [comparable(argument) for argument in given]
-        drawn = self.same_or_new(start, what, partial(kind, self, out, *given))
+        request = kind, layout_of(out), [comparable(argument) for argument in given]
+        drawn = self.same_or_new(start, request, partial(kind, self, out, *given))
         out.copy_(torch.as_tensor(np.array(drawn)).reshape(out.shape))
         if name == "native_dropout":
             scale = 1 / (1 - arguments["p"]) if arguments["p"] < 1 else 0.0
@@ -190,17 +190,17 @@ class Numbers(TorchDispatchMode):
         self.places.setdefault(next_block, set()).add(next_place)
 
     def check(self):
-        """The generator is where the run has begun, a draw has ended, or a seed has put it."""
+        """Refuse a generator that is not where the run began, a draw ended or a seed put it."""
         block, place = now = place_of(torch.get_rng_state())
         if now != self.begin and place not in self.places.get(block, [place]):
             self.refuse(MIDDLE)
 
-    def same_or_new(self, state, what, make):
+    def same_or_new(self, state, request, make):
         """What was drawn from this state of a generator, or is drawn now."""
         if state not in self.drawn:
-            self.drawn[state] = what, make()
+            self.drawn[state] = request, make()
         known, drawn = self.drawn[state]
-        if known != what:  # they depend on one another, and nobody here knows how
+        if known != request:  # they depend on one another, and nobody here knows how
             self.refuse(NOT_ALIKE)
         return drawn
 
@@ -242,7 +242,7 @@ def signature(function):
 
 
 def numbers_in(given):
-    """The numbers of a tensor in an array of its own, for the tensor may be written to."""
+    """The numbers of a tensor in an array of its own, because the tensor may be written to."""
     if isinstance(given, torch.Tensor):
         return given.detach().to(torch.float64, copy=True).numpy()
     return given
@@ -269,7 +269,7 @@ def place_of(state):
 
 
 def uniform(numbers, out, low=0.0, high=1.0):
-    """As PyTorch makes them: half precision is rounded. What becomes high by it becomes low."""
+    """Numbers as PyTorch makes them. In half precision, one that is rounded up to high is low."""
     wide = torch.float64 if out.dtype is torch.float64 else torch.float32
     steps = 2 ** DIGITS[wide]
     noise = numbers.noise("rand", out)
@@ -378,7 +378,7 @@ class Sources:
 
     def __init__(self, axes):
         self.axes = axes
-        self.numbers = None  # those of the run that goes on
+        self.numbers = None  # those of the current run
         self.of_numpy = OfNumpy()
 
     def run(self, function, draw):
@@ -419,7 +419,7 @@ def settings_restored():
     of_torch, of_python, of_numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
     n_threads = torch.get_num_threads()
     torch.default_generator.manual_seed(SEED)
-    torch.set_num_threads(1)  # for small tensors, several wait for one another
+    torch.set_num_threads(1)  # because several would wait for one another, over small tensors
     try:
         yield
     finally:
@@ -430,25 +430,25 @@ def settings_restored():
 
 
 class Followed:
-    """A Mersenne twister whose numbers are those of a run. It's seen if it gives its own."""
+    """A Mersenne twister whose numbers are those of a run. It's noticed if it draws its own."""
 
     def begin(self, numbers):
         self.numbers, self.draw = numbers, numbers.draw
         self.known = {self.state()}
 
     def check(self):
-        """Its state, which a draw has left that was served, or a seed."""
+        """Its state. NotByRng unless a draw that was served, or a seed, has left it so."""
         state = self.state()
         if state not in self.known and not self.is_seeded(state):
             problem = f"the function draws from {self.name} by a name that was given before"
             self.refuse(NotByRng(f"{problem}, or sets its state; call {self.name}'s functions"))
         return state
 
-    def once(self, what, make):
+    def once(self, request, make):
         state = self.check()
         self.move_on()
         self.known.add(self.state())
-        return self.numbers.same_or_new(state, what, make)
+        return self.numbers.same_or_new(state, request, make)
 
     def refuse(self, error):
         self.draw.refuse(error)
@@ -480,7 +480,7 @@ class OfPython(Followed, random.Random):
 
 @contextlib.contextmanager
 def of_python():
-    """The methods of a generator that are made of others follow, whatever name they have."""
+    """Serve Python's generator. Methods that are made of others follow, whatever their names."""
     generator = random._inst
     generator.__class__ = OfPython
     names = "random", "getrandbits"
@@ -498,7 +498,7 @@ class OfNumpy(Followed, Valued):
 
     def state(self):
         address = np.random.get_bit_generator().ctypes.state_address
-        return ctypes.string_at(address, 4 * (N_WORDS + 1))  # it takes long to say its state
+        return ctypes.string_at(address, 4 * (N_WORDS + 1))  # get_state takes longer
 
     def is_seeded(self, state):
         return state[-4:] == N_WORDS.to_bytes(4, sys.byteorder)
@@ -507,9 +507,9 @@ class OfNumpy(Followed, Valued):
         np.random.mtrand._rand.random_sample()
 
     def functions(self):
-        """What takes the place of its functions."""
-        own = np.random.mtrand._rand
-        names = [name for name in vars(np.random) if hasattr(own, name) and name[0] != "_"]
+        """{name: function} in place of the functions of np.random."""
+        generator = np.random.mtrand._rand
+        names = [name for name in vars(np.random) if hasattr(generator, name) and name[0] != "_"]
         refused = {name: partial(self.refuse_function, name) for name in names}
         for name in "seed", "get_state", "set_state":
             del refused[name]
@@ -519,8 +519,8 @@ class OfNumpy(Followed, Valued):
 
     def serve(self, name, method, *args, **options):
         """NumPy's own function comes first, for its errors. It takes less than a Generator."""
-        own = np.random.RandomState(np.random.PCG64(0))
-        getattr(own, name, own.random)(*map(copy.copy, args), **options)
+        generator = np.random.RandomState(np.random.PCG64(0))
+        getattr(generator, name, generator.random)(*map(copy.copy, args), **options)
         return method(*args, **options)
 
     def refuse_function(self, name, *_, **__):

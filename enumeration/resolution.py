@@ -17,7 +17,7 @@ class Distribution(dict):
 
     def copy(self):
         """A copy, with its resolution."""
-        return copy.copy(self)  # with its resolution
+        return copy.copy(self)
 
     def __or__(self, other):
         merged = self.copy()

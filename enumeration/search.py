@@ -17,13 +17,13 @@ from .refusals import SEVERAL, STATE, NotByThresholds, Stop, TooManyRuns
 from .resolution import Distribution, bound
 
 N_POINTS = 32  # at which each part is tried; some are known from the part above
-N_CORNERS = 8  # of each part, beside them; a power of 2
+N_CORNERS = 8  # at which each part is tried, too; a power of 2
 N_FRESH = 4  # random points at which the weights of a race are tried
 N_PAIRS = 8  # of points with different outcomes, which are compared before a cut
 N_NUDGES = 8  # of all other values, which show whether a threshold moves
-N_AGAIN = 16  # of the first points, at the end
+N_AGAIN = 16  # of the first points, which are run again at the end
 SMALL = 2.0**-60  # parts with less probability are not cut; a million of them have 1e-12
-MANY = 50  # such parts; if there are more, they multiply
+MANY = 50  # long paths that may wait; if there are more, they multiply
 
 NO_RACE = (
     "one noise decides two draws, which is not computed here, or something that is no race; "
@@ -65,8 +65,8 @@ class Search:
         self.random = random.Random(seed)
         self.n_runs = n_runs
         self.n_tests = 0
-        self.first = []  # the points of the first runs
-        self.draw = None  # of the run that goes on
+        self.first_points = []
+        self.draw = None  # that of the current run
 
     def distribution(self, n_checks):
         """The `Distribution`, after n_checks random inputs have agreed with it."""
@@ -117,14 +117,14 @@ class Search:
             raise
         if draw.refused:  # code in C does not notice
             raise draw.refused
-        return Record(outcome, draw.asked, draw.choices)
+        return Record(outcome, draw.keys, draw.choices)
 
     def run_first_again(self):
-        """An error if something else is seen now, or other numbers are asked for.
+        """NotByThresholds if the first points now show something else, or ask for other numbers.
 
-        The first runs have seen the function as it was.
+        Their runs have seen the function as it was at the beginning.
         """
-        for point in self.first:
+        for point in self.first_points:
             if self.run(point) != point.record:
                 raise NotByThresholds(STATE)
 
@@ -132,7 +132,7 @@ class Search:
         """What is seen at a point, which is run once."""
         if point.record is None:
             point.record = self.run(point)
-            self.first += [point][: N_AGAIN - len(self.first)]
+            self.first_points += [point][: N_AGAIN - len(self.first_points)]
         return point.seen()
 
     def differ(self, x, y):
@@ -141,7 +141,7 @@ class Search:
 
     @contextlib.contextmanager
     def errors_in_c_noted(self):
-        """An error goes no further than a call from C, and Python would print it there."""
+        """Note the errors that a call from C doesn't pass on, which Python would print."""
 
         def note(unraisable):
             if self.draw and unraisable.exc_value is self.draw.refused:
@@ -199,13 +199,13 @@ class Search:
             self.choose_point(part)
             if is_new and part.is_long():
                 waiting.append(part)
-                waiting.sort(key=lambda part: -part.mass)  # the last is next to its end
+                waiting.sort(key=lambda part: -part.mass)  # the last one is nearest to its end
                 if len(waiting) > MANY:
                     raise TooManyRuns(MULTIPLIES)
                 continue
             cut = self.cut(part)
             if cut is not None:
-                todo = [part for part in todo if cut not in part.above]  # others are gone
+                todo = [part for part in todo if cut not in part.above]  # its old parts are gone
                 waiting = [part for part in waiting if cut not in part.above]
                 todo += cut.parts
 
@@ -218,7 +218,7 @@ class Search:
     def cut(self, part):
         """Cut a part where something else is seen, or one above it, or before the next choice.
 
-        Returns which, or None if the same outcome is seen everywhere.
+        Returns the part that was cut, or None if the same outcome is seen everywhere.
         """
         same, others = self.look_at(part)
         if others:
@@ -243,13 +243,13 @@ class Search:
         return same, others
 
     def look_for_values(self, box, points):
-        """An error if the slightest change of a quarter of the points can be seen."""
+        """NotByThresholds if the slightest change of a quarter of the points can be seen."""
         nudged = [self.nudged(box, point, point.numbers()) for point in points]
         if 4 * sum(map(self.differ, points, nudged)) > len(points):
             raise NotByThresholds(VALUES)
 
     def contradicted(self, root, n_checks):
-        """Try random inputs. If one contradicts its part, cut there. The parts to look at then."""
+        """Try random inputs. If one contradicts its part, cut there. Returns the new parts."""
         self.n_tests += 1
         for _ in range(n_checks):
             point = self.point({})
@@ -265,7 +265,7 @@ class Search:
     # ---- Where to cut ----
 
     def divide(self, part, same, others):
-        """Cut a part, or one above it that should have been cut otherwise. Returns which."""
+        """Cut a part, or one above it that should have been cut otherwise. Returns that part."""
         change = self.earliest_change(same, others)
         points = same[0], others[0], change.before, change.after
         for above in part.above:
@@ -280,7 +280,7 @@ class Search:
         return part
 
     def cut_earlier(self, part, change):
-        """Where noise would be raced twice, cut first by what comes before it. Returns what.
+        """Where noise would be raced twice, cut first by what comes before it. Returns that part.
 
         An earlier number or race may decide which race it is.
         """
@@ -311,7 +311,7 @@ class Search:
         return change
 
     def first_change(self, x, y):
-        """On the way from one point to another one. By bisection, so it may not be the first."""
+        """A `Change` on the way from x to y. Bisection finds it, so it may not be the first."""
         keys = y.numbers()
         before, after = x, x.on_the_way_to(y, len(keys))
         low, high = 0, len(keys)
@@ -363,20 +363,20 @@ class Search:
     def moves(self, box, key, below, above):
         """Whether a threshold of a number moves as soon as another value does.
 
-        Some directions lead across another threshold. So if it is nowhere with all others
-        nudged at once, it's looked for with each alone.
+        Some directions lead across another threshold. So if the edge is gone with all other
+        values nudged at once, it's looked for with each of them nudged alone.
         """
 
-        def is_there(others):
+        def is_edge_once(others):
             nudge = self.nudged(box, above, others)
             return self.differ(nudge.but(key, below[key]), nudge.but(key, above[key]))
 
-        def is_seen(others):
-            return any(is_there(others) for _ in range(N_NUDGES))
+        def is_edge(others):
+            return any(is_edge_once(others) for _ in range(N_NUDGES))
 
         others = dict.fromkeys([*below.numbers(), *above.numbers()])
         del others[key]
-        return not is_seen(others) and not all(is_seen([other]) for other in others)
+        return not is_edge(others) and not all(is_edge([other]) for other in others)
 
     def race(self, change):
         """The `Race` of the noise that makes a change. Duels tell its weights."""
@@ -395,19 +395,19 @@ class Search:
         return None
 
     def contradiction(self, race, y):
-        """Two points with one noise, where a race tells the seen of one but not of the other."""
+        """Two points with the same noise, where a race is right about one and not the other."""
         noise = y[race.key]
         if race.is_close(noise):
             return None
         sure = race.key.of({race.winner(noise): NEAR})
-        there = y, y.but(race.key, sure)
-        if not self.differ(*there):
+        at_y = y, y.but(race.key, sure)
+        if not self.differ(*at_y):
             return None
         x = race.point.but(race.key, noise)
-        here = x, x.but(race.key, sure)
-        if self.differ(*here):
+        at_x = x, x.but(race.key, sure)
+        if self.differ(*at_x):
             raise NotByThresholds(NO_RACE)
-        return next(pair for pair in zip(here, there) if self.differ(*pair))
+        return next(pair for pair in zip(at_x, at_y) if self.differ(*pair))
 
     def bisected(self, key, low, high, is_low):
         """The neighbours between which is_low changes."""
@@ -453,6 +453,6 @@ class Duels:
                 weights[token] = self.ratio(token, first)
         second = int(np.argmax(weights))
         for token in range(len(won)):
-            if won[token] == won[first]:  # they can't be told apart, but each from the second
+            if won[token] == won[first]:  # the first shows the same, but the second doesn't
                 weights[token] = self.ratio(token, second) * weights[second]
         return weights

@@ -19,13 +19,13 @@ from .forks import NotByRng
 LARGEST_SHIFT = {float: 4096, np.float64: 4096, np.float32: 16}
 
 RULE = "to be exact, compare it with plain numbers, one by one"
-EARLIER = "a random number of an earlier run was used; keep none, for each run begins anew"
+EARLIER = "a random number of an earlier run was used; keep none, because each run begins anew"
 
 
 class NeedsValues(TypeError):
     """A number was used for more than `EveryBranch` can follow."""
 
-    n_runs = 0  # that there were, when it was raised
+    n_runs = 0  # before it was raised
 
 
 def plain(a):
@@ -75,7 +75,7 @@ class Uniform:
 
     def __init__(self, rng, like):
         self.rng = rng
-        self.run = rng.intervals  # of the run that it's from
+        self.run = rng.intervals  # a list that stands for the run that it's from
         self.like = like  # a number of the type that NumPy's would have here
         self.interval = [0, 1]  # shared by all numbers with the same u
         self.shift = 0
@@ -214,7 +214,7 @@ class Uniform:
     def check_run(self):
         """NotByRng if the number was drawn in an earlier run."""
         if self.run is not self.rng.intervals:
-            self.rng.refused = None  # an error of the run that it's from
+            self.rng.refused = None  # it was an error of the earlier run
             self.rng.refuse(NotByRng(EARLIER))
 
     __eq__ = __ne__ = __hash__ = __bool__ = __repr__ = __str__ = __format__ = has_no_value
@@ -222,7 +222,7 @@ class Uniform:
     __round__ = __trunc__ = __floor__ = __ceil__ = has_no_value
     __pow__ = __mod__ = __divmod__ = __floordiv__ = has_no_value
     __rpow__ = __rmod__ = __rdivmod__ = __rfloordiv__ = __rtruediv__ = has_no_value
-    # NumPy calls these for each of an array of numbers.
+    # NumPy calls these methods for each number in an array.
     exp = exp2 = expm1 = log2 = log10 = log1p = sqrt = cbrt = rint = degrees = radians = (
         has_no_value
     )
@@ -248,7 +248,7 @@ class Uniforms(np.ndarray):
     """An array of random numbers, or what came of them."""
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
-        """As for any array of objects, whose errors a program could catch, so they are refused."""
+        """NumPy's operation on an array of objects. Its errors end the run, even if caught."""
         if "out" in options:
             options["out"] = tuple(map(as_objects, options["out"]))
         try:
@@ -289,7 +289,7 @@ def as_objects(x):
 
 
 def looked_up(a, v, *args, **options):
-    """np.searchsorted, for one number at a time, as it compares them with one another."""
+    """np.searchsorted for one number at a time, because it compares several with one another."""
     limits = np.asarray(a)
     places = [np.searchsorted(limits, u, *args, **options) for u in np.ravel(v)]
     return np.array(places, int).reshape(np.shape(v))

@@ -19,8 +19,8 @@ number by number. At some number the outcome changes, and bisection tells where,
 last bit: at u = 1/2. Cut the square there, and go on with both parts, until none shows two
 outcomes at its corners or at random points. Then add up the areas:
 
-    found = output_distribution(lambda draw: my_compiled_sampler(prompt, draw))
-    print(total_variation(found, wanted), found.resolution)
+    distribution = output_distribution(lambda draw: my_compiled_sampler(prompt, draw))
+    print(total_variation(distribution, wanted), distribution.resolution)
 
 draw() is the next number in [0, 1), and draw.below(n) a whole number below n. Code that
 draws a token by a race, argmax(w / e) or argmin(e / w) or argmax(log(w) + g), gets its
@@ -38,8 +38,8 @@ And if the edges are no thresholds? Those of u * v < c are curves. In a row of n
 draws two tokens, one winner says something about the other. Both are refused by name.
 `Program` talks to code in any language.
 
-draws.py has what a run asks for, parts.py the parts and what divides them, and search.py
-finds where to cut.
+draws.py has what a run may ask for, parts.py has the parts and what divides them, and
+search.py finds where to cut.
 """
 
 import subprocess
@@ -64,7 +64,7 @@ class Program:
 
     It runs its sampler again and again. A line "?" that it writes asks for a number, which
     it reads from the next line, and "? 4" asks for a row of exponential noise, 4 numbers
-    on a line. Any other line holds the tokens of a run. Each has to be flushed at once.
+    on a line. Any other line holds the tokens of a run. The program has to flush each line.
     """
 
     def __init__(self, *command, timeout=10):

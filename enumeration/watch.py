@@ -1,4 +1,4 @@
-"""Nothing but rng may decide: who draws from elsewhere is refused, or watched."""
+"""Nothing but rng may decide: what draws from elsewhere is refused, or noticed afterwards."""
 
 import contextlib
 import functools
@@ -17,7 +17,7 @@ import numpy as np
 from .forks import NotByRng
 from .refusals import NotByThresholds
 
-# What has a state. A Generator and a RandomState draw from a BitGenerator.
+# The types that have a state. A Generator and a RandomState draw from a BitGenerator.
 KINDS = np.random.BitGenerator, np.random.SeedSequence, random.Random
 WITHOUT_SEED = (
     "the function asks the operating system for random numbers, as secrets, uuid4, torch.compile "
@@ -39,15 +39,14 @@ class AnyTwister(type):
 
 @contextlib.contextmanager
 def nothing_else_draws(rng):
-    """Within the `with` statement, an error where something draws that is not rng.
+    """Raise NotByRng if something other than rng draws within the `with` statement.
 
-    rng.run calls the program, and what is done outside of it is not asked about.
-    To ask the operating system for random numbers, or for a seed, is refused. A generator
-    with a seed that was there before must be as before at the end. One that is made from a
-    seed on each path may draw.
+    Only what rng.run calls is watched. It may not ask the operating system for random numbers
+    or for a seed. A generator that existed before has to have the same state at the end. One
+    that is made from a seed on each path may draw.
 
-    A clock isn't seen, nor a generator of C, such as libc's rand, nor what a daemon thread asks
-    the operating system. What they do is seen, where a path ends in another output when it is
+    A clock isn't noticed, nor a generator in C, such as libc's rand, nor what a daemon thread
+    asks the operating system. Their effect is, where a path ends in another output when it is
     run again.
     """
 
@@ -89,7 +88,7 @@ def nothing_else_draws(rng):
     urandom = os.urandom
     replacements = [
         (os, "urandom", refused(urandom)),
-        (random, "_urandom", refused(urandom)),  # which gives NumPy its seeds, too
+        (random, "_urandom", refused(urandom)),  # NumPy takes its seeds from here, too
         (random, "seed", functools.partial(seed, random._inst)),
         (random.Random, "seed", seed),
         # Names of files decide nothing. A progress bar of tqdm needs one for its lock.
@@ -108,7 +107,7 @@ def nothing_else_draws(rng):
         try:
             yield watch
         except (NotByRng, NotByThresholds):
-            watch.check()  # it says who
+            watch.check()  # its error names the generator
             raise
     watch.check()
 
@@ -131,7 +130,7 @@ def is_below(run, frame):
 
 @contextlib.contextmanager
 def replaced(replacements):
-    """Within the `with` statement, (owner, name, new) stand in for what was there."""
+    """Replace each (owner, name, new) within the `with` statement."""
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
     try:
         for owner, name, new in replacements:
@@ -162,7 +161,7 @@ class Watch:
                 self.states[id(thing)] = thing, state_of(thing)
 
     def check(self):
-        """An error if a generator is not as before."""
+        """NotByRng if the state of a generator has changed."""
         for generator, state in self.states.values():
             if state_of(generator) != state:
                 problem = f"the function draws from {description(generator)}, or seeds it"

@@ -24,8 +24,8 @@ N_SUBTREES = 100
 def sum_by_workers(function, max_paths, executor):
     """{output: probability}, and whether there were Fractions.
 
-    The first paths are taken here. Other generators are looked for on them, and by processes
-    on all others.
+    The first paths are taken here, and other generators are looked for on them. Processes
+    look for them on their own paths.
     """
     rng = EveryBranch()
     outputs = Counter()
@@ -38,7 +38,7 @@ def sum_by_workers(function, max_paths, executor):
         rng.run_again(function)
     n_paths = rng.n_paths
     is_exact = rng.is_exact
-    watched = nullcontext  # by threads, which share a process
+    watched = nullcontext  # for threads, which share a process
     if isinstance(executor, ProcessPoolExecutor):
         check_pickles(function)
         watched = nothing_else_draws
@@ -61,7 +61,7 @@ def sum_by_workers(function, max_paths, executor):
 
 
 def sum_of_subtree(begin, function, max_paths, watched):
-    """What a worker does for the paths that begin so: as above, and the number of paths."""
+    """{output: probability} of the paths that begin so, their number, and if it had Fractions."""
     rng = EveryBranch()
     with watched(rng):
         outputs = rng.run_all(function, max_paths, begin)

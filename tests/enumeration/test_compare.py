@@ -20,7 +20,7 @@ COIN = {(0,): 0.5, (1,): 0.5}
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("output", "another"),
     [
         ("ab", "ab\0"),
         (b"ab", b"ab\0"),
@@ -32,8 +32,8 @@ COIN = {(0,): 0.5, (1,): 0.5}
         (range(2), range(3)),
     ],
 )
-def test_outputs_are_compared_as_they_are(one, other):
-    assert len(sum_over_paths(lambda rng: one if rng.choice(2) else other)) == 2
+def test_outputs_are_compared_as_they_are(output, another):
+    assert len(sum_over_paths(lambda rng: output if rng.choice(2) else another)) == 2
 
 
 async def asleep():
@@ -70,7 +70,7 @@ def test_total_variation():
 
 
 @pytest.mark.parametrize(
-    ("law", "message"),
+    ("outputs", "message"),
     [
         ({}, "0 outputs have a sum of 0, not of 1"),
         ({(0,): 0.5}, "1 outputs have a sum of 0.5, not of 1"),
@@ -80,8 +80,8 @@ def test_total_variation():
         ({(0,): 1.5, (1,): -0.5}, r"the probability of \(1,\) is -0.5"),
     ],
 )
-def test_what_is_no_distribution_is_not_compared(law, message):
-    for pair in (law, COIN), (COIN, law), (law, law):
+def test_what_is_no_distribution_is_not_compared(outputs, message):
+    for pair in (outputs, COIN), (COIN, outputs), (outputs, outputs):
         with pytest.raises(ValueError, match=message):
             assert_same_distribution(*pair)
     for name, value in ("tolerance", math.nan), ("resolution", math.nan), ("resolution", -1):

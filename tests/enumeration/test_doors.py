@@ -26,28 +26,28 @@ def program(rng, kinds, depth=4):
         return int(rng.integers(4))
     kind = rng.choice(kinds)
     if kind == "number":
-        what = rng.integers(N_NUMBERS), rng.integers(1, 16) / 16
+        parameter = rng.integers(N_NUMBERS), rng.integers(1, 16) / 16
         n_branches = 2
     else:
-        what = rng.permutation([0, *rng.integers(1, 5, size=N_TOKENS - 1)]) + rng.integers(2)
+        parameter = rng.permutation([0, *rng.integers(1, 5, size=N_TOKENS - 1)]) + rng.integers(2)
         n_branches = N_TOKENS
-    return kind, what, [program(rng, kinds, depth - 1) for _ in range(n_branches)]
+    return kind, parameter, [program(rng, kinds, depth - 1) for _ in range(n_branches)]
 
 
 def distribution(tree, box=((0, 1),) * N_NUMBERS):
     """{outcome: probability}, where each number lies in its side of the box."""
     if isinstance(tree, int):
         return {(tree,): 1.0}
-    kind, what, branches = tree
+    kind, parameter, branches = tree
     if kind == "number":
-        i, limit = what
+        i, limit = parameter
         low, high = box[i]
         limit = min(max(limit, low), high)
         sides = (low, limit), (limit, high)
         shares = [(b - a) / (high - low) for a, b in sides]
         boxes = [(*box[:i], side, *box[i + 1 :]) for side in sides]
     else:
-        shares = what / what.sum()
+        shares = parameter / parameter.sum()
         boxes = itertools.repeat(box)
     masses = Counter()
     for share, branch, inner in zip(shares, branches, boxes):
@@ -62,15 +62,15 @@ def run(tree, source, eager=False):
     numbers = [source.number() for _ in range(N_NUMBERS)]
     rows = [source.noise(N_TOKENS)] if eager else []
     while not isinstance(tree, int):
-        kind, what, branches = tree
+        kind, parameter, branches = tree
         if kind == "number":
-            i, limit = what
+            i, limit = parameter
             branch = 0 if numbers[i] < limit else 1
         elif kind == "choice":
-            branch = source.choice(what / what.sum())
+            branch = source.choice(parameter / parameter.sum())
         else:
             noise = rows.pop() if rows else source.noise(N_TOKENS)
-            branch = np.argmax(what / noise)
+            branch = np.argmax(parameter / noise)
         tree = branches[int(branch)]
     return tree
 
@@ -130,8 +130,8 @@ def test_by_batches():
         return np.array([*map(outcome, cases, numbers)])
 
     computed = batches.distributions(launch, len(trees), N_NUMBERS, n_checks=300)
-    for tree, law in zip(trees, computed):
-        assert total_variation(law, distribution(tree)) < GRID
+    for tree, outcomes in zip(trees, computed):
+        assert total_variation(outcomes, distribution(tree)) < GRID
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -30,10 +30,10 @@ HALVES_OR_SO = {(0,): 0.5 / 1.000000005, (1,): 0.500000005 / 1.000000005}
 
 
 def enumerated(draw):
-    """Its distribution, which 2,000 real runs do not contradict."""
+    """The distribution of a function, which 2,000 real runs do not contradict."""
     outputs = sum_over_paths(draw)
-    numpys = np.random.default_rng(0)
-    check_real_runs(outputs, lambda: as_output(draw(numpys)), 2000)
+    generator = np.random.default_rng(0)
+    check_real_runs(outputs, lambda: as_output(draw(generator)), 2000)
     return outputs
 
 
@@ -41,7 +41,7 @@ def enumerated(draw):
 
 
 def halves(u, v):
-    """How many of two numbers are below 1/2. The sum of two bools is 0, 1 or 2, of np.bool_ not."""
+    """How many of two numbers are below 1/2. Only the sum of Python's bools is 0, 1 or 2."""
     return int((u < 0.5) + (v < 0.5))
 
 
@@ -49,7 +49,7 @@ TABLE = np.array([[1, 2], [3, 4]])
 
 
 def written_to(row):
-    """If it weren't a copy, the next path would find a 9 in the table."""
+    """The row with a 9. If it weren't a copy, the next path would see the 9 in the table."""
     row[0] = 9
     return row
 

@@ -88,8 +88,13 @@ def integers(low, high=None, size=None, dtype=int, endpoint=False):
     return [n**-k] * n**k
 
 
-LAWS = {"permutation": shuffle, "shuffle": shuffle, "choice": choice, "multinomial": multinomial}
-LAWS |= {"integers": integers, "randint": integers}
+PROBABILITIES = {
+    "permutation": shuffle,
+    "shuffle": shuffle,
+    "choice": choice,
+    "multinomial": multinomial,
+}
+PROBABILITIES |= {"integers": integers, "randint": integers}
 OF_NUMBERS = "uniform", "random", "exponential", "standard_exponential"
 
 # ---- Both, side by side ----
@@ -114,39 +119,39 @@ def drawn(generator, name, texts):
     return kind, repr(np.asarray(output).tolist())
 
 
-def is_served(name, texts, numpys, imitation):
+def is_served(name, texts, generator, imitation):
     """Whether a call was not refused, neither by NumPy's own nor by its imitation."""
 
     def imitated(rng):
         return drawn(imitation(rng), name, texts)
 
     try:
-        drawn(numpys, name, texts)
+        drawn(generator, name, texts)
     except Exception as error:
-        with pytest.raises(Exception) as ours:
+        with pytest.raises(Exception) as caught:
             sum_over_paths(imitated)
-        assert ours.type is type(error) or re.search(REFUSED, str(ours.value))
+        assert caught.type is type(error) or re.search(REFUSED, str(caught.value))
         return False
     try:
         outputs = sum_over_paths(imitated)
     except (TypeError, TooManyPaths) as error:
         assert re.search(REFUSED, str(error))
         return False
-    check_real_runs(outputs, lambda: drawn(numpys, name, texts), 10)
-    if name in LAWS:
-        expected = [mass for mass in LAWS[name](**evaluated(texts)) if mass > 0]
+    check_real_runs(outputs, lambda: drawn(generator, name, texts), 10)
+    if name in PROBABILITIES:
+        expected = [mass for mass in PROBABILITIES[name](**evaluated(texts)) if mass > 0]
         assert sorted(outputs.values()) == pytest.approx(sorted(expected), abs=1e-7)
     return True
 
 
-def compare_calls(name, options, numpys, imitation=lambda rng: rng):
+def compare_calls(name, options, generator, imitation=lambda rng: rng):
     rng = np.random.default_rng(0)
     n_served = 0
     for _ in range(N_CALLS):
         chosen = [option for option in options if option in REQUIRED or rng.integers(2)]
         texts = {option: str(rng.choice(options[option])) for option in chosen}
         try:
-            n_served += is_served(name, texts, numpys, imitation)
+            n_served += is_served(name, texts, generator, imitation)
         except BaseException:
             print(name, texts)
             raise

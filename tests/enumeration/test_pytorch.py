@@ -46,8 +46,8 @@ def with_one_seed(first, second):
 
     def draw():
         seed = next(seeds)
-        one = first(torch.Generator().manual_seed(seed))
-        return [one, second(torch.Generator().manual_seed(seed))]
+        first_draw = first(torch.Generator().manual_seed(seed))
+        return [first_draw, second(torch.Generator().manual_seed(seed))]
 
     return draw
 
@@ -73,7 +73,7 @@ def with_a_state_from_outside():
 
 
 def seeded_again(seed, draw):
-    """A seed alone draws nothing."""
+    """Two draws after the same seed. All sources have a seed before, which draws nothing."""
     for source in random, np.random, torch.random:
         getattr(source, "manual_seed", getattr(source, "seed", None))(7)
     first = draw()
@@ -176,7 +176,7 @@ OPTIONS = {
 
 
 class Functions:
-    """Those of np.random behind the door, where an EveryBranch draws."""
+    """The functions of np.random behind the door, where an EveryBranch draws."""
 
     def __init__(self, rng):
         def choice(weights):
@@ -217,12 +217,12 @@ BEFORE, AFTER = states()
 
 
 def from_the_middle():
-    """The second draw is the second number of the first one."""
+    """Two draws, where the second one is the second number of the first."""
     generator = torch.Generator()
     generator.set_state(BEFORE)
-    one = torch.rand(2, generator=generator)
+    two_numbers = torch.rand(2, generator=generator)
     generator.set_state(AFTER)
-    return [one[1] < 0.5, torch.rand(1, generator=generator) < 0.5]
+    return [two_numbers[1] < 0.5, torch.rand(1, generator=generator) < 0.5]
 
 
 def caught():
@@ -233,7 +233,7 @@ def caught():
 
 
 def in_a_pool():
-    """Its thread is older than the run."""
+    """A token, or 9 where a thread that is older than the run has drawn."""
     token = torch.multinomial(P, 1)
     return 9 if POOL.submit(torch.rand, 1).result() < 0.002 else token
 
@@ -284,8 +284,8 @@ def test_what_would_be_a_wrong_number_is_refused_by_name(name):
 
 def test_generators_are_left_as_they_were():
     def states():
-        numpys = np.random.get_state()[1].tolist()
-        return torch.get_rng_state().tolist(), random.getstate(), numpys, type(random._inst)
+        of_numpy = np.random.get_state()[1].tolist()
+        return torch.get_rng_state().tolist(), random.getstate(), of_numpy, type(random._inst)
 
     expected = states()
     output_distribution(lambda: [item(), random.random() < 0.3, np.random.rand() < 0.3], n_checks=1)
@@ -306,7 +306,7 @@ def random_gpt2(seed, n_layer):
 
 @pytest.mark.slow
 def test_generate_of_transformers_is_as_it_is_with_an_assistant():
-    """With its default attention, and its seed."""
+    """`generate` has its default attention, and the same seed in each run."""
     target, draft = random_gpt2(0, 2), random_gpt2(1, 1)
     set_seed = pytest.importorskip("transformers").set_seed
     ids = torch.tensor([[0, 1]])

@@ -80,10 +80,10 @@ def row_before_a_rare_coin(draw):
 
 
 def rare_winner_before_a_choice(draw):
-    tokens, other = draw.exponential(2), draw.exponential(2)
+    tokens, second_noise = draw.exponential(2), draw.exponential(2)
     if winner(np.array([0.99, 0.01]), tokens) == 0:
-        return winner(np.array([2, 5]), other)
-    return 2 + 2 * draw.choice([1, 1]) + winner(np.array([3, 2]), other)
+        return winner(np.array([2, 5]), second_noise)
+    return 2 + 2 * draw.choice([1, 1]) + winner(np.array([3, 2]), second_noise)
 
 
 def one_row_on_either_path(draw):
@@ -224,7 +224,7 @@ def forgets(draw):
 
 
 def repeats(draw):
-    """Its paths multiply."""
+    """A loop whose paths multiply."""
     while True:
         token = draw.choice(P[0])
         if draw.choice([1, 1]):
@@ -283,19 +283,23 @@ def test_the_resolution_says_how_much_may_have_been_missed():
 @pytest.mark.parametrize("n_checks", [0, 20])
 def test_where_nothing_is_known_nothing_is_compared(n_checks):
     distribution = output_distribution(narrow, n_checks=n_checks)
-    for same in distribution, distribution.copy(), distribution | {}, {} | distribution:
+    for copied in distribution, distribution.copy(), distribution | {}, {} | distribution:
         with pytest.raises(AssertionError, match="nothing is known; take a larger n_checks"):
-            enumeration.assert_same_distribution(same, {(0,): 1})
+            enumeration.assert_same_distribution(copied, {(0,): 1})
 
 
 def test_random_inputs_find_what_the_search_has_missed(monkeypatch):
-    """With looks at two points, the search alone is wrong. The inputs at the end bring it back."""
+    """With two points a part, the search alone is wrong. The inputs at the end correct it."""
     monkeypatch.setattr(search, "N_POINTS", 2)
-    laws = [
+    distributions = [
         output_distribution(lambda draw: int(0.3 <= draw() < 0.302), n_checks=n) for n in (0, 2000)
     ]
-    assert laws[0] == {(0,): 1} and laws[1] == pytest.approx({(0,): 0.998, (1,): 0.002})
-    assert math.log(2e9) / 2000 <= laws[1].resolution < 0.02  # the inputs came at least twice
+    assert distributions[0] == {(0,): 1} and distributions[1] == pytest.approx(
+        {(0,): 0.998, (1,): 0.002}
+    )
+    assert (
+        math.log(2e9) / 2000 <= distributions[1].resolution < 0.02
+    )  # the inputs came at least twice
 
 
 def test_a_caller_who_demands_less_is_told_how_many_random_inputs_would_do():

@@ -50,12 +50,12 @@ def catches_that_probabilities_differ(rng, n_calls):
 
 
 def first_of(n):
-    """Only the first run sees something."""
+    """A function whose first run alone has a 1."""
     return lambda rng, n_calls: [rng.choice(n), n_calls == 1]
 
 
 def flips(n):
-    """A state changes with each call, also where the number of paths is even."""
+    """A function whose state changes with each call, also where the number of paths is even."""
     return lambda rng, n_calls: [rng.choice(n), n_calls % 2]
 
 
@@ -80,7 +80,7 @@ def test_a_function_that_depends_on_more_than_rng_is_an_error(draw):
         calls.append(1)
         return draw(rng, len(calls))
 
-    with pytest.raises(NotByRng, match="something else than rng decides as well"):
+    with pytest.raises(NotByRng, match="something other than rng decides as well"):
         output_distribution(counted)
 
 
@@ -104,7 +104,7 @@ def test_floats_may_differ_by_rounding_but_fractions_may_not():
 
 
 def rejected_by_rounding(share):
-    """As where the draft is the target, and a cache adds up in another order each time."""
+    """A function like a draft that is the target, with a cache that rounds in another way."""
     calls = itertools.count()
 
     def draw(rng):
@@ -165,7 +165,7 @@ OTHERS = {  # what the error calls the generator: function(path) -> a number
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_generator_with_a_seed_that_decides_is_seen_wherever_it_is(name):
-    """It draws on one of 12 paths, and hardly ever decides, so that no run differs."""
+    """The generator draws on one of 12 paths, and so rarely decides that no run differs."""
     made_on_some_path.cache_clear()
 
     def draw(rng):
@@ -245,7 +245,7 @@ def test_who_asks_the_operating_system_is_refused(draw):
 
 
 def test_a_progress_bar_within_the_function():
-    """It makes a lock, whose name is random. A new process, because only the first bar does."""
+    """Only the first bar of a process makes a lock, whose name is random."""
     program = """if True:
         from tqdm import tqdm
         from enumeration import output_distribution

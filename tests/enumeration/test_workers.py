@@ -12,7 +12,7 @@ from gallery import SETTING, P, Q, Setting
 from speculative import speculative_sampling
 
 FLOATS = Setting(P.astype(float), Q.astype(float))
-OTHER = np.random.default_rng(0)
+ANOTHER_GENERATOR = np.random.default_rng(0)
 
 
 def exact(rng):
@@ -37,12 +37,12 @@ def by_value(rng):
 
 def by_another(rng):
     path = [rng.choice(2) for _ in range(9)]
-    return [*path, int(all(path) and OTHER.random() < 1e-9)]
+    return [*path, int(all(path) and ANOTHER_GENERATOR.random() < 1e-9)]
 
 
 @pytest.fixture(autouse=True)
 def few_subtrees(monkeypatch):
-    """For each is watched, and to look at all objects of a process takes its time."""
+    """Subtrees are few here, because each is watched, which takes a look at all objects."""
     monkeypatch.setattr(workers, "N_SUBTREES", 8)
 
 
