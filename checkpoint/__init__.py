@@ -1,8 +1,8 @@
 """From a name to a model: find.py looks up or downloads its files, and read.py opens a folder.
 
 Both return `read.Files`, which know their hparams, tensors() and encoder(). openai.py and
-huggingface.py each read one format, out of what raw.py has for both, and tokenizer.py the
-tokenizers of the latter. Neither TensorFlow nor PyTorch is needed.
+huggingface.py each read one format, with what raw.py has for both, and tokenizer.py reads
+Hugging Face's tokenizers. Neither TensorFlow nor PyTorch is needed.
 """
 
 

@@ -1,9 +1,9 @@
 """Download a file, over a connection that may break off.
 
-What has arrived is a part, and its name has the ETag, which is the server's name for this
-version of the file. The next attempt asks for the rest of that version. If the server has
-another one by now, it becomes a part of its own, beside the first. Who calls `fetch`
-removes all parts once a complete one has passed its checks.
+A part holds what has arrived. Its name contains the ETag, the server's name for this
+version of the file, and the next attempt asks for the rest of that version. If the server
+has another one by now, that becomes a part of its own, beside the first. The caller of
+`fetch` removes all parts once a complete one has passed its checks.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ HEADERS = {
 
 
 class Patient(Retry):
-    """It waits as long as a busy server asks for, up to a minute."""
+    """Attempts that wait as long as a busy server asks for, up to a minute."""
 
     def get_retry_after(self, response):
         asked = response.headers.get("Retry-After", "")
@@ -75,9 +75,9 @@ def transfer(connection, url, path, tag):
     Returns the ETag of that, where it begins, and where the file ends.
     """
     have = size_of(part_of(path, tag)) if tag else 0
-    rest = {"Range": f"bytes={have}-", "If-Range": tag} if have else {}
-    with connection.get(url, headers=rest, stream=True, timeout=TIMEOUT) as answer:
-        check_status(answer, rest)
+    range_headers = {"Range": f"bytes={have}-", "If-Range": tag} if have else {}
+    with connection.get(url, headers=range_headers, stream=True, timeout=TIMEOUT) as answer:
+        check_status(answer, range_headers)
         if answer.status_code == 200:
             tag = strong_tag(answer)
             end = length_of(answer, longest(path))
@@ -103,7 +103,7 @@ def transfer(connection, url, path, tag):
 
 
 def size_of(path):
-    """Its bytes, or 0 if there is no such file."""
+    """The size of a file in bytes, or 0 if there is no such file."""
     return path.stat().st_size if path.is_file() else 0
 
 
@@ -130,9 +130,9 @@ def longest(path):
 # ---- An answer ----
 
 
-def check_status(answer, rest):
-    """OSError unless it has bytes of the file, or says that there is no such rest."""
-    expected = (200, 206, 416) if rest else (200,)
+def check_status(answer, range_headers):
+    """OSError unless an answer has bytes of the file, or says that there is no such rest."""
+    expected = (200, 206, 416) if range_headers else (200,)
     if answer.status_code not in expected:
         raise OSError(f"the server answered {answer.status_code} {answer.reason}")
     if answer.headers.get("Content-Encoding", "").lower() not in UNCHANGED:
@@ -140,13 +140,13 @@ def check_status(answer, rest):
 
 
 def strong_tag(answer):
-    """The ETag, or "" if it is weak, as others may share it, or too long for a file's name."""
+    """The ETag, or "" if it is too long for a file's name, or weak: other versions may share it."""
     tag = answer.headers.get("ETag", "")
     return tag if re.fullmatch("(?!W/)[!-~]{1,70}", tag) else ""
 
 
 def end_of_rest(answer, tag, have):
-    """Where the file ends whose rest this is, from byte `have` on. None if it is no such rest."""
+    """Where the file ends, if an answer is its rest from byte `have` on, or None."""
     place = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", answer.headers.get("Content-Range", ""))
     if place and int(place[1]) == have and answer.headers.get("ETag") == tag:
         return int(place[2])
@@ -154,11 +154,11 @@ def end_of_rest(answer, tag, have):
 
 
 def length_of(answer, part):
-    """How many bytes it has. OSError if a part has more, as it may be a login page."""
-    told = answer.headers.get("Content-Length", "").partition(",")[0]  # it may be there twice
-    if not re.fullmatch("0*[1-9][0-9]{0,15}", told):
+    """How many bytes the file has. OSError if a part has more: this may be a login page."""
+    length = answer.headers.get("Content-Length", "").partition(",")[0]  # it may be there twice
+    if not re.fullmatch("0*[1-9][0-9]{0,15}", length):
         raise OSError("the server does not say how long the file is, or it is empty")
-    end, have = int(told), size_of(part)
+    end, have = int(length), size_of(part)
     if end < have:
         problem = f"the server sends {end:,} bytes, where {have:,} have arrived before"
         raise OSError(f"{problem}; if its file did get shorter, remove {part}")
@@ -166,21 +166,21 @@ def length_of(answer, part):
 
 
 def receive(answer, part, begin, end):
-    """Write the bytes from `begin` on into a part. A whole file has others before."""
+    """Write the bytes from `begin` on into a part. If a whole file comes, skip those before."""
     options = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
     bar = tqdm(desc=part.name.partition(".%")[0], total=end, initial=begin, **options)
-    known = begin if answer.status_code == 200 else 0  # bytes that come again
+    n_to_skip = begin if answer.status_code == 200 else 0
     try:
         with bar, open(part, "ab" if begin else "wb") as file:
             for piece in answer.iter_content(PIECE):
-                bar.update(file.write(piece[known:]))
-                known = max(known - len(piece), 0)
+                bar.update(file.write(piece[n_to_skip:]))
+                n_to_skip = max(n_to_skip - len(piece), 0)
     except requests.RequestException:  # the connection broke off
         pass
 
 
 def checksum(answer):
-    """The ETag, if it is a SHA-256, or ""."""
+    """The SHA-256 of the file, if the ETag is one, or ""."""
     for response in (*answer.history, answer):
         tag = response.headers.get("X-Linked-Etag") or response.headers.get("ETag", "")
         if match := re.fullmatch(r'(?:W/)?"?([0-9a-f]{64})"?', tag):

@@ -1,6 +1,6 @@
 """From a name to the files of a model: `find_model` downloads those that are missing.
 
-No file has its name before it could be read.
+A file gets its name only once it could be read.
 """
 
 import contextlib
@@ -120,7 +120,7 @@ def in_cache(url, files):
 
 
 def missing(folder, names):
-    """Those of the files that are not there, or empty."""
+    """The names of the files that are missing or empty."""
     return [name for name in names if size_of(folder / name) == 0]
 
 
@@ -142,8 +142,8 @@ def download(folder, names, url, sizes):
                 with contextlib.suppress(OSError):  # unless there is something in it
                     folder.rmdir()
     except (BlockingIOError, FileExistsError):
-        what = "another program downloads this model, or was ended while it did"
-        raise UserError(f"{what}; if none does, remove {fresh}") from None
+        problem = "another program downloads this model, or was ended while it did"
+        raise UserError(f"{problem}; if none does, remove {fresh}") from None
     except OSError as error:  # those of `fetch` have no number
         advice = "; give another place by --models_dir" if error.errno else ""
         raise OSError(f"{error}{advice}") from None
@@ -151,7 +151,7 @@ def download(folder, names, url, sizes):
 
 @contextlib.contextmanager
 def locked(fresh):
-    """Lock what `fresh` is in, and remove it if a program that was killed has left it.
+    """Lock the folder of `fresh`, and remove `fresh` if a program that was killed has left it.
 
     The system unlocks it when a program ends. BlockingIOError if another one runs.
     """
@@ -165,7 +165,7 @@ def locked(fresh):
 
 
 def is_locked(file):
-    """Lock it, and say whether its file system has locks. BlockingIOError if another one did."""
+    """Lock a file -> whether its file system has locks. BlockingIOError if it is locked already."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -176,7 +176,7 @@ def is_locked(file):
 
 
 if fcntl is None:
-    locked = contextlib.nullcontext  # there `fresh` itself says that a program is at it
+    locked = contextlib.nullcontext  # then `fresh` itself shows that a program is at work
 
 
 def fetch_all(folder, names, url, sizes, fresh):
@@ -194,8 +194,8 @@ def fetch_all(folder, names, url, sizes, fresh):
             part = fetch(connection, f"{url}/{weights}", path)
             check(folder, url, sizes, part)
             part.replace(path)
-            for other in parts_of(path):
-                other.unlink()
+            for leftover in parts_of(path):
+                leftover.unlink()
 
 
 def check(folder, url, sizes, part=None):
@@ -208,7 +208,7 @@ def check(folder, url, sizes, part=None):
         if part:
             files.tensors(part)
     except UserError as error:
-        problem = str(error).split(" cannot be used: ")[-1].partition("; ")[0]  # of its advice
+        problem = str(error).split(" cannot be used: ")[-1].partition("; ")[0]  # no advice
     if problem:  # here, because an error keeps its file mapped, which Windows does not remove
         if part:
             part.unlink()

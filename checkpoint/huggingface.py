@@ -26,7 +26,7 @@ SIZES = {  # our names, and transformers'
     "n_head": "n_head",
     "n_layer": "n_layer",
 }
-ALIASES = {  # other names that transformers prefers, where shapes fit either number
+ALIASES = {  # other names that transformers prefers; shapes would fit either number
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
@@ -49,19 +49,19 @@ class Folder:
     def __init__(self, folder):
         self.folder = folder
         self.config = read_json(folder / "config.json")
-        same = {other: [self.config.get(name)] for other, name in ALIASES.items()}
-        only("config.json", self.config, COMPUTED | same)
+        aliases = {alias: [self.config.get(name)] for alias, name in ALIASES.items()}
+        only("config.json", self.config, COMPUTED | aliases)
         self.hparams = {}
-        for ours, theirs in SIZES.items():
-            self.hparams[ours] = whole_number("config.json", self.config, theirs)
+        for name, hugging_face_name in SIZES.items():
+            self.hparams[name] = whole_number("config.json", self.config, hugging_face_name)
 
     def tokenizer(self):
         """The parts of an `encoder.Encoder`, as a dict."""
         return tokenizer(self.folder, self.config)
 
-    def tensors(self, data=None):
+    def tensors(self, path_of_weights=None):
         """{OpenAI's name: array}: views of the memory-mapped files, but BF16 becomes float32."""
-        paths = [data] if data else weights(self.folder)
+        paths = [path_of_weights] if path_of_weights else weights(self.folder)
         has_index = (self.folder / INDEX).exists()
         tensors = {}
         names = {}
@@ -69,12 +69,12 @@ class Folder:
             for name, tensor in safetensors(path).items():
                 if MASK.fullmatch(name):
                     continue
-                ours = openai_name(name)
-                is_again = has_index and names.get(ours) == name  # as transformers reads it
-                if ours in tensors and not is_again:
+                our_name = openai_name(name)
+                is_again = has_index and names.get(our_name) == name  # as transformers reads it
+                if our_name in tensors and not is_again:
                     raise ValueError(f"{name} is there twice, in two files or with two prefixes")
-                tensors[ours] = tensor
-                names[ours] = name
+                tensors[our_name] = tensor
+                names[our_name] = name
         head = tensors.pop("model/lm_head/w", None)
         if head is not None and not np.array_equal(head, tensors.setdefault("model/wte", head)):
             raise ValueError("lm_head.weight is not wte, so it is not a GPT-2")
@@ -109,14 +109,14 @@ def safetensors(path):
     try:
         header = json.loads(data[8:end].tobytes())
         header.pop("__metadata__", None)
-        entries = {name: entry_of(name, **told) for name, told in header.items()}
+        entries = {name: entry_of(name, **description) for name, description in header.items()}
         tensors = views(data[end:], entries)
     except (TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path.name} has a damaged header") from None
     except ValueError as error:
         raise ValueError(f"{path.name} cannot be used: {error!s:.200}") from None
-    for name, told in header.items():
-        if told["dtype"] == "BF16" and not MASK.fullmatch(name):
+    for name, description in header.items():
+        if description["dtype"] == "BF16" and not MASK.fullmatch(name):
             tensors[name] = (tensors[name].astype("<u4") << 16).view("<f4")
     return tensors
 
@@ -124,7 +124,7 @@ def safetensors(path):
 def entry_of(name, dtype, shape, data_offsets):
     """The `raw.Entry` of a tensor, from its description in the header."""
     start, stop = data_offsets
-    if MASK.fullmatch(name):  # of any type, for it is ignored
+    if MASK.fullmatch(name):  # it is ignored, so its type doesn't matter
         return Entry(start, stop - start, "u1", (-1,))
     if dtype not in DTYPES:
         raise ValueError(f"numbers of type {dtype!r:.30} cannot be read here; convert them to F32")

@@ -10,7 +10,7 @@ HUGGINGFACE = "https://huggingface.co"
 
 
 class Model(NamedTuple):
-    """A model that has a name. The bundled ones have no url, and models/SHA256SUMS knows them."""
+    """A model that has a name. The bundled ones have no url, and a line in models/SHA256SUMS."""
 
     url: str = None
     sizes: dict = None  # its hyperparameters

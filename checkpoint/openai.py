@@ -54,18 +54,18 @@ class Folder:
             raise ValueError(f"n_vocab is {n_vocab}, but the vocabulary has {len(ids)} tokens")
         return {"merges": merges, "ids": ids, "eos": (ids[EOT],)}
 
-    def tensors(self, data=None):
+    def tensors(self, path=None):
         """{name: array}, views of the memory-mapped data. ValueError names one that is damaged."""
-        data = data or self.index.with_suffix(".data-00000-of-00001")
-        tensors = views(mapped(data), self.entries)
+        path = path or self.index.with_suffix(".data-00000-of-00001")
+        tensors = views(mapped(path), self.entries)
         for name, tensor in tensors.items():
             if mask(crc32c(tensor)) != self.entries[name].crc32c:
-                raise ValueError(f"{data.name} is damaged: {name!r} does not match its crc32c")
+                raise ValueError(f"{path.name} is damaged: {name!r} does not match its crc32c")
         return tensors
 
 
 def index_in(folder):
-    """A trainer may have named it otherwise, as model-1000.index."""
+    """The index file, which a trainer may have named otherwise, such as model-1000.index."""
     paths = [*folder.glob("*.index")]
     if len(paths) != 1:
         advice = "; keep the one that the file checkpoint names" if paths else ""

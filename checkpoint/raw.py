@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-OTHERS = {
+WRONG_STARTS = {
     b"version https://git-lfs": "is a pointer of git-lfs; get the file with git lfs pull",
     b"\xef\xbb\xbf": "begins with a byte order mark; save it as UTF-8 without BOM",
     b"<!doctype": "is a web page; download the file itself",
@@ -19,7 +19,7 @@ def mapped(path):
     if path.stat().st_size == 0:
         raise ValueError(f"{path.name} is empty")
     data = np.asarray(np.memmap(path, np.uint8, "r"))
-    for start, problem in OTHERS.items():
+    for start, problem in WRONG_STARTS.items():
         if data[: len(start)].tobytes().lower() == start:
             raise ValueError(f"{path.name} {problem}")
     return data
@@ -80,16 +80,16 @@ def optional(folder, name):
     return read_json(path) if path.exists() else {}
 
 
-def whole_number(where, settings, name):
+def whole_number(place, settings, name):
     """A setting that has to be a whole number from 1 on. ValueError if it isn't."""
     value = settings.get(name)
     if type(value) is not int or not 0 < value < 2**31:  # the type of True is bool
         problem = f"{name} is {value!r:.30}; a whole number from 1 on is needed"
-        raise ValueError(f"{where}: {problem}")
+        raise ValueError(f"{place}: {problem}")
     return value
 
 
-def only(where, settings, allowed):
+def only(place, settings, allowed):
     """ValueError unless each name has one of these values, the first of them if it is not there.
 
     What a file asks for is computed, or refused by its name.
@@ -99,4 +99,4 @@ def only(where, settings, allowed):
         if value not in values:
             computed = " or ".join(str(value) for value in values if value is not None)
             instead = f"but only {computed} is computed" if computed else "which is not computed"
-            raise ValueError(f"{where}: {name} is {value!r:.80}, {instead} here")
+            raise ValueError(f"{place}: {name} is {value!r:.80}, {instead} here")

@@ -48,14 +48,14 @@ class Files:
     def __init__(self, stored):
         self.stored, self.hparams = stored, stored.hparams
 
-    def tensors(self, data=None):
-        """{OpenAI's name: array}. data is the file of the weights, if it has another name.
+    def tensors(self, path=None):
+        """{OpenAI's name: array}. path is that of the weights, if they have another name.
 
         Each w is [n_in, n_out]. All are read-only views of the memory-mapped file where its
         type allows it.
         """
         with blamed_on(self.stored.folder):
-            stored = self.stored.tensors(data)
+            stored = self.stored.tensors(path)
             tensors = {name: without_first(tensor) for name, tensor in stored.items()}
             check_shapes(tensors, self.hparams)
         return tensors
@@ -69,7 +69,7 @@ class Files:
         return nest(self.tensors(), self.hparams["n_layer"])
 
     def encoder(self):
-        """Its tokenizer -> encoder.Encoder"""
+        """The model's tokenizer, an encoder.Encoder."""
         with blamed_on(self.stored.folder):
             try:
                 parts = self.stored.tokenizer()
@@ -82,7 +82,7 @@ class Files:
 
 @contextlib.contextmanager
 def blamed_on(folder):
-    """What is wrong with a file, or a missing one, is a UserError."""
+    """Turn an error about a file, or about a missing one, into a UserError."""
     try:
         yield
     except FileNotFoundError as error:
@@ -101,7 +101,7 @@ def check_heads(n_head, n_embd, **_):
 
 
 def check_sizes(hparams, sizes):
-    """No shape depends on n_head, so another model might pass for a released one."""
+    """ValueError unless these are the released model's sizes. Shapes don't show its n_head."""
     wrong = [f"{name} = {n}" for name, n in hparams.items() if n != sizes[name]]
     if wrong:
         raise ValueError(f"it is not the model of this name: found {', '.join(wrong)}")
@@ -120,12 +120,12 @@ def check_shapes(tensors, hparams):
     if wrong:
         name = wrong[0]
         shapes = f"expected {expected.get(name, 'none')}, found {kinds.get(name, 'none')}"
-        one = f"such as {name!r}: {shapes}"
-        raise ValueError(f"{len(wrong)} tensors do not fit the hyperparameters, {one}")
+        example = f"such as {name!r}: {shapes}"
+        raise ValueError(f"{len(wrong)} tensors do not fit the hyperparameters, {example}")
 
 
 def without_first(tensor):
-    """OpenAI's w is [1, n_in, n_out]."""
+    """A tensor, but OpenAI's w, which is [1, n_in, n_out], as [n_in, n_out]."""
     return tensor[0] if tensor.ndim == 3 and len(tensor) == 1 else tensor
 
 

@@ -1,9 +1,9 @@
-"""The tokenizer of a folder of Hugging Face's.
+"""The tokenizer of a folder in Hugging Face's format.
 
 GPT-2's own is tokenizer.json, or vocab.json and merges.txt, with <|endoftext|> as its only
 added token, which no word contains. Any other is read by the library tokenizers. Several
-files may describe the added tokens, and transformers obeys now one and now another. So they
-have to agree.
+files may describe the added tokens, and have to agree, because transformers obeys now one
+and now another.
 """
 
 import json
@@ -35,7 +35,7 @@ BPE = {  # the "model" of GPT-2's tokenizer.json
     "end_of_word_suffix": [None, ""],
 }
 FLAGS = {"single_word": NO, "lstrip": NO, "rstrip": NO}  # of an added token
-ADDED = {**dict.fromkeys(FLAGS, False), "normalized": False, "special": True}  # if nothing is said
+ADDED = {**dict.fromkeys(FLAGS, False), "normalized": False, "special": True}  # the defaults
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
 
 
@@ -136,7 +136,7 @@ def check_only_eot(spec, added):
 
 
 def by_encoder(spec, is_added):
-    """GPT-2's own tokenizer, of another vocabulary perhaps. ValueError if it is not."""
+    """GPT-2's own tokenizer, perhaps with another vocabulary. ValueError if it is another one."""
     check_algorithm(spec)
     check_template(spec.get("post_processor") or {})
     ids = spec["model"]["vocab"]
@@ -147,7 +147,7 @@ def by_encoder(spec, is_added):
     return {"merges": merges, "ids": ids, "special": EOT if is_added else None}
 
 
-def by_library(spec, added, why, more):
+def by_library(spec, added, why, new_tokens):
     """What the library makes of a tokenizer.json, and of more tokens. ValueError if it cannot."""
     try:
         import tokenizers
@@ -155,7 +155,7 @@ def by_library(spec, added, why, more):
         advice = "the library tokenizers reads it: pip install tokenizers"
         raise ValueError(f"{why}; {advice}") from None
     library = called(tokenizers.Tokenizer.from_str, json.dumps(spec))
-    library.add_special_tokens(more)
+    library.add_special_tokens(new_tokens)
     library.no_truncation()
     library.no_padding()
     ids = library.get_vocab()
@@ -164,11 +164,11 @@ def by_library(spec, added, why, more):
 
 
 def check_agree(described, known):
-    """ValueError unless what is said of each token is known of it, or nothing is."""
+    """ValueError unless each described token is known, and no known property of it differs."""
     for token in described:
         name = token["content"]
-        same = known.get(name, {"content": None})
-        if any(same.get(key, value) != value for key, value in token.items()):
+        known_token = known.get(name, {"content": None})
+        if any(known_token.get(key, value) != value for key, value in token.items()):
             raise ValueError(f"the files do not agree about the added token {name!r}")
 
 

@@ -104,13 +104,13 @@ def test_an_error_leaves_no_wrong_file(server, tmp_path, load, name, wrong, mess
         load()
     assert "\n" not in str(error.value)
     assert server.url in str(error.value)
-    left = {path.name for path in tmp_path.glob("355M/*")}
+    leftovers = {path.name for path in tmp_path.glob("355M/*")}
     if name != DATA:
         assert [*tmp_path.iterdir()] == []  # no small file is there before all are right
     elif "now removed" in message:
-        assert left == {*SMALL}
+        assert leftovers == {*SMALL}
     else:
-        assert left <= {*SMALL, part_of(tmp_path / "355M" / DATA, '"2"').name}
+        assert leftovers <= {*SMALL, part_of(tmp_path / "355M" / DATA, '"2"').name}
     server.plan.clear()
     load()
     assert complete(tmp_path / "355M")

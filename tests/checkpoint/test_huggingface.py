@@ -289,10 +289,10 @@ IN_WEIGHTS = [  # the same of model.safetensors
     (stored(TENSORS | {"transformer.h.0.mlp.c_fc.bias": np.ones(32, bool)}), "found bool numbers"),
 ]
 IN_ONE_FILE = {"config.json": IN_CONFIG, "tokenizer_config.json": IN_SETTINGS, WEIGHTS: IN_WEIGHTS}
-REFUSED = [({name: told}, why) for name, cases in IN_ONE_FILE.items() for told, why in cases]
+REFUSED = [({name: content}, why) for name, cases in IN_ONE_FILE.items() for content, why in cases]
 REFUSED += [
-    ({"tokenizer.json": told, "tokenizer_config.json": settings_file}, why)
-    for told, settings_file, why in IN_TOKENIZER
+    ({"tokenizer.json": content, "tokenizer_config.json": settings_file}, why)
+    for content, settings_file, why in IN_TOKENIZER
 ]
 
 
@@ -379,8 +379,8 @@ LIBRARY = [  # files, and the same
     ({"tokenizer.json": WITHOUT_EOT}, "[PAD]<|endoftext|>", r"the added token '\[PAD"),
 ]
 for settings_file, cases in ({}, OF_GPT2), (GENERAL, OF_OTHERS):
-    for told, *rest in cases:
-        LIBRARY.append(({"tokenizer.json": told, "tokenizer_config.json": settings_file}, *rest))
+    for content, *rest in cases:
+        LIBRARY.append(({"tokenizer.json": content, "tokenizer_config.json": settings_file}, *rest))
 
 
 @pytest.mark.parametrize(("changes", "text", "why"), LIBRARY)
@@ -406,22 +406,22 @@ def test_flags_of_added_tokens_mean_what_they_mean_to_transformers(tmp_path, see
         {"tokenizer_config.json": listed},
     ]
     folder = write(tmp_path, files[seed % 3])
-    theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    ours = get_encoder(folder, "")
+    their_tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    our_encoder = get_encoder(folder, "")
     for _ in range(20):
         text = "".join(rng.choices([EOT, "[PAD]", "ox", "bc", " ", "\n", "s"], k=9))
-        assert ours.encode(text) == theirs(text)["input_ids"]
+        assert our_encoder.encode(text) == their_tokenizer(text)["input_ids"]
 
 
 @pytest.mark.parametrize(("changes", "text"), [case[:2] for case in OWN + LIBRARY])
 def test_transformers_finds_the_same(tmp_path, changes, text):
     transformers = pytest.importorskip("transformers")
     folder = write(tmp_path, changes)
-    theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    ours = get_encoder(folder, "")
+    their_tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    our_encoder = get_encoder(folder, "")
     for sample in text, *GOLDEN["texts"], "ＴＨＥ 12 cats\n\n [PAD]  cat":
-        assert ours.encode(sample) == theirs(sample)["input_ids"]
-    assert ours.decode(ours.encode("The cat")).lower().endswith("the cat")
+        assert our_encoder.encode(sample) == their_tokenizer(sample)["input_ids"]
+    assert our_encoder.decode(our_encoder.encode("The cat")).lower().endswith("the cat")
 
 
 NO_EOS = {"eos_token_id": None}
@@ -445,8 +445,8 @@ def test_a_text_ends_where_generate_stops(tmp_path, changes, eos):
     assert get_encoder(folder, "").eos == eos
     transformers = pytest.importorskip("transformers")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    theirs = np.ravel(model.generation_config.eos_token_id)
-    assert {*eos} == {*theirs} - {None, 300, 50256}
+    their_eos = np.ravel(model.generation_config.eos_token_id)
+    assert {*eos} == {*their_eos} - {None, 300, 50256}
 
 
 def test_a_pair_has_one_vocabulary(tmp_path):
@@ -463,7 +463,7 @@ TWO = {"dtype": "F32", "shape": [3], "data_offsets": [12, 24]}
 
 
 @pytest.mark.parametrize(
-    "lie",
+    "change",
     [
         {"dtype": "F64"},
         {"shape": [2, 2]},
@@ -474,9 +474,9 @@ TWO = {"dtype": "F32", "shape": [3], "data_offsets": [12, 24]}
         {"data_offsets": []},
     ],
 )
-def test_headers_that_lie(tmp_path, lie):
+def test_headers_that_lie(tmp_path, change):
     path = tmp_path / "x.safetensors"
-    path.write_bytes(packed(json.dumps({"a": ONE, "b": TWO | lie}), bytes(24)))
+    path.write_bytes(packed(json.dumps({"a": ONE, "b": TWO | change}), bytes(24)))
     with pytest.raises(ValueError, match=r"^x\.safetensors (cannot be used|has a damaged)"):
         huggingface.safetensors(path)
 
@@ -494,7 +494,7 @@ def test_headers_that_lie(tmp_path, lie):
     ],
 )
 def test_the_cache_of_transformers(tmp_path, monkeypatch, variable, folder):
-    """It takes the snapshot that refs/main names, if it's whole."""
+    """A model comes from the snapshot that refs/main names, if that is whole."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in "HF_HOME", "XDG_CACHE_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE":
         monkeypatch.delenv(name, raising=False)
@@ -539,8 +539,8 @@ def test_a_wrong_file_of_hugging_face_is_not_kept(server, hub, tmp_path, name, c
 
 
 def test_models_are_downloaded_from_hugging_face_once(server, hub, tmp_path, monkeypatch, capsys):
-    same = {"headers": {"ETag": '"1"'}}
-    server.plan[WEIGHTS] = [same | {"drop": 8_000}, same]
+    answer = {"headers": {"ETag": '"1"'}}
+    server.plan[WEIGHTS] = [answer | {"drop": 8_000}, answer]
     assert hub()[1]["n_layer"] == 2
     assert server.log[-1][1] == "bytes=8192-"
     warning = "the server names no checksum, so damage may go unnoticed\n"
@@ -568,16 +568,16 @@ def test_what_does_not_match_is_not_kept(server, hub, tmp_path, name, header):
 
 
 def test_a_model_of_another_size_under_a_released_name(server, hub, tmp_path, monkeypatch):
-    """No shape depends on the number of heads."""
-    other = names.MODELS["gpt2"]._replace(sizes=PLAIN_SIZES | {"n_head": 4})
+    """The other model has more heads, which no shape shows."""
+    with_more_heads = names.MODELS["gpt2"]._replace(sizes=PLAIN_SIZES | {"n_head": 4})
     message = "it is not the model of this name: found n_head = 2"
     with monkeypatch.context() as patch:
-        patch.setitem(names.MODELS, "gpt2", other)
+        patch.setitem(names.MODELS, "gpt2", with_more_heads)
         with pytest.raises(UserError, match=f"gave a wrong file, now removed: {message}"):
             hub()
     assert not (tmp_path / "gpt2").exists()
     hub()
-    monkeypatch.setitem(names.MODELS, "gpt2", other)
+    monkeypatch.setitem(names.MODELS, "gpt2", with_more_heads)
     with pytest.raises(UserError, match=f"gpt2 cannot be used: {message}"):
         hub()
 
