@@ -44,8 +44,8 @@ def main(argv=None):
     rule = RULES[args.verify]
     decode = partial(pair.decode, x, rng=args.seed, eos=eos)
     options = {"K": args.K, "schedule": args.schedule, "verify": rule}
-    for more in {}, options:  # the first use of the weights is slow
-        decode(min(N, 8), **more)
+    for loop_options in {}, options:  # the first use of the weights is slow
+        decode(min(N, 8), **loop_options)
     plain = partial(decode, N)
     speculative = partial(decode, N, **options)
     recorder = Recorder(np.random.default_rng(args.seed))
@@ -96,18 +96,18 @@ def recorded(decode, recorder, on_round=None):
     if on_round is None:
         return decode()  # the same again
 
-    def both(r):
+    def record_and_show(r):
         recorder(r)
         on_round(r)
 
-    return decode(rng=recorder.rng, on_round=both)
+    return decode(rng=recorder.rng, on_round=record_and_show)
 
 
 def all_figures(args, slow, fast):
-    """Those of main.py, but block verification has another alpha at each position in a round."""
+    """The figures of main.py, but block verification's alpha depends on the place in a round."""
     rows = figures(slow, fast, f"K = {args.K}, {args.schedule}", why_texts_differ(args))
     if args.verify == "block" and fast.n_looked_at:
-        text = f"{fast.alpha:.2f} on average behind accepted guesses"
+        text = f"{fast.alpha:.2f} on average after accepted guesses"
         rows["alpha"] = rows["alpha"]._replace(text=text)
     return rows
 
@@ -165,13 +165,13 @@ def check_that_they_fit(args):
     if args.draft_model_size is not None and args.draft != "model":
         raise UserError(f"--draft_model_size needs --draft model, but --draft is {args.draft}")
     if args.draft == "lookup" and args.schedule == "draft-confidence":
-        what = "--draft lookup stops by itself where it finds no copy"
-        raise UserError(f"{what}; choose another --schedule")
+        problem = "--draft lookup stops by itself where it finds no copy"
+        raise UserError(f"{problem}; choose another --schedule")
     if args.trace and args.verify == "block":
         raise UserError("--trace shows rounds of --verify token; leave one of the two out")
     if args.trace and args.n_tokens_to_generate == 0:
-        what = "--trace needs a round to show"
-        raise UserError(f"{what}, so --n_tokens_to_generate must be above 0")
+        problem = "--trace needs a round to show"
+        raise UserError(f"{problem}, so --n_tokens_to_generate must be above 0")
 
 
 def is_draft(name):

@@ -54,7 +54,7 @@ class NGram:
     def load(cls, path, order):
         """Read the bundled .npz, up to this order. UserError if the file is damaged.
 
-        It has the differences between neighbouring n-grams, which are small.
+        The file has the differences between neighbouring n-grams, which are small.
         """
         tables = []
         with open(path, "rb") as file:
@@ -84,8 +84,8 @@ def ngram(ids, n_vocab, order):
     tables = []
     grams = np.zeros(len(ids), dtype=np.int64)
     for n in range(1, order + 1):
-        shorter = grams[: len(ids) - n + 1]  # each with its next token:
-        grams = shorter * n_vocab + ids[n - 1 :]
+        shorter = grams[: len(ids) - n + 1]
+        grams = shorter * n_vocab + ids[n - 1 :]  # each with its next token
         tables.append(np.unique(grams, return_counts=True))
     return NGram(n_vocab, tables)
 
@@ -99,7 +99,7 @@ def online(ids, n_vocab, order=3):
 
 
 def continuations(ids, longest):
-    """For m = 0, 1, ... longest: where all tokens are that follow a copy of the last m tokens.
+    """Where the tokens are that follow a copy of the last m tokens, for m = 0, 1, ... longest.
 
     It stops at the first m without a copy. For 5 6 5 6 7 5 6 it yields 0 to 6, then 2
     and 4 after copies of 6, and 2 and 4 again after copies of 5 6.

@@ -15,9 +15,9 @@ and the room is max(q - p, 0). It's `verify`.
 
 How much can be poured? Pick any tokens H. Jugs that have no token outside H share the
 glasses of H, which hold q(H). The other jugs have 1 - P(S inside H). So what is poured is
-at most q(H) + 1 - P(S inside H), and the smallest of these numbers is the `ceiling`. Above
-it was that of H = {B}. The largest flow is as large as the smallest cut (Ford and
-Fulkerson 1956, for guesses Hu et al. 2025, arXiv 2502.18779), so `largest_flow` reaches it.
+at most q(H) + 1 - P(S inside H), and the smallest of these numbers is the `ceiling`: .95
+above, where H = {B}. The largest flow is as large as the smallest cut (Ford and Fulkerson
+1956, for guesses Hu et al. 2025, arXiv 2502.18779), so `largest_flow` reaches it.
 """
 
 from collections import Counter
@@ -50,45 +50,46 @@ def ceiling(S, q):
 def largest_flow(S, q):
     """{(set, token): what is poured}, and the room that is left, [n_vocab]."""
     flow, room = Counter(), q.copy()
-    for guesses, left in S.items():
-        while left > 0 and (way := shortest_way(guesses, S, flow, room)):
-            _, last = way[-1]
-            amount = min(left, room[last], *[flow[step] for step in way[1::2]])
-            for i, step in enumerate(way):
+    for guesses, remaining in S.items():
+        while remaining > 0 and (path := shortest_path(guesses, S, flow, room)):
+            _, last = path[-1]
+            amount = min(remaining, room[last], *[flow[step] for step in path[1::2]])
+            for i, step in enumerate(path):
                 flow[step] += -amount if i % 2 else amount
-            left -= amount
+            remaining -= amount
             room[last] -= amount
     return flow, room
 
 
-def shortest_way(guesses, S, flow, room):
-    """From a set to a glass with room: steps (set, token), which pour in, out, in, ... or None.
+def shortest_path(guesses, S, flow, room):
+    """The shortest path from a set to a glass with room, or None.
 
-    If a glass is full, another set that was poured into it may move to its other token.
+    Its steps (set, token) pour in, out, in, ... If a glass is full, another set that was
+    poured into it may move to its other token.
     """
-    ways = [[(guesses, token)] for token in guesses]
-    seen = set(guesses)
-    for way in ways:
-        _, token = way[-1]
+    paths = [[(guesses, token)] for token in guesses]
+    visited = set(guesses)
+    for path in paths:
+        _, token = path[-1]
         if room[token] > 0:
-            return way
-        for other in S:
-            if flow[other, token] > 0:
-                ways += [[*way, (other, token), (other, further)] for further in other - seen]
-                seen |= other
+            return path
+        for donor in S:
+            if flow[donor, token] > 0:
+                paths += [[*path, (donor, token), (donor, further)] for further in donor - visited]
+                visited |= donor
 
 
 def optimal(node, rng, S=None):
-    """In place of `top_down`. S are the `sets` of the guesses, by default as `grow` draws them."""
+    """A rule like `top_down`. S are the `sets` of the guesses, by default as `grow` draws them."""
     children = {child.token: child for child in node.children}
     if not children:
         return [sample(node.q, rng)]
     S = S or sets(lambda rng: islice(siblings(node.children[0].p, rng), len(children)))
     flow, room = largest_flow(S, node.q)
     guesses = frozenset(children)
-    left = S[guesses]
+    remaining = S[guesses]
     for token, child in children.items():
-        if rng.random() < flow[guesses, token] / left:
+        if rng.random() < flow[guesses, token] / remaining:
             return [token, *optimal(child, rng)]
-        left -= flow[guesses, token]
+        remaining -= flow[guesses, token]
     return [sample(max_fn(room) if room.any() else node.q, rng)]

@@ -26,7 +26,7 @@ CHANCES = {verify: chances_of_verify, block.verify_block: block.chances_of_verif
 
 
 class LabPair(Pair):
-    """A `runs.Pair` whose draft ends the drafting with a token of confidence below stop_below."""
+    """A `runs.Pair` that stops drafting after a token of confidence below stop_below."""
 
     def __init__(
         self, draft, target, encoder=None, *, repetition_penalty=1.0, stop_below=0.0, **options
@@ -83,18 +83,20 @@ class LabPair(Pair):
         return draft_confidence(self.stop_below, self.sources[0].confidence)
 
 
-def load_pair(draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, **more):
+def load_pair(
+    draft_size, target_size, draft="model", corpus=None, models_dir=MODELS_DIR, **options
+):
     """Load a target and a draft for it -> LabPair.
 
     draft is "model" for the model of draft_size, or a name for `drafts.make_draft`, as
-    corpus is. more is for `LabPair`, the rest is as in `utils.load_models`.
+    corpus is. options are for `LabPair`, the rest is as in `utils.load_models`.
     """
     if draft == "model":
         encoder, *networks = load_models(draft_size, target_size, models_dir)
-        return LabPair(*networks, encoder, **more)
+        return LabPair(*networks, encoder, **options)
     encoder, hparams, params = load_encoder_hparams_and_params(target_size, models_dir)
     target = GPT2(params, hparams)
     network = make_draft(draft, target, encoder, corpus)
     if draft == "lookup":
-        more["stop_below"] = 1.0  # it stops after a token that it did not copy
-    return LabPair(network, target, encoder, **more)
+        options["stop_below"] = 1.0  # it stops after a token that it did not copy
+    return LabPair(network, target, encoder, **options)

@@ -30,7 +30,7 @@ def drafting(schedule=None, stop=None):
     stop : callable, optional
         `stop(row of p, token)` says that a token is the last one that its round drafts.
     """
-    rounds = [None]  # the last one is at the end
+    rounds = [None]  # only the last round
 
     def propose_some(x, draft_model, k_max, rng):
         if schedule is not None:
@@ -78,7 +78,7 @@ def target_confidence(K, threshold=0.5, confidence=None):
 
     Easy positions of a text are often close together. `confidence(token, row)` answers in
     place of the rows of the round, which are one-hot at temperature 0: see
-    `sampling.as_model`. So it does in `draft_confidence`.
+    `sampling.as_model`.
     """
 
     def schedule(last):
@@ -95,7 +95,8 @@ def target_confidence(K, threshold=0.5, confidence=None):
 def draft_confidence(threshold=0.4, confidence=None):
     """A stop: no more drafting after a token to which the draft gave less than threshold.
 
-    0.4 is the default of Hugging Face's Transformers.
+    `confidence(token)` answers in place of its row. 0.4 is the default of Hugging Face's
+    Transformers.
     """
 
     def stop(p, token):

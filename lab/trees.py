@@ -53,6 +53,7 @@ def balanced(*counts):
 
 
 def pruned(shape, depth):
+    """A shape without what is deeper than this."""
     return tuple(pruned(below, depth - 1) for below in shape) if depth > 0 else ()
 
 
@@ -117,16 +118,16 @@ def top_down(node, rng):
 
 
 def bottom_up(node, rng, w=1):
-    """The same, or None: the node is kept, with something below it or not, with probability w.
+    """The same, or None if the node is rejected. It is accepted with probability w.
 
     It is the w of block verification: the children and the token after the node are
     drawn for w q, and not for q. It is always 1 at the root.
     """
     r = node.q
     for child in node.children:
-        kept = bottom_up(child, rng, acceptance(child.p[child.token], w * r[child.token]))
-        if kept is not None:
-            return [child.token, *kept]
+        accepted = bottom_up(child, rng, acceptance(child.p[child.token], w * r[child.token]))
+        if accepted is not None:
+            return [child.token, *accepted]
         surplus = np.maximum(w * r - child.p, 0).sum()
         r = residual(child.p, w * r)
         w = 1 if w == 1 else surplus / (surplus + 1 - w)

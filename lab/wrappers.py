@@ -26,11 +26,11 @@ class penalised:
     def __call__(self, ids, n_rows=1):
         logits = self.network(ids, n_rows)  # [n] -> [n_rows, n_vocab]
         n_before = len(ids) - n_rows
-        seen = np.zeros(np.shape(logits), dtype=bool)
-        for i, row in enumerate(seen):
+        is_repeated = np.zeros(np.shape(logits), dtype=bool)
+        for i, row in enumerate(is_repeated):
             row[ids[: n_before + 1 + i]] = True
         less_likely = np.where(logits > 0, logits / self.penalty, logits * self.penalty)
-        return np.where(seen, less_likely, logits)
+        return np.where(is_repeated, less_likely, logits)
 
 
 def last_rows(model):
@@ -52,8 +52,8 @@ def shared_vocabulary(draft, ids, unknown=0):
         raise ValueError("draft and target share no token")
 
     def model(x, n_rows=1):
-        theirs = np.where(ids[x] < 0, unknown, ids[x])
-        rows = np.asarray(draft(theirs, n_rows))  # [n_rows, n_vocab of the draft]
+        draft_ids = np.where(ids[x] < 0, unknown, ids[x])
+        rows = np.asarray(draft(draft_ids, n_rows))  # [n_rows, n_vocab of the draft]
         p = np.zeros((n_rows, len(ids)))
         p[:, shared] = rows[:, ids[shared]]
         p[p.sum(axis=-1) == 0, shared[0]] = 1  # nothing is shared

@@ -42,7 +42,7 @@ def page(encoder, prompt, plain, fast, rounds, figures, temperature, command, be
 
 
 def check_can_be_written(path):
-    """OSError, before anything takes time."""
+    """OSError if no page can be written there, before anything takes time."""
     beside = Path(f"{path}.part")
     beside.touch()
     beside.unlink()
@@ -135,13 +135,13 @@ def table_row(tag, cells, kind=""):
 
 def drafted_row(encoder, guess, in_text):
     """A guess: probabilities, the random number u, a bar with a tick at u, and the verdict."""
-    sign = "&lt;" if guess.kept else "≥"
-    verdict = "accepted" if guess.kept else "rejected"
-    after = ", after the end" if guess.kept and not in_text else ""
+    sign = "&lt;" if guess.is_accepted else "≥"
+    verdict = "accepted" if guess.is_accepted else "rejected"
+    after = ", after the end" if guess.is_accepted and not in_text else ""
     tick = f'<i style="left:{100 * guess.u:.0f}%"></i>'
     cells = [alone(encoder, guess.token), *map(number, guess.probabilities)]
-    cells += [number(guess.keep), f"{number(guess.u)} {sign}"]
-    cells.append(f"{bar(guess.keep, tick)} {verdict}{after}")
+    cells += [number(guess.acceptance), f"{number(guess.u)} {sign}"]
+    cells.append(f"{bar(guess.acceptance, tick)} {verdict}{after}")
     return table_row("td", cells, f' class="{verdict}"')
 
 
@@ -162,12 +162,12 @@ def boxes(run, scale, is_linked):
     rounds = zip(run.n_drafted, run.round_seconds, run.target_seconds)
     for i, (k, lasted, in_target) in enumerate(rounds, start=1):
         svg = box("rest", scale * begin, scale * lasted)
-        now = begin
+        x = begin
         for _ in range(k):
             step = next(steps)
-            svg += box("draft", scale * now, scale * step)
-            now += step
-        svg += box("target", scale * now, scale * in_target)
+            svg += box("draft", scale * x, scale * step)
+            x += step
+        svg += box("target", scale * x, scale * in_target)
         begin += lasted
         yield f'<g data-round="{i}">{svg}</g>' if is_linked else svg
 

@@ -16,14 +16,14 @@ class Drafted(NamedTuple):
     u: float | None  # the random number that decided, or None if it was not looked at
 
     @property
-    def keep(self):
-        """With this probability it is accepted."""
+    def acceptance(self):
+        """The probability that it is accepted."""
         return acceptance(*self.probabilities)
 
     @property
-    def kept(self):
+    def is_accepted(self):
         """Whether it was accepted. It is not in the text if an eos before it was accepted, too."""
-        return self.u is not None and self.u < self.keep
+        return self.u is not None and self.u < self.acceptance
 
 
 class RecordedRound(NamedTuple):
@@ -41,7 +41,7 @@ class RecordedRound(NamedTuple):
 
 
 class RecordingRng:
-    """A generator that notes its random numbers, and otherwise is rng."""
+    """A generator that draws as rng does, and notes its random numbers."""
 
     def __init__(self, rng):
         self.rng = rng

@@ -33,7 +33,7 @@ DRAWS = {
 }
 
 
-# By the first way that was found, drops of 1/30001 were poured to and fro for ever.
+# With any path in place of the shortest, drops of 1/30001 were poured to and fro for ever.
 DROPS = np.array([2, 1, 3, 4]) / Fraction(10), np.array([5000, 20000, 1, 5000]) / Fraction(30001)
 
 
@@ -55,7 +55,7 @@ def accepted(rule, draw, p, q):
 
 
 def at_best(draw, p, q):
-    """The same of the best rule, three times: as a cut, as a flow, and by running it."""
+    """How often the best rule accepts a guess, three times: as a cut, as a flow, and by a run."""
     S = sets(partial(draw, p))
     flow, _ = largest_flow(S, q)
     share = accepted(partial(optimal, S=S), draw, p, q)

@@ -16,10 +16,10 @@ def test_the_stop_of_a_schedule_ends_rounds():
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "top_k": 1}], ids=str)
 def test_a_lookup_that_finds_nothing_ends_the_round(settings):
     """A sampled row has a token with probability 1 here, even if the lookup found nothing."""
-    both = load_pair("(not needed)", "target", "lookup", **settings)
-    lookup = both.networks[0]
+    pair = load_pair("(not needed)", "target", "lookup", **settings)
+    lookup = pair.networks[0]
     rounds = []
-    both.decode(PROMPT, 40, K=4, rng=0, on_round=rounds.append)
+    pair.decode(PROMPT, 40, K=4, rng=0, on_round=rounds.append)
     text = PROMPT
     for r in rounds:
         for i in range(len(r.drafted) - 1):  # the last one may be no copy

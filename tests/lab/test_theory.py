@@ -46,7 +46,7 @@ def round_of(drafted, p, q, rule, rng):
 @pytest.mark.parametrize("rule", [verify, verify_block])
 @given(drawn=models(), K=st.integers(0, 3))
 def test_chances_predict_the_tokens_of_a_round(drawn, K, rule):
-    """Exactly, if each round counts as often as it is probable."""
+    """The prediction is exact if each round counts as often as it is probable."""
     draft, target, x = drawn
     rounds = {}
 

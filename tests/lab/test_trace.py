@@ -46,9 +46,9 @@ def decoded(K=4, N=40, temperature=1.0, **options):
     return plain, fast, rounds, recorder.rounds
 
 
-def page_of(plain, fast, seen, prompt=PROMPT, command="python -m lab"):
+def page_of(plain, fast, recorded, prompt=PROMPT, command="python -m lab"):
     rows = figures(plain, fast, "K = 4")
-    return page(ENCODER, prompt, plain, fast, seen, rows, 1.0, command)
+    return page(ENCODER, prompt, plain, fast, recorded, rows, 1.0, command)
 
 
 def parsed(html):
@@ -67,8 +67,8 @@ def uncoloured(text):
 
 def in_the_middle():
     """A token that was accepted before others. If it is the eos, they are not in the text."""
-    *_, seen = decoded(temperature=0.0)
-    return next(r.emitted[0] for r in seen if r.origins.count("accepted") > 2)
+    *_, recorded = decoded(temperature=0.0)
+    return next(r.emitted[0] for r in recorded if r.origins.count("accepted") > 2)
 
 
 RUNS = {
@@ -81,12 +81,12 @@ RUNS = {
 @pytest.mark.parametrize("options_of", RUNS.values(), ids=RUNS)
 def test_the_page_shows_every_token_and_every_round_once(options_of):
     options = options_of()
-    plain, fast, rounds, seen = decoded(**options)
-    html = page_of(plain, fast, seen)
+    plain, fast, rounds, recorded = decoded(**options)
+    html = page_of(plain, fast, recorded)
     elsewhere = r"https?:|//\w|@import|url\(|<link|<img|<iframe|\bsrc=|fetch\("
     assert not re.search(elsewhere, html)
     assert html.count("The text ends with this token.") == ("eos" in options)
-    n_kept = sum(guess.kept for r in seen for guess in r.drafted)
+    n_kept = sum(guess.is_accepted for r in recorded for guess in r.drafted)
     assert html.count(", after the end") == n_kept - sum(fast.n_accepted)
 
     tree = parsed(html)
@@ -96,7 +96,7 @@ def test_the_page_shows_every_token_and_every_round_once(options_of):
     for i, r in enumerate(rounds, start=1):
         expected += [(str(i), origin) for origin in origins(r)]
     assert [(link.get("data-round"), link.get("class")) for link in links] == expected
-    for article, r in zip(tree.findall(".//article"), seen, strict=True):
+    for article, r in zip(tree.findall(".//article"), recorded, strict=True):
         check_card(article, r)
 
 
@@ -104,17 +104,17 @@ def check_card(article, r):
     rows = article.findall(".//table/tr")[1:]
     for row, guess in zip(rows, r.looked_at, strict=True):
         _, *cells, verdict = map(text_of, row.findall("td"))
-        numbers = map(number, [*guess.probabilities, guess.keep])
-        assert cells == [*numbers, f"{number(guess.u)} {'<' if guess.kept else '≥'}"]
-        assert verdict.split(",")[0].strip() == ("accepted" if guess.kept else "rejected")
+        numbers = map(number, [*guess.probabilities, guess.acceptance])
+        assert cells == [*numbers, f"{number(guess.u)} {'<' if guess.is_accepted else '≥'}"]
+        assert verdict.split(",")[0].strip() == ("accepted" if guess.is_accepted else "rejected")
 
 
 def test_the_recorder_finds_the_verdicts_that_verify_came_to():
-    """From the random numbers and the rows, so the page shows the numbers that decided."""
-    _, _, rounds, seen = decoded(K=16, N=60)
-    assert {origin for r in seen for origin in r.origins} == {"accepted", "resampled", "bonus"}
-    for r, s in zip(rounds, seen, strict=True):
-        assert sum(guess.kept for guess in s.drafted) == r.n_accepted
+    """It finds them from the random numbers and the rows, so the page shows what decided."""
+    _, _, rounds, recorded = decoded(K=16, N=60)
+    assert {origin for r in recorded for origin in r.origins} == {"accepted", "resampled", "bonus"}
+    for r, s in zip(rounds, recorded, strict=True):
+        assert sum(guess.is_accepted for guess in s.drafted) == r.n_accepted
         assert s.emitted == r.emitted.tolist()
         for p, q, guess in zip(r.p, r.q, s.drafted):
             assert guess.probabilities == (p[guess.token], q[guess.token])
@@ -128,9 +128,11 @@ texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 @pytest.mark.parametrize("text", ["", " a  b\n", "é\u2028中", "</span>&lt;"])
 def test_any_prompt_is_shown_and_not_run(text):
-    plain, fast, _, seen = decoded(N=8)
+    plain, fast, _, recorded = decoded(N=8)
     prompt = text + "\0\x80\ufffe<script>alert(1)</script>&amp;"
-    html = page_of(plain, fast, seen, ENCODER.encode(prompt), f"python -m lab --prompt {prompt}")
+    html = page_of(
+        plain, fast, recorded, ENCODER.encode(prompt), f"python -m lab --prompt {prompt}"
+    )
     assert html.count("<script>") == 1
     displayed = text_of(parsed(html).find(".//span[@class='prompt']"))
     assert displayed == text + "\ufffd\ufffd\ufffd<script>alert(1)</script>&amp;"

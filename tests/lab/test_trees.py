@@ -82,7 +82,7 @@ def test_models_may_reuse_their_arrays():
 @pytest.mark.parametrize("rule", [top_down, bottom_up])
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_trees_of_a_network_write_the_text_of_the_target_alone(rule, temperature):
-    """At temperature 1 a seed decides the target's text, and the draft draws as it likes."""
+    """At temperature 1 the target's text has a seed, and the draft draws as it likes."""
     draft = as_model(bundled("draft"), max(temperature, 0.02))  # at 0, there's no second guess
     target = as_model(bundled("target"), temperature)
     if temperature:
