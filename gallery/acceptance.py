@@ -93,7 +93,7 @@ VARIANTS = [
                  "until EricLBuehler/mistral.rs#2366; youssofal/MTPLX; "
                  "in a draw, sizzlecar/ferrum-infer-rs",
             verify=on_a_grid(edited(verify, AT_MOST)), rows=with_zeros,
-            own=partial(decode, verify=on_a_grid(verify), rows=with_zeros)),
+            reference=partial(decode, verify=on_a_grid(verify), rows=with_zeros)),
     entry("argmax", "argmax in place of draws",
       (ACCEPTED, "token == q[i].argmax()", RESAMPLED, "q[i].argmax()",
        "sample(q[-1], rng)", "q[-1].argmax()"),

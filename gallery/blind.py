@@ -1,4 +1,4 @@
-"""What easier tests see of a wrong rule: of the first token, or with one row for all texts."""
+"""What easier tests see of a wrong rule: the first token alone, or one row for all texts."""
 
 from collections import Counter
 from dataclasses import replace
@@ -23,7 +23,7 @@ right code wrong in 5, needs more than 400 texts of three tokens for {} of these
 
 
 def first_tokens(texts):
-    """The distribution of texts that are cut behind A, the prompt, and a token."""
+    """The distribution of texts that are cut after the prompt, A, and one token."""
     masses = Counter()
     for ids, mass in texts.items():
         masses[ids[:2]] += mass
@@ -31,9 +31,14 @@ def first_tokens(texts):
 
 
 def distances(variant, setting=SETTING):
-    """Of its texts, of their first tokens, of texts by models with one row. And the first texts."""
+    """The distances of its texts, of first tokens, and of texts by models with one row each.
+
+    The distributions of its texts and of the right ones come second.
+    """
     one_row = replace(setting, P=setting.P[:1], Q=setting.Q[:1])
-    texts, alike = ((variant.distribution(s), texts_of(variant.own, s)) for s in (setting, one_row))
+    texts, alike = (
+        (variant.distribution(s), texts_of(variant.reference, s)) for s in (setting, one_row)
+    )
     pairs = texts, map(first_tokens, texts), alike
     return [total_variation(*pair) for pair in pairs], texts
 
@@ -44,9 +49,9 @@ def questions():
     for variant in WRONG:
         (distance, *easier), texts = distances(variant)
         needed.append(samples_needed(*texts))
-        for seen, of_those in zip(easier, hidden):
-            if seen < ROUNDING:
-                of_those.append(float(distance))
+        for easier_distance, hidden_distances in zip(easier, hidden):
+            if easier_distance < ROUNDING:
+                hidden_distances.append(float(distance))
     first, alike = hidden
     numbers = len(WRONG), len(first), max(first), len(alike), max(alike)
     return QUESTIONS.format(*numbers, sum(n > 400 for n in needed), round(max(needed), -3))

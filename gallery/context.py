@@ -10,13 +10,13 @@ from speculative import verify
 
 
 def from_the_beginning(setting, x, drafted):
-    """Row k of the text judges guess k."""
+    """The rows from the beginning of the text, so that row k of the text is for guess k."""
     q = setting.target_model(np.append(x, drafted), len(x) + len(drafted))
     return np.array([*q[: len(drafted)], q[-1]])
 
 
 def with_notes(of_round, rng, setting, rows, **parts):
-    """A `decode` whose rows get noted=..., what of_round(drafted, emitted) found in each round."""
+    """A `decode` whose rows get noted=..., all that of_round(drafted, emitted) has returned."""
     noted = []
 
     def rule(drafted, p, q, rng):
@@ -40,12 +40,12 @@ def last_token(drafted, emitted):
 
 
 def never_rolled_back(setting, x, drafted, noted=()):
-    """The sum of the tokens is a recurrent state."""
+    """The rows of a recurrent state, the sum of the tokens, that has read rejected ones, too."""
     return setting.target_model([*noted, *x, *drafted], len(drafted) + 1)
 
 
 def lacks_accepted_tokens(setting, x, drafted, noted=()):
-    """In a round without guesses, the state is that before those that were accepted."""
+    """The rows of a state that lacks accepted guesses in a round without guesses."""
     if len(drafted):
         return target_rows(setting, x, drafted)
     return never_rolled_back(setting, x, drafted, noted=[-token for token in noted])

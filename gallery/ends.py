@@ -1,4 +1,4 @@
-"""Texts that go on behind their end, or lose it."""
+"""Texts that go on after their end, or lose it."""
 
 from functools import partial
 
@@ -17,11 +17,12 @@ def stops_at_eos(loop, rng, setting, verify=verify, propose=propose, rows=None):
 
 
 def plain_to_eos(rng, setting, eos=EOS):
+    """A text of the target alone, which ends after its first eos."""
     return autoregressive_sampling(setting.prompt, setting.target_model, setting.N, rng, eos=eos)
 
 
 def length(new, emitted, stop=STOP):
-    """How many of the new tokens a text keeps that ends behind a stop sequence, or None."""
+    """How many of the new tokens a text keeps that ends after a stop sequence, or None."""
     for n in range(len(stop), len(new) + 1):
         if (*new[n - len(stop) : n],) == stop:
             return n
@@ -35,11 +36,13 @@ sees_an_eos = unchecked(speculative_sampling)
 
 
 def about_eos(loop=sees_an_eos):
-    return {"decode": partial(stops_at_eos, loop), "own": plain_to_eos, "step": "until_eos"}
+    return {"decode": partial(stops_at_eos, loop), "reference": plain_to_eos, "step": "until_eos"}
 
 
 until_stop = partial(plain, end_of=length)
-LENGTH = Place(length, lambda rule: {"decode": partial(decode, end_of=rule), "own": until_stop})
+LENGTH = Place(
+    length, lambda rule: {"decode": partial(decode, end_of=rule), "reference": until_stop}
+)
 
 
 VARIANTS = [

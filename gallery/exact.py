@@ -5,7 +5,7 @@ from functools import partial
 from gallery.acceptance import tests_all_before_it_looks
 from gallery.draft import from_marginals
 from gallery.grammar import MASK
-from gallery.kept import LEFT, as_the_shortest, stops_behind
+from gallery.kept import LEFT, as_the_shortest, stops_after
 from gallery.noise import keeps_its_numbers, keeps_u
 from gallery.truncation import XTC_BONUS, xtc_text
 from gallery.variant import ACCEPTED, DECODE, PROPOSE, RATIO, RESAMPLED, entry
@@ -26,7 +26,7 @@ CHECKS = [
       propose=keeps_its_numbers, seen="Daliri et al. 2024"),
     X("xtc", "XTC with a coin for each position",
       (RATIO, "acceptance(p[i, token], (row := xtc(q[i], rng.random()))[token])",
-       "residual(p[i], q[i])", "residual(p[i], row)", *XTC_BONUS), own=xtc_text,
+       "residual(p[i], q[i])", "residual(p[i], row)", *XTC_BONUS), reference=xtc_text,
       looks="the draft may share it"),
     X("mask-on-target", "a mask on the target alone", of=MASK,
       looks="the draft proposes what is forbidden"),
@@ -61,7 +61,7 @@ GUESSES = [
       looks="with UNSURE = 0.4",
       seen="ggml-org/llama.cpp#22673, ggml-org/llama.cpp#25908"),
     X("stops-by-u", "stops behind a guess by its u",
-      ("rng.random()", "rng.u[i]"), propose=stops_behind,
+      ("rng.random()", "rng.u[i]"), propose=stops_after,
       looks="where drafting stopped behind the first rng.u[i] above 1/2",
       seen="dilab-zju/self-speculative-decoding"),
     X("kept", "guess behind a rejected one kept", of=LEFT,

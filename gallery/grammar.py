@@ -40,8 +40,8 @@ def long_rows(setting, x, drafted, noted=()):
 
 def constraint(rows):
     """An edit of these rows is wrong where plain sampling obeys them."""
-    own = partial(plain, rows=rows)
-    return Place(rows, lambda rule: {"rows": rule, "own": own})
+    reference = partial(plain, rows=rows)
+    return Place(rows, lambda rule: {"rows": rule, "reference": reference})
 
 
 MASK, FORCED, LONG = map(constraint, (masked_rows, forced_rows, long_rows))

@@ -11,11 +11,11 @@ from speculative import propose, verify
 
 # ---- A coin for each guess, tossed when it is drawn, and used by `verify` ----
 
-stops_behind = edited(propose, ("rows = []", "rows = []\n    rng.u = []", "rows.append(p)",
+stops_after = edited(propose, ("rows = []", "rows = []\n    rng.u = []", "rows.append(p)",
                                 "rows.append(p)\n        rng.u.append(rng.random())\n"
                                 "        if rng.u[-1] > HALF: break"))  # fmt: skip
 
-# ---- Guesses behind a rejected one begin the next round ----
+# ---- Guesses after a rejected one begin the next round ----
 
 
 def kept_first(kept, x, draft_model, k_max, rng):
@@ -30,7 +30,7 @@ def kept_first(kept, x, draft_model, k_max, rng):
 
 
 def left(token, p, q, rng):
-    """What becomes of a guess. q is the target's row at its position, behind the rejected guess."""
+    """What becomes of a guess after a rejected one. q is the target's row at its position."""
     return token, p
 
 
@@ -42,8 +42,11 @@ def keeping(kept_first=kept_first, left=left):
 
         def rule(drafted, p, q, rng):
             tokens = verify(drafted, p, q, rng)
-            behind = slice(len(tokens), len(drafted))
-            kept[:] = [left(*guess, rng) for guess in zip(drafted[behind], p[behind], q[behind])]
+            after_rejected = slice(len(tokens), len(drafted))
+            kept[:] = [
+                left(*guess, rng)
+                for guess in zip(drafted[after_rejected], p[after_rejected], q[after_rejected])
+            ]
             return tokens
 
         return decode(rng, setting, rule, partial(kept_first, kept))

@@ -79,7 +79,7 @@ def entropy(row):
 
 
 def sigmoids(rows):
-    """Those of the logits, scaled as the paper's kernel does it: from -10,000 to 10,000."""
+    """The sigmoids of the logits, scaled as in the paper's kernel: from -10,000 to 10,000."""
     logits = np.log(rows.astype(float))
     return 1 / (1 + np.exp(-(logits + 10_000) / 20_000))
 
@@ -87,8 +87,8 @@ def sigmoids(rows):
 def fly(least, window=1, n=3):
     """FLy (arXiv 2511.22972), as in vLLM's fly.py.
 
-    A rejected token is accepted all the same, if the entropy of the n most probable tokens
-    is at least so high, and the next tokens, as many as the window has, pass their tests.
+    A rejected token is accepted all the same if the entropy of the n most probable tokens is
+    at least `least`, and if the next guesses, `window` of them, pass their tests.
     """
 
     def rule(drafted, p, q, rng):
@@ -96,8 +96,8 @@ def fly(least, window=1, n=3):
         for i, token in enumerate(drafted):
             passed.append(rng.random() < acceptance(p[i, token], q[i, token]))
         for i, token in enumerate(drafted):
-            behind = passed[i + 1 : i + 1 + window]
-            is_followed = len(behind) == window and all(behind)
+            following = passed[i + 1 : i + 1 + window]
+            is_followed = len(following) == window and all(following)
             is_open = q[i, token] > 0 and entropy(np.sort(q[i])[-n:]) >= least
             if not passed[i] and not (is_followed and is_open):
                 return np.append(drafted[:i], sample(residual(p[i], q[i]), rng))
@@ -113,7 +113,7 @@ FUNCTIONS = {"entropy": entropy, "sigmoids": sigmoids}  # which the edits call
 CHAIN, BLOCK, NO_CHECK = map(GALLERY.get, ("verify", "verify-block", "accept-all"))
 
 # The least of all a + b δ is the most that a round can have, if it keeps guesses from the left and
-# adds one token, the target goes on behind it, and the texts are wrong by δ. A linear program
+# adds one token, the target goes on after it, and the texts are wrong by δ. A linear program
 # proved it for this pair: git log -- studies/frontier.py
 LINES = (1.86, 2.3), (1.87, 2.2), (1.89, 2.1), (2.44, 1), (3, 0)
 
@@ -122,7 +122,7 @@ def beside(distance):
     """The tokens per round of a coin that is as wrong, and those that are possible at best.
 
     Toss the coin once per text: heads, no check at all, tails, `verify_block`. No coin is more
-    wrong than no check. Then its number is None.
+    wrong than no check, so beyond that its number is None.
     """
     heads = distance / NO_CHECK.distance
     of_coin = None

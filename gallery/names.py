@@ -20,7 +20,7 @@ HALF = Fraction(1, 2)
 
 
 def one_hot(row, token=None):
-    """All on a token, or on the argmax."""
+    """A row with probability 1 for a token, or for the argmax."""
     return np.eye(len(row), dtype=row.dtype)[row.argmax() if token is None else token]
 
 
@@ -68,7 +68,7 @@ def min_p(row, share=HALF):
 
 
 def xtc(row, u):
-    """Where u is a half or more, of all tokens with at least 1/4 only the least probable stays."""
+    """If u is a half or more, only the least probable of the tokens with at least 1/4 stays."""
     probable = row >= Fraction(1, 4)
     if probable.sum() < 2 or u < HALF:
         return row

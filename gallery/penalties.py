@@ -11,13 +11,14 @@ from gallery.variant import Place, entry
 from speculative import max_fn
 
 
-def penalised(row, seen):
+def penalised(row, tokens):
     """A row in which each time that a token was seen halves its probability."""
-    counts = np.bincount(np.array(seen, dtype=int), minlength=len(row))
+    counts = np.bincount(np.array(tokens, dtype=int), minlength=len(row))
     return max_fn(row * [HALF**n for n in counts.tolist()])
 
 
 def penalised_rows(setting, x, drafted):
+    """The rows q of a round, each penalised for the tokens before it."""
     q = target_rows(setting, x, drafted)
     for i, row in enumerate(q):
         q[i] = penalised(row, [*x, *drafted[:i]])
@@ -35,7 +36,7 @@ penalised_text = partial(plain, rows=penalised_rows)
 
 
 PENALISED = Place(
-    penalised_rows, lambda rule: {"rows": rule, "own": penalised_text, "step": "penalised"}
+    penalised_rows, lambda rule: {"rows": rule, "reference": penalised_text, "step": "penalised"}
 )
 penalty = partial(entry, of=PENALISED)
 

@@ -9,19 +9,20 @@ MISSED_ALL = 1.609  # -log(.20): after 1.609 / m outputs, one of probability m w
 
 
 def in_words(distribution, wanted, N):
+    """How many texts a histogram would need, in words."""
     n = samples_needed(distribution, wanted)
     n_texts = f"about {round(n, 1 - len(str(int(n)))):,.0f}" if n >= FEW else f"fewer than {FEW}"
     return f"a histogram (N = {N}) would need {n_texts} texts"
 
 
 def samples_needed(distribution, wanted):
-    """About how many outputs of `found` a chi-square test needs to see that it isn't `wanted`.
+    """About how many outputs a chi-square test needs to see that they don't come from `wanted`.
 
     It may call a right sampler wrong in 5 of 100 cases, and should find this one in 80.
     After n outputs the statistic, sum (count - n wanted)^2 / (n wanted), has about the mean
     d + s and the variance 2 d + 4 s, where d is the number of possible outputs, less one, and
-    s is n sum (found - wanted)^2 / wanted. Of a right sampler, s is 0. Taking both for normal
-    and solving for s gives up to an eighth too little.
+    s is n sum (distribution - wanted)^2 / wanted. For a right sampler, s is 0. Taking both for
+    normal and solving for s gives up to an eighth too little.
     """
     possible = {output: mass for output, mass in wanted.items() if mass > ROUNDING}
     impossible = sum(mass for output, mass in distribution.items() if output not in possible)

@@ -1,6 +1,6 @@
 """What the rules are tried on: a draft and a target with four tokens, and short texts.
 
-P and Q were searched for, among tables in tenths: each wrong rule has a distance of its
+P and Q were chosen among tables in tenths so that each wrong rule has a distance of its
 own, and none has 0.
 """
 
@@ -19,8 +19,8 @@ def tenths(*numbers):
     return np.array(numbers) * Fraction(1, 10)
 
 
-# The rows of the draft and of the target. Which one follows a text is decided by all of it:
-# its number is the sum of the tokens, modulo 4. So A leaves the row as it is.
+# The rows of the draft and of the target. Which one follows a text depends on all of the text:
+# the row's number is the sum of the tokens, modulo 4. So A, which is 0, leaves it as it is.
 P = tenths([4, 1, 3, 2], [5, 2, 2, 1], [1, 7, 1, 1], [1, 2, 2, 5])
 Q = tenths([1, 5, 1, 3], [1, 1, 1, 7], [2, 3, 4, 1], [2, 4, 2, 2])
 EOS = 2  # for the rules that are about the end of a text
@@ -38,7 +38,7 @@ class Setting:
     shape: tuple = balanced(2)
 
     def index(self, ids):
-        """Which row of a table follows each of the ids, as the sum of the tokens up to it says."""
+        """Which row comes after each of the ids: the sum of the tokens so far, modulo len(P)."""
         return np.cumsum(ids) % len(self.P)
 
     def draft_model(self, ids, n_rows=1):
@@ -63,7 +63,7 @@ def target_rows(setting, x, drafted):
 
 
 def emitted(x, k_max, rng, setting, verify=verify, propose=propose, rows=target_rows):
-    """The tokens of a round after x."""
+    """The tokens that a round after x emits."""
 
     def target(ids, n_rows):
         return rows(setting, x, ids[len(x) :])
@@ -141,5 +141,5 @@ def of_rounds(round_after, prompt, N):
 
 
 def mean_length(distribution):
-    """How many tokens behind the prompt a distribution of texts has on average."""
+    """How many tokens the texts of a distribution have on average."""
     return sum(probability * len(ids) for ids, probability in distribution.items())

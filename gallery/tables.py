@@ -76,7 +76,7 @@ def linked(seen):
 
 
 def code(text):
-    """For a cell of a table, where a line break or a | would end it."""
+    """Code in a cell of a table, which a line break or a | would end."""
     line = " ".join(text.split())
     return f"`{line}`".replace("|", "\\|")
 
@@ -85,11 +85,11 @@ def replaced(old, new):
     """One place of an edit, in a cell of a table."""
     if not new:
         return f"without {code(old)}"
-    first, *more = new.split("\n")
-    if more and first == old:
-        return f"after {code(old)}: {code(*more)}"
-    if more and more[-1].strip() == old:
-        return f"before {code(old)}: {code(first)}"
+    first_line, *other_lines = new.split("\n")
+    if other_lines and first_line == old:
+        return f"after {code(old)}: {code(*other_lines)}"
+    if other_lines and other_lines[-1].strip() == old:
+        return f"before {code(old)}: {code(first_line)}"
     return f"{code(old)} → {code(new)}"
 
 
@@ -100,7 +100,7 @@ def change(variant):
 
 
 def diff(variant):
-    """The red and the green lines of an edit."""
+    """A diff of an edit, with its red and its green lines."""
     right, wrong = (edited_source(variant.of, edit) for edit in ((), variant.edit))
     _, _, *lines = difflib.unified_diff(right.splitlines(), wrong.splitlines(), n=0)
     lines = [line for line in lines if not line.startswith("@@")]
@@ -109,11 +109,11 @@ def diff(variant):
     return "\n".join(["```diff", *marked, "```"])
 
 
-def as_diff(variant, where):
+def as_diff(variant, source):
     """A variant with its name, its distance and a diff."""
     name = ", ".join(filter(None, [f"**{variant.name}**", variant.looks]))
     numbers = f"{name}: wrong by {distance_text(variant.distance)}."
-    return f"{numbers} {where}".strip() + "\n\n" + diff(variant)
+    return f"{numbers} {source}".strip() + "\n\n" + diff(variant)
 
 
 def line(variant):

@@ -16,7 +16,7 @@ sample_by_trees = unchecked(tree_sampling)
 
 
 def decode_by_trees(rng, setting, verify=top_down, **parts):
-    """The rule for a tree has the place of `verify`."""
+    """A `decode` by trees. Its verify is a rule for trees."""
     x, N = np.array(setting.prompt), setting.N - 1
     models = setting.draft_model, setting.target_model
     return sample_by_trees(x, *models, N, setting.shape, rng, verify)
@@ -27,12 +27,12 @@ def without_guesses(rng, setting):
 
 
 def draws_for_each_branch(node, rng):
-    own = []
+    drawn = []
     for child in node.children:
-        own.append(sample(node.q, rng))
-        if own[-1] == child.token:
+        drawn.append(sample(node.q, rng))
+        if drawn[-1] == child.token:
             return [child.token, *draws_for_each_branch(child, rng)]
-    return own[:1] or [sample(node.q, rng)]
+    return drawn[:1] or [sample(node.q, rng)]
 
 
 def one_coin(node, rng, threshold=1):
@@ -69,7 +69,12 @@ def decode_by_two(guesses, rng, setting, verify=top_down, **parts):
 
 
 def of_a_tree(rule):
-    return {"verify": rule, "decode": decode_by_trees, "own": without_guesses, "step": "siblings"}
+    return {
+        "verify": rule,
+        "decode": decode_by_trees,
+        "reference": without_guesses,
+        "step": "siblings",
+    }
 
 
 TOP_DOWN, BOTTOM_UP = (Place(rule, of_a_tree) for rule in (top_down, bottom_up))

@@ -16,14 +16,14 @@ def truncated_rows(change, setting, x, drafted):
     return np.array([change(row) for row in q])
 
 
-def both(row):
+def truncated_twice(row):
     return top_k(top_p(row))
 
 
 def all_rows(change):
     """The parts of a variant whose rows are right."""
     rows = partial(truncated_rows, change)
-    return {"rows": rows, "own": partial(plain, rows=rows)}
+    return {"rows": rows, "reference": partial(plain, rows=rows)}
 
 
 def truncation(id, name, edit, change, **parts):
@@ -32,13 +32,16 @@ def truncation(id, name, edit, change, **parts):
     return Variant(id, name, **parts)
 
 
-BOTH = Place(both, lambda rule: all_rows(both) | {"rows": partial(truncated_rows, rule)})
+TRUNCATED_TWICE = Place(
+    truncated_twice,
+    lambda rule: all_rows(truncated_twice) | {"rows": partial(truncated_rows, rule)},
+)
 
 # ---- XTC, a truncation that flips a coin for each position ----
 
 XTC_BONUS = ("sample(q[-1], rng)", "sample(xtc(q[-1], rng.random()), rng)")
 xtc_text = partial(plain, verify=edited(verify, XTC_BONUS))
-xtc_rule = partial(entry, own=xtc_text, step="")
+xtc_rule = partial(entry, reference=xtc_text, step="")
 
 VARIANTS = [
     truncation("temperature-bonus", "temperature or truncation for the bonus alone",
@@ -77,7 +80,7 @@ VARIANTS = [
        "residual(p[i], q[i])", "residual(p[i], softmax(q[i]))"),
       seen="until vllm-project/vllm-ascend#6685"),
     entry("other-order", "truncated in another order",
-      ("top_k(top_p(row))", "top_p(top_k(row))"), of=BOTH,
+      ("top_k(top_p(row))", "top_p(top_k(row))"), of=TRUNCATED_TWICE,
       looks="where autoregressive sampling has top-p first",
       seen="sgl-project/sglang#36173, closed unmerged; with top-p and temperature, "
            "since vllm-project/tpu-inference#1385"),

@@ -31,9 +31,9 @@ REPOSITORY = re.compile(r"([\w.-]+/([\w.-]+))(?:#(\d+))?")  # owner/name, or own
 
 
 class Place(NamedTuple):
-    """A function that rules are in place of, and the parts of a variant with such a rule.
+    """A function that a rule replaces, and the parts of a variant with such a rule.
 
-    One part is the step of the exercise in which somebody may write it.
+    One part is the step of the exercise in which somebody may write the rule.
     """
 
     function: Callable
@@ -49,15 +49,15 @@ DECODE = Place(decode, lambda rule: {"decode": rule, "step": LOOP})
 
 def edited(function, edit, **more_names):
     """A function with other code, see `edited_source`."""
-    known = vars(names) | function.__globals__ | more_names
+    namespace = vars(names) | function.__globals__ | more_names
     # This exec is fine: it runs what is written down in this project, with edits that are
     # written down here as well. No text of a user gets here.
-    exec(edited_source(function, edit), known)
-    return known[function.__name__]
+    exec(edited_source(function, edit), namespace)
+    return namespace[function.__name__]
 
 
 def unchecked(loop, edit=()):
-    """A loop that trusts its models, for checks take as long as all the rest."""
+    """A loop that trusts its models, because checks take as long as all the rest."""
     return edited(loop, edit, checked_model=lambda model, must_accept: model)
 
 
@@ -83,26 +83,28 @@ def replacements(edit):
 
 
 @cache
-def texts_of(own, setting=SETTING):
-    """The distribution of what a variant should write: many have the same `own`."""
-    return sum_over_paths(partial(own, setting=setting))
+def texts_of(reference, setting=SETTING):
+    """The distribution of a reference, kept because many variants have the same."""
+    return sum_over_paths(partial(reference, setting=setting))
 
 
 @dataclass(frozen=True, eq=False)
 class Variant:
+    """A rule, where it was seen, and what it should write: see `entry`."""
+
     id: str
     name: str
     looks: str = ""  # in words, what no edit shows
-    seen: str = ""  # where
+    seen: str = ""  # where it was seen
     edit: tuple = ()  # old, new, old, new ...: how its code differs from that of `of`
     of: Callable = verify
     formula: tuple = ()  # accept with, resample from: what docs/play.html computes
     verify: Callable = verify
     propose: Callable = propose
     rows: Callable = target_rows
-    decode: Callable = decode  # of these three, to a text
-    own: Callable = plain  # own(rng, setting) -> ids: what it should do
-    step: str = ""  # of the exercise: wrong solutions of it may have this distribution
+    decode: Callable = decode  # makes a text with these three
+    reference: Callable = plain  # reference(rng, setting) -> ids: a text as it should be
+    step: str = ""  # the step of the exercise whose wrong solutions may have this distribution
     exact: bool = False
 
     def text(self, rng, setting=SETTING):
@@ -118,7 +120,7 @@ class Variant:
     @cached_property
     def distance(self):
         """The total variation distance between its texts and those that it should write."""
-        return total_variation(self.distribution(), texts_of(self.own))
+        return total_variation(self.distribution(), texts_of(self.reference))
 
     def distribution(self, setting=SETTING):
         """{text: probability} of this rule."""
@@ -149,9 +151,9 @@ def entry(id, name, rule=(), of=VERIFY, **parts):
     """
     right = of.function
     if callable(rule):
-        own = of.parts(rule)
+        rule_parts = of.parts(rule)
     else:
-        own = of.parts(edited(right, rule) if rule else right) | {"edit": rule}
+        rule_parts = of.parts(edited(right, rule) if rule else right) | {"edit": rule}
     if of is VERIFY and "propose" in parts:  # a rule for another draft
-        own["step"] = LOOP
-    return Variant(id, name, **{"of": right} | own | parts)
+        rule_parts["step"] = LOOP
+    return Variant(id, name, **{"of": right} | rule_parts | parts)

@@ -35,18 +35,18 @@ def test_no_two_wrong_rules_have_one_distance_but_those_that_the_page_names():
 
 @pytest.mark.parametrize("id", ["bonus-after-rejection", "late-grammar"])
 def test_round_by_round_is_the_whole_text(id):
-    """The first emits two tokens after a rejection, and the second looks at all of the text."""
+    """One of the rules emits two tokens after a rejection, and the other reads all of the text."""
     assert GALLERY[id].distribution() == sum_over_paths(GALLERY[id].text)
 
 
 def test_a_row_depends_on_all_of_the_text():
-    """So the gallery sees rules that damage a part of the context which is not its end."""
+    """If it didn't, the gallery would miss rules that damage the beginning of the context."""
     for text in product(range(4), repeat=3):
         for i, token in enumerate(text):
-            other = [*text]
-            other[i] = (token + 1) % 4
+            changed_text = [*text]
+            changed_text[i] = (token + 1) % 4
             for model in (draft_model, target_model):
-                assert (model(text) != model(other)).any()
+                assert (model(text) != model(changed_text)).any()
 
 
 def test_the_page_has_each_rule_once():
