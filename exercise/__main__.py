@@ -27,13 +27,13 @@ PRICE = "what a function like verify gains by being wrong on purpose, and which 
 
 
 def show(number, name, lines, is_exact):
-    """Print the lines about a step, and return whether it may be wrong."""
-    verdict, *more = lines
+    """Print the lines about a step. The first is its verdict."""
+    verdict, *details = lines
     verdict = wrapped(verdict, " " * 24).strip()
     if sys.stdout is not None and sys.stdout.isatty():
         verdict = {True: "\x1b[32m", False: "\x1b[31m", None: ""}[is_exact] + verdict + "\x1b[0m"
     print(f"{number} {name:21} {verdict}", flush=True)
-    for line in more:
+    for line in details:
         print(wrapped(line, " " * 4), flush=True)
 
 
@@ -45,7 +45,7 @@ def wrapped(line, indent):
 
 
 def arguments(argv):
-    """file, step, its name or None, and tree."""
+    """The options: a file, the name of a step or None, tree, and price."""
     parser = Parser(prog="python -m exercise", description=__doc__)
     parser.add_argument("file", nargs="?", default=str(MINE), help="your file")
     parser.add_argument("step", nargs="?", help="its number or its name; all, if left out")
@@ -57,11 +57,11 @@ def arguments(argv):
     by_key |= {str(i): name for i, name in enumerate(names, start=1)}
     if args.step is None and args.file in by_key:
         args.file, args.step = str(MINE), args.file
-    known = f"1 to {len(names)}, or {', '.join(names)}"
+    choices = f"1 to {len(names)}, or {', '.join(names)}"
     if args.step is not None and args.step not in by_key:
-        raise UserError(f"there is no step {args.step!r}; there are {known}")
+        raise UserError(f"there is no step {args.step!r}; there are {choices}")
     if args.file != str(MINE) and not os.path.exists(args.file):
-        raise UserError(f"there is neither a file nor a step {args.file!r}; steps are {known}")
+        raise UserError(f"there is neither a file nor a step {args.file!r}; steps are {choices}")
     args.step = by_key.get(args.step)
     if args.price and (args.step or args.tree):
         raise UserError("--price goes with neither a step nor --tree")

@@ -1,4 +1,4 @@
-"""What the functions are put into, so that they become a part of a sampler."""
+"""How each function of the exercise becomes a part of a sampler."""
 
 from functools import partial
 
@@ -85,12 +85,12 @@ def as_verify(function):
 
 
 def where_guesses(rule):
-    """A rule, but the right one in a round without guesses."""
+    """This rule in a round with guesses, and `verify` in one without."""
     return lambda drafted, *args: (rule if len(drafted) else verify)(drafted, *args)
 
 
 def with_loop(function, **eos):
-    """eos=... for the step that has one."""
+    """A loop, as a sampler. eos=... is for step 5, until_eos."""
 
     def text(rng, setting):
         x = np.array(setting.prompt)
@@ -142,7 +142,7 @@ def with_siblings(function):
 
     def text(rng, setting):
         root = grown(setting, rng)
-        most = max(map(len, paths(root)))  # before the function may change the tree
+        most = max(map(len, paths(root)))  # counted before the function may change the tree
         returned = function(root, rng)
         if not isinstance(returned, list) or not 1 <= len(returned) <= most:
             raise Wrong(f"a list of 1 to {most} tokens is needed; found {returned!r:.60}")
@@ -153,7 +153,7 @@ def with_siblings(function):
 
 
 def grown(setting, rng):
-    """A tree below the prompt."""
+    """A tree of guesses after the prompt, with the rows of the draft and of the target."""
     x = np.array(setting.prompt)
     root = Node(children=grow(x, setting.draft_model, setting.shape, rng))
     score(x, setting.target_model, root)

@@ -23,7 +23,7 @@ NAMES = [step.function for step in STEPS]
 VERIFY, LOOP = NAMES[2:4]
 PARTS = {*NAMES} - {VERIFY, LOOP}
 MINE = os.path.relpath(ROOT / "exercise" / "mine.py")
-KEEPS = "no right rule accepts more than alpha, so this one keeps what it should reject"
+ACCEPTS = "no right rule accepts more than alpha, so this one accepts what it should reject"
 MOST = 100  # calls of the models without a new token, beside those that a round takes
 HIDDEN = "not to be seen here, where temperature 0 or --same_text leave one token in each row"
 
@@ -51,23 +51,23 @@ class Mine(NamedTuple):
         alpha = fast.alpha or 0
         luck = 2 * math.sqrt(abs(alpha * (1 - alpha)) / max(fast.n_looked_at, 1))
         if not self.is_exact and (fast.acceptance_rate or 0) > alpha + luck:
-            rows["rate above alpha"] = Figure(KEEPS)
+            rows["rate above alpha"] = Figure(ACCEPTS)
         rows["the grader says"] = Figure(self.says(args, plain.ids, fast.ids))
         return rows
 
-    def says(self, args, ids, others):
+    def says(self, args, ids, plain_ids):
         line = f"{self.name} is {self.verdict}"
         if self.is_exact:
             return line
         if args.temperature > 0 and not args.same_text:
             return f"{line}; would you have seen that?"
-        return f"{line}; {HIDDEN}" if np.array_equal(ids, others) else line
+        return f"{line}; {HIDDEN}" if np.array_equal(ids, plain_ids) else line
 
 
 def graded(file=MINE, *names):
     """`Mine`, graded in a process of its own.
 
-    Without a name it is step 4, or else step 3. One with another name is a rule like step 3.
+    Without a name it is step 4, or else step 3. A function of another name is a rule like step 3.
     """
     if not os.path.exists(file):
         raise UserError(f"{file!r} is not there; python -m exercise begins yours")
@@ -92,12 +92,12 @@ def graded(file=MINE, *names):
 def run(loop, file, x, draft_model, target_model, N, K, seed, on_round):
     """Run a loop that has no on_round, and end it if it is endless."""
 
-    def in_its_own_time(r):
+    def without_the_clock(r):
         set_clock(0)
         on_round(r)
         set_clock(LIMIT)
 
-    rounds = Rounds(x, in_its_own_time, MOST + 2 * min(K, N))
+    rounds = Rounds(x, without_the_clock, MOST + 2 * min(K, N))
     draft = rounds.watched(untimed(draft_model), "p")
     target = rounds.watched(untimed(target_model), "q")
     try:
@@ -118,9 +118,9 @@ def run(loop, file, x, draft_model, target_model, N, K, seed, on_round):
 
 def untimed(model):
     def call(*args):
-        left = set_clock(0)
+        seconds_left = set_clock(0)
         rows = model(*args)
-        set_clock(left)
+        set_clock(seconds_left)
         return rows
 
     return call
@@ -131,9 +131,9 @@ def end_it(number, frame):
 
 
 def set_clock(seconds):
-    """Of the processor's time. 0 stops it. How many seconds were left."""
+    """Set a timer of the processor's time, which 0 stops -> how many seconds were left."""
     if not HAS_TIMER:
         return 0
     signal.signal(signal.SIGPROF, end_it)
-    left, _ = signal.setitimer(signal.ITIMER_PROF, seconds, 1)
-    return left
+    seconds_left, _ = signal.setitimer(signal.ITIMER_PROF, seconds, 1)
+    return seconds_left

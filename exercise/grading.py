@@ -27,7 +27,7 @@ ROUNDING = 1e-12  # distances below are rounding
 
 
 def graded(step, function, path, with_tree=False):
-    """The lines about a function, and whether it is exact. None: not written yet.
+    """The lines about a function, and whether it is exact, or None if it isn't written yet.
 
     If it's wrong, a tree is among them, and with_tree if it's right as well.
     """
@@ -58,7 +58,9 @@ def compared(check, function):
         distance = total_variation(distribution, wanted)
         if distance > ROUNDING:
             name = name_of(check, sampler) or seed_in(function)
-            headline = f"wrong by {in_digits(distance)} ({check.size(setting)}){check.where}{name}"
+            headline = (
+                f"wrong by {in_digits(distance)} ({check.size(setting)}){check.condition}{name}"
+            )
             lines = tree(check, sampler, setting)
             return [headline, *lines, in_words(distribution, wanted, setting.N)]
     return []
@@ -71,30 +73,30 @@ def in_digits(distance):
 
 def name_of(check, sampler):
     """The bug of the gallery with the same distributions, if there is one."""
-    for other, variant in check.rivals:
-        if is_same(check, sampler, other):
-            seen = f" ({variant.seen_in_words})" if variant.seen else ""
-            return f': the distribution of "{variant.name}"{seen}'
+    for rival, variant in check.rivals:
+        if is_same(check, sampler, rival):
+            place = f" ({variant.seen_in_words})" if variant.seen else ""
+            return f': the distribution of "{variant.name}"{place}'
     return ""
 
 
 def seed_in(function):
-    """What to say of default_rng(0) in a function."""
+    """What to say of a function that calls default_rng."""
     return OWN_SEED * ("default_rng" in names_in(function))
 
 
 OWN_SEED = "; default_rng with a seed draws the same numbers each time, so draw from rng alone"
 
 
-def is_same(check, one, other):
-    """Whether two samplers agree on two tables, where both can cope: all would take long.
+def is_same(check, sampler, rival):
+    """Whether two samplers agree in four settings, or in those that both of them can run.
 
-    Shorter rounds come first, where nearly all of them differ.
+    All settings would take long. Short rounds come first, because nearly all rules differ there.
     """
     for setting in (SHORT, ONE_GUESS, *check.settings[:2]):
         with contextlib.suppress(Exception):  # for a row that holds zeros
-            both = [check.distribution(sampler, setting) for sampler in (one, other)]
-            if total_variation(*both) > ROUNDING:
+            distribution = check.distribution(sampler, setting)
+            if total_variation(distribution, check.distribution(rival, setting)) > ROUNDING:
                 return False
     return True
 
@@ -106,7 +108,7 @@ FOR_EVER = "a loop may go on for ever: is the text longer after each round?"
 
 
 def failed(error, step, path, place=""):
-    """As `graded`, of a function that raised an error."""
+    """The result of `graded` for a function that raised an error."""
     missing = not_written(error, step)
     if missing:
         return [missing], None
@@ -150,12 +152,12 @@ INSTEAD = "write rng.random() < a or rng.choice(len(p), p=p)"
 
 
 def place_of(number, source):
-    """A line of a file, as an error begins with it."""
+    """How an error about a line of a file begins."""
     return f"line {number}, {source.strip().rstrip(':')}: "
 
 
 def in_one_line(error):
-    """Its text in one line, whatever it is."""
+    """The text of an error in one line, even if its text is an error, too."""
     try:
         return " ".join(str(error).split())
     except BaseException:

@@ -67,7 +67,7 @@ def in_loops(function):
         is_worse = right / made < (possible - 1) / needed
         praise += f"; {SEES if is_worse else GUESS_MORE}"
     elif made > needed + ROUNDING:
-        praise += f"; {needed:.2f} are enough, for a round adds one more token"
+        praise += f"; {needed:.2f} are enough, because a round adds one more token"
     return praise
 
 
@@ -96,7 +96,7 @@ def calls_of(function):
 
 
 def in_endless_texts(function):
-    """Until an eos that never comes."""
+    """The same for a loop that waits for an eos that never comes."""
     return in_loops(partial(function, eos=len(CYCLE.P)))
 
 

@@ -33,23 +33,24 @@ AT_BEST = (
     "\n{:.4f}  at best, if a round accepts guesses and adds one token, "
     "and the target alone writes what follows{}"
 )
-OTHERS = "; this rule emits other tokens, too, so it may have more"
+EMITS_OTHERS = "; this rule emits other tokens, too, so it may have more"
 LATER = "; this rule has more because later rounds undo a part of the error"
 
 
 def priced(step, function, path):
     """The lines about a rule, and whether it is exact with these models."""
     differences = []
-    # Another decode than the gallery's is run in whole texts: a rule may remember its rounds.
+    # With a decode that is not the gallery's, whole texts are run: a rule may remember its rounds.
     rule = Variant("", "", verify=noting(function, differences), decode=partial(decode))
     try:
-        output_distribution(partial(rule.text, setting=PAIR), resolution=0)  # no other generator
+        # It refuses other generators.
+        output_distribution(partial(rule.text, setting=PAIR), resolution=0)
         (distance, *easier), texts = distances(rule, PAIR)
         tokens = [variant.tokens_per_round(PAIR) for variant in (rule, CHAIN, BLOCK)]
     except BaseException as error:
         return failed(error, step, path)
     of_coin, best = beside(distance)
-    why = OTHERS * any(differences) or LATER * (tokens[0] > best + ROUNDING)
+    why = EMITS_OTHERS * any(differences) or LATER * (tokens[0] > best + ROUNDING)
     text = TOKENS.format(*tokens)
     is_exact = distance < ROUNDING
     if not is_exact:

@@ -1,7 +1,7 @@
-"""The user's file runs in a process of its own, for it may hang, or end Python.
+"""The user's file runs in a process of its own, because it may hang, or end Python.
 
 Answers come through a pipe of their own, so the file may print and close what it likes. If
-no answer comes, that is one, too.
+none comes, that is an answer, too.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ BUSY = 10  # times as many by the clock, since it may wait, or share the process
 PATIENCE = 60  # more seconds for a process that does not even end itself
 HAS_TIMER = hasattr(signal, "setitimer")  # of the processor's time; Windows has none
 
-# ---- Here ----
+# ---- In our process ----
 
 
 def verdicts(file, asked, judge=graded):
     """The answers about (step, function) in turn. Where a process ends over one, another goes on.
 
-    Both are names: step 3 may have any in a file. judge(step, function, path) runs over there.
+    Both are names: step 3 may have any in a file. judge(step, function, path) runs in the process.
     """
     if os.path.isdir(file):
         raise UserError(f"{file} is a folder: give a file of it")
@@ -56,15 +56,15 @@ def process_for(path, asked, judge):
     If none comes, the function ends the process, and says why.
     """
     spawn = multiprocessing.get_context("spawn")
-    answers, theirs = spawn.Pipe(duplex=False)
+    answers, sender = spawn.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
         log = os.path.join(folder, "log")
-        process = spawn.Process(target=answer, args=[path, asked, judge, theirs, LIMIT, log])
+        process = spawn.Process(target=answer, args=[path, asked, judge, sender, LIMIT, log])
         # The process inherits what we ignore. So Ctrl-C reaches us alone, and we end the process.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         process.start()
         signal.signal(signal.SIGINT, handler)
-        theirs.close()
+        sender.close()
 
         def next_answer():
             try:
@@ -88,7 +88,7 @@ def end(process):
 
 
 def why_it_ended(code, path, log):
-    """In the log, a process that took too long has written what it was doing."""
+    """Why there is no answer. A process that took too long has logged what it was doing."""
     doing = Path(log).read_text() if os.path.exists(log) else ""
     if code is not None and not doing:
         return f"it ended Python, with exit code {code}"
@@ -101,11 +101,11 @@ def why_it_ended(code, path, log):
     return f"{place}it did not end within {LIMIT} seconds"
 
 
-# ---- There ----
+# ---- In the process of the file ----
 
 
 def answer(path, asked, judge, answers, limit, log):
-    """Send whether a file can be imported, and then what is to be said about its steps.
+    """Send whether a file can be imported, and then the verdicts on its steps.
 
     After `limit` seconds without an answer the process ends by itself, and the log holds what
     it was doing.
@@ -134,7 +134,7 @@ def begin_clock(limit, log):
 
 
 def imported(path):
-    """The user's file as a module, which may import its own neighbours, and what is wrong."""
+    """The user's file as a module, which may import its neighbours, or None and what is wrong."""
     spec = importlib.util.spec_from_file_location("mine", path)
     if spec is None:
         return None, ["it is no Python file"]
@@ -151,8 +151,8 @@ def imported(path):
 
 def forget_namesakes(folder):
     """Let a file in this folder import its neighbours, and not ours of the same names."""
-    ours = {path.stem for path in ROOT.iterdir()}
-    theirs = {path.stem for path in folder.iterdir()}
+    our_names = {path.stem for path in ROOT.iterdir()}
+    their_names = {path.stem for path in folder.iterdir()}
     for name in [*sys.modules]:
-        if folder != ROOT and name.split(".")[0] in ours & theirs:
+        if folder != ROOT and name.split(".")[0] in our_names & their_names:
             del sys.modules[name]

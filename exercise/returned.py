@@ -10,41 +10,41 @@ class Wrong(Exception):
 
 
 class Endless(BaseException):
-    """`except Exception` in a function does not stop it."""
+    """A loop without end. It's no Exception, so that `except Exception` doesn't catch it."""
 
 
-def array_from(returned, what, shape=None, dtype=None):
+def array_from(returned, name, shape=None, dtype=None):
     """What a function returned, as an array of this shape. `Wrong` if it isn't one."""
     if returned is None:
         raise Wrong("it returned None; is a return missing?")
     try:
         array = np.array(returned, dtype)
     except (TypeError, ValueError):  # an array and a number, for example
-        raise Wrong(f"{what} must be an array; found {returned!r:.60}") from None
+        raise Wrong(f"{name} must be an array; found {returned!r:.60}") from None
     if shape is not None and array.shape != shape:
-        raise Wrong(f"{what} must have the shape {list(shape)}; found {list(array.shape)}")
+        raise Wrong(f"{name} must have the shape {list(shape)}; found {list(array.shape)}")
     return array
 
 
 SUMS = "cumsum", "searchsorted"
-BEHIND_ALL = "; np.cumsum may end just below 1, so use rng.choice"
+BEYOND_ALL = "; np.cumsum may end just below 1, so use rng.choice"
 
 
-def tokens_from(returned, what, n_vocab, function):
+def tokens_from(returned, name, n_vocab, function):
     """What a function returned, as tokens [n]. `Wrong` if it isn't a list of tokens."""
-    ids = array_from(returned, what)
+    ids = array_from(returned, name)
     if ids.size == 0:
         ids = ids.astype(int)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not {*ids.tolist()} <= {*range(n_vocab)}:
         tokens = f"a list of tokens, whole numbers from 0 to {n_vocab - 1}"
-        is_behind = n_vocab in ids and not names_in(function).isdisjoint(SUMS)
-        shown = f"{ids.tolist()!s:.60}{BEHIND_ALL * is_behind}"
-        raise Wrong(f"{what} must be {tokens}{hint_for(returned)}; found {shown}")
+        is_beyond = n_vocab in ids and not names_in(function).isdisjoint(SUMS)
+        shown = f"{ids.tolist()!s:.60}{BEYOND_ALL * is_beyond}"
+        raise Wrong(f"{name} must be {tokens}{hint_for(returned)}; found {shown}")
     return ids
 
 
 def hint_for(returned):
-    """What went wrong with a NumPy array in place of a list, in brackets."""
+    """What often goes wrong with a NumPy array, if it is one, in brackets."""
     if not isinstance(returned, np.ndarray):
         return ""
     return f" ({FLOATS if returned.dtype.kind == 'f' else ADDS})"
@@ -55,7 +55,7 @@ ADDS = "+ adds numbers to an array"
 
 
 def names_in(function):
-    """Those that the code of a function uses."""
+    """The names that the code of a function uses."""
     return {*getattr(getattr(function, "__code__", None), "co_names", ())}
 
 
@@ -73,14 +73,14 @@ def text_from(returned, setting, function, eos=None):
     return ids
 
 
-def rows_from(returned, what, shape):
+def rows_from(returned, name, shape):
     """What a function returned, as probabilities of this shape."""
-    rows = array_from(returned, what, shape, float)
+    rows = array_from(returned, name, shape, float)
     totals = np.ravel(rows.sum(axis=-1))
     if not (rows.min() >= 0 and abs(totals - 1).max() < 1e-9):
         worst = max(totals, key=lambda total: abs(total - 1))
         shown = f"{np.round(rows, 4).tolist()!s:.60}, with a sum of {worst:.12g}"
-        raise Wrong(f"{what} must be a distribution, with a sum of 1; found {shown}")
+        raise Wrong(f"{name} must be a distribution, with a sum of 1; found {shown}")
     return rows
 
 

@@ -7,7 +7,7 @@ from speculative import Round
 
 
 class Rounds:
-    """It calls on_round with each `Round` of a loop, whose models are those that `watched` returns.
+    """Calls on_round with each `Round` of a loop, whose models are those that `watched` returns.
 
     The draft is asked for guesses, and the target about them, in one call or several. The next
     call, which is about something else, shows the text that came of it.
@@ -16,9 +16,9 @@ class Rounds:
     def __init__(self, x, on_round, most_calls=np.inf):
         self.on_round = on_round
         self.most_calls = most_calls
-        self.n_calls = 0  # since there was a new token
-        self.n_passes = 0  # of the target
-        self.n_vocab = max(x, default=0) + 1  # until a model tells
+        self.n_calls = 0  # calls since there was a new token
+        self.n_passes = 0  # passes of the target
+        self.n_vocab = max(x, default=0) + 1  # an estimate, until a row shows it
         self.q = {}  # the row of the token with this number
         self.begin(x)
 

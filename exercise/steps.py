@@ -45,7 +45,7 @@ class Check:
     settings: list
     rivals: list = ()  # (sampler, variant of the gallery) that may have the same distribution
     reference: Callable = plain
-    where: str = ""  # what is special about it, as the end of a sentence
+    condition: str = ""  # what is special about the settings, as the end of a sentence
     is_round: bool = False  # whether the sampler emits one round, which the target continues
 
     def distribution(self, sampler, setting, compute=sum_over_paths):
@@ -61,7 +61,7 @@ class Check:
     def place(self, setting):
         """What an error says of a setting, if it's a special one."""
         size = f" ({self.size(setting)})" if setting in SIZES else ""
-        return f"{size}{self.where}"
+        return f"{size}{self.condition}"
 
 
 @lru_cache(maxsize=500)  # references and rivals are asked for again and again
@@ -89,8 +89,8 @@ def completed(texts, setting):
 
 def rivals_of(*steps):
     """The wrong rules that somebody may write in one of these steps."""
-    known = [*GALLERY.values(), *SLIPS]
-    return [(v.text, v) for v in known if v.step in steps and not v.exact]
+    rules = [*GALLERY.values(), *SLIPS]
+    return [(v.text, v) for v in rules if v.step in steps and not v.exact]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +115,11 @@ def with_rule(as_rule):
 
 
 def verify_step():
-    """Rounds without guesses come last, for there the first attempt of many is an IndexError."""
+    """Step 3. Rounds without guesses come last: many first attempts have an IndexError there."""
     sampler = with_rule(lambda function: where_guesses(as_verify(function)))
     rivals = [(sampler(variant.verify), variant) for _, variant in rivals_of("verify")]
-    where = ", where there are no guesses, and q has one row"
-    last = Check(with_rule(as_verify), [replace(README, N=1)], where=where)
+    condition = ", where there are no guesses, and q has one row"
+    last = Check(with_rule(as_verify), [replace(README, N=1)], condition=condition)
     return step_of("verify", sampler, rivals, last)
 
 
@@ -130,8 +130,8 @@ def in_each_size(check):
 
 def ends_at(eos, settings, place="", rivals=()):
     loop = partial(with_loop, eos=eos)
-    where = f", where {NAMES[eos]} is the eos{place}"
-    return Check(loop, settings, rivals, partial(plain_to_eos, eos=eos), where)
+    condition = f", where {NAMES[eos]} is the eos{place}"
+    return Check(loop, settings, rivals, partial(plain_to_eos, eos=eos), condition)
 
 
 PARTS_OF_A_LOOP = rivals_of("verify", "propose", "speculative_sampling")

@@ -15,7 +15,7 @@ def accept(p, q, token, rng):
 
 
 def residual(p, q):
-    """Step 2: the row that is resampled from when a guess was rejected.
+    """Step 2: the distribution from which a token is resampled when a guess was rejected.
 
     float64 [n_vocab] and [n_vocab] -> float64 [n_vocab]
     """
@@ -69,7 +69,7 @@ def penalised(rows, ids):
 
 
 def siblings(node, rng):
-    """Step 8: judge two guesses for one place.
+    """Step 8: verify two guesses at one token.
 
     A `lab.trees.Node` -> the tokens that are emitted, a list
     """

@@ -24,7 +24,7 @@ TABLES = {  # P and Q, whose rows have equal sums
         ((1, 8, 1), (1, 1, 8), (8, 1, 1)),
         ((2, 7, 1), (1, 2, 7), (7, 1, 2)),
     ),
-    "zeros": (  # and two tokens that tie, in 14ths, which rounding changes
+    "zeros": (  # zeros, and two tokens that tie; in 14ths, which rounding changes
         ((7, 7, 0), (1, 13, 0), (6, 2, 6)),
         ((0, 8, 6), (4, 0, 10), (10, 4, 0)),
     ),

@@ -8,9 +8,9 @@
       reject B .6
         resample A .3             .090
 
-What a path adds stands in the column of the token that it emits. A branch ends where what comes
-behind it no longer changes this token, nor what becomes of the first guess. If there are too many
-branches, those of one column are shown, the one whose error is largest.
+What a path adds stands in the column of the token that it emits. A branch ends where nothing
+after it can change this token, or what becomes of the first guess. If there are too many
+branches, only those of the column with the largest error are shown.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class Path(NamedTuple):
     slip: str  # about a round with too few tokens, or too many
     ids: tuple
     probability: float
-    token: Any = None  # behind the text that is shown, if the path begins with it
+    token: Any = None  # the one after the text that is shown, if the path begins with that text
 
 
 class Noting(EveryBranch):
@@ -51,20 +51,20 @@ class Noting(EveryBranch):
 
     The models tell it what they are asked, so it works for any loop. A token that's drawn after
     a call of the draft is a guess. A call of the target is about guesses, and the text in the
-    call after it shows which are accepted: those with which the new tokens begin. If a random
-    number was compared for each guess, the comparisons say it.
+    next call shows which were accepted: those with which the new tokens begin. If a random
+    number was compared for each guess, the comparisons decide.
     """
 
     def begin(self, n_vocab):
         self.n_vocab = n_vocab
         self.events = []
         self.slip = ""
-        self.n_calls = 0  # of the draft, since that of the target
+        self.n_calls = 0  # of the draft, since the target's last call
         self.guesses = []  # lists of guesses that the target was called about; a tree has several
-        self.start = 0  # their place in the text
-        self.n_forks_before = 0  # that call
-        self.below = []  # since then, whether a random number was below its limit
-        self.drawn = None  # since then, the last token
+        self.start = 0  # where these guesses begin in the text
+        self.n_forks_before = 0  # forks before the target was called
+        self.below = []  # whether each random number after that call was below its limit
+        self.drawn = None  # the last token that was drawn after that call
 
     def choice(self, a, size=None, replace=True, p=None):
         drawn = super().choice(a, size, replace, p)
@@ -115,7 +115,7 @@ class Noting(EveryBranch):
             shown = " ".join(NAMES[token] for token in emitted)
             numbers = f"{len(emitted)} in place of {needed} tokens"
             self.slip = f"{', '.join(names)}: the round emits {shown}, {numbers}"
-        # What was drawn stands behind the accepted guesses, or alone where a rule drops them.
+        # What was drawn comes after the accepted guesses, or alone where a rule drops them.
         m = min(len(emitted), len(accepted))
         if emitted[:m] == accepted[:m] and (len(emitted) > m or emitted[-1] != self.drawn):
             emitted = emitted[m:]
@@ -131,7 +131,7 @@ class Noting(EveryBranch):
         """(guess, whether it's accepted), as the emitted tokens show it.
 
         If a random number was compared for each, the numbers decide: a wrong rule may accept a
-        guess, and not emit it. Further ones may have drawn a token.
+        guess, and not emit it. Further numbers may have drawn a token.
         """
         kept = emitted[:-1] if self.drawn == emitted[-1] else emitted
         outcomes = iter(self.below)
@@ -151,15 +151,15 @@ class Noting(EveryBranch):
         """Go down a chain or a tree of guesses, as long as judge(guess, n_accepted) isn't None."""
         fates = []
         n_accepted = 0
-        ways = self.guesses
-        while ways := [way for way in ways if way]:
-            guess = ways[0][0]
+        chains = self.guesses
+        while chains := [chain for chain in chains if chain]:
+            guess = chains[0][0]
             is_accepted = judge(guess, n_accepted)
             if is_accepted is None:
                 break
             fates.append((guess, is_accepted))
             n_accepted += is_accepted
-            ways = [way[is_accepted:] for way in ways if (way[0] == guess) == is_accepted]
+            chains = [chain[is_accepted:] for chain in chains if (chain[0] == guess) == is_accepted]
         return fates
 
 
@@ -213,12 +213,12 @@ def tree_of(check, sampler, case, is_right):
     wanted = check.distribution(check.reference, case)
     n = len(case.prompt)
     for text in beginnings(wanted, n):
-        marked = [path._replace(token=token_behind(text, path.ids)) for path in paths]
+        marked = [path._replace(token=token_after(text, path.ids)) for path in paths]
         sums, needed = masses_of(marked), following(wanted, text)
         errors = {token: sums[token] - needed[token] for token in sums | needed}
         if is_right or max(map(abs, errors.values())) > ROUNDING:
-            then = f": {quoted(text[n:])}, and then" if text[n:] else ""
-            title = f"after {quoted(case.prompt)} ({check.size(case)}){then}"
+            shown_text = f": {quoted(text[n:])}, and then" if text[n:] else ""
+            title = f"after {quoted(case.prompt)} ({check.size(case)}){shown_text}"
             rows = branches(marked)
             if len(rows) > LINES:
                 rows = column(marked, max(errors, key=lambda token: abs(errors[token])))
@@ -247,21 +247,21 @@ def models_of(check, case, is_short):
 
 
 def beginnings(texts, n):
-    """Those with n tokens or more, the short ones first."""
+    """The beginnings of texts that have n tokens or more, the short ones first."""
     begun = {ids[:i] for ids in texts for i in range(n, len(ids) + 1)}
     return sorted(begun, key=lambda ids: (len(ids), ids))
 
 
 def following(distribution, text):
-    """How probable a text is with each token behind it, or with its end."""
+    """How probable a text is with each token after it, or with its end."""
     masses = Counter()
     for ids, mass in distribution.items():
-        masses[token_behind(text, ids)] += mass
+        masses[token_after(text, ids)] += mass
     del masses[None]
     return masses
 
 
-def token_behind(text, ids):
+def token_after(text, ids):
     n = len(text)
     if ids[:n] != text:
         return None
@@ -273,13 +273,13 @@ def token_behind(text, ids):
 
 def column(paths, token):
     """(label, masses of tokens) of the branches that lead to one token, and of all the others."""
-    others = [path for path in paths if path.token != token]
-    ours = [path if path.token == token else path._replace(token=None) for path in paths]
-    return [*branches(ours), ("paths to other tokens", masses_of(others))]
+    other_paths = [path for path in paths if path.token != token]
+    marked = [path if path.token == token else path._replace(token=None) for path in paths]
+    return [*branches(marked), ("paths to other tokens", masses_of(other_paths))]
 
 
 def branches(paths, n=0):
-    """(label, masses of tokens) of the branches at event n, and indented, of those behind them."""
+    """(label, masses of tokens) of the branches at event n, and of their own, indented."""
     by_event = {}
     for path in paths:
         event = "".join(path.events[n : n + 1]) or "the round ends"
@@ -300,14 +300,14 @@ def branches(paths, n=0):
                 label += "".join(f", always {fate}" for fate in fates if fate)
             rows.append((label, masses_of(group)))
             continue
-        behind = branches(group, n + 1)
-        first, masses = behind[0]
+        inner = branches(group, n + 1)
+        first, masses = inner[0]
         first = f"{label}, {first}"
-        if sum(row[0] != " " for row, _ in behind) == 1 and len(first) < WIDE:
-            rows += [(first, masses), *behind[1:]]
+        if sum(row[0] != " " for row, _ in inner) == 1 and len(first) < WIDE:
+            rows += [(first, masses), *inner[1:]]
         else:
             rows.append((label, {}))
-            rows += [(f"  {row}", masses) for row, masses in behind]
+            rows += [(f"  {row}", masses) for row, masses in inner]
     return rows
 
 

@@ -16,7 +16,7 @@ from speculative import speculative_sampling, verify
 
 
 def rounds_of(decode, loop, N=40, K=3, seed=0):
-    """What is said of each round of a loop over random tables."""
+    """What is reported of each round of a loop over random tables."""
     rng = np.random.default_rng(seed)
     draft, target = (Table(rng.dirichlet(np.ones(3), 4)) for _ in range(2))
     rounds = []
@@ -53,7 +53,7 @@ def test_a_round_without_a_bonus_ends_where_the_next_guess_begins():
 
 
 def burning(seconds, function):
-    """The function, but it takes so much time of the processor."""
+    """The function, preceded by so much time of the processor."""
 
     def call(*args):
         end = time.process_time() + seconds

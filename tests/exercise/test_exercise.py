@@ -14,7 +14,7 @@ from checkpoint import UserError
 from exercise import process
 from exercise.grading import compared, graded
 from exercise.praise import praise
-from exercise.price import OTHERS, priced
+from exercise.price import EMITS_OTHERS, priced
 from exercise.steps import STEPS
 from exercise.tables import README
 from exercise.tree import tree
@@ -29,7 +29,7 @@ from speculative import autoregressive_sampling, max_fn, propose, residual, veri
 STEP = {step.function: step for step in STEPS}
 
 
-def found_in(step, function):
+def lines_about(step, function):
     """The lines about a function that is wrong."""
     lines, is_exact = graded(STEP[step], function, "")
     assert is_exact is False, lines
@@ -49,12 +49,12 @@ def accept_in_its_own_rows(p, q, token, rng):
 
 
 def residual_in_fractions_of_floats(p, q):
-    """Their sum is hardly ever 1 exactly."""
+    """The residual as Fractions, whose sum is hardly ever 1 exactly."""
     return [Fraction(x) for x in residual(p, q)]
 
 
 def greedy_draft(pick=np.argmax):
-    """It reports that its guesses were certain."""
+    """A greedy draft that reports its guesses as certain."""
 
     def draft(x, draft_model, k, rng):
         x, rows = [*x], []
@@ -79,7 +79,7 @@ def penalised(rows, ids):
 
 
 def propose_after_x(x, draft_model, k, rng):
-    """The draft does not see its own guesses."""
+    """Guesses by a draft that does not see the guesses before."""
     return propose(x, lambda ids, n_rows=1: draft_model(x), k, rng)
 
 
@@ -163,7 +163,7 @@ def test_another_right_answer_on_two_tables(step, function):
          "0.43 of them accepted; guess more, up to one less than there are tokens to go"),
         ("speculative_sampling", loop_with((K_MAX, "K"), ("return x", "return x[: n + N]")),
          "2.50 tokens per pass of the target; 2.00 guesses a round, 1.50 of them accepted; "
-         "1.75 are enough, for a round adds one more token"),
+         "1.75 are enough, because a round adds one more token"),
         ("speculative_sampling", loop_with(("propose(x, d", "propose_after_x(x, d")),
          "1.86 tokens per pass of the target (2.50 are possible); "
          "1.30 guesses a round, 0.86 of them accepted; does the draft see its own guesses?"),
@@ -275,7 +275,7 @@ a histogram (N = 3) would need about 400 texts"""
 
 
 def test_the_headline_and_the_tree():
-    headline, *lines = found_in("residual", lambda p, q: q)
+    headline, *lines = lines_about("residual", lambda p, q: q)
     name = '"resamples from the target" (ccs96307/fast-llm-inference)'
     assert headline == f"wrong by 0.0924 (N = 3, K = 2): the distribution of {name}"
     assert lines == TREE.splitlines()
@@ -317,7 +317,7 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
     ],
 )  # fmt: skip
 def test_a_slip_is_named(step, function, words):
-    assert re.search(words, " ".join(found_in(step, function)))
+    assert re.search(words, " ".join(lines_about(step, function)))
 
 
 @pytest.mark.parametrize(
@@ -336,13 +336,13 @@ def test_the_tree_of_a_right_function_calls_it_accept_whatever_is_drawn(body):
 
     check = STEP["accept"].checks[0]
     lines = tree(check, check.sampler(accept), README, is_right=True)
-    known = {" ".join(line.split()) for line in lines}
-    assert {"accept B .4 .200", "reject B .6", "guess A .2, always accept A .200"} <= known
+    shown = {" ".join(line.split()) for line in lines}
+    assert {"accept B .4 .200", "reject B .6", "guess A .2, always accept A .200"} <= shown
 
 
 @pytest.mark.parametrize(("d", "published"), [(1, 7.849), (2, 9.635), (10, 16.24), (20, 20.96)])
 def test_a_histogram_needs_as_many_texts_as_tables_of_its_power_say(d, published):
-    """The noncentrality of a chi-square test with 5 wrong alarms in 100, which finds 80 of 100."""
+    """published is the noncentrality at which a chi-square test of level .05 has power .80."""
     wanted = {(i,): 1 / (d + 1) for i in range(d + 1)}
     distribution = wanted | {(0,): wanted[0,] + 0.01, (1,): wanted[1,] - 0.01}
     effect = 2 * 0.01**2 * (d + 1)
@@ -355,7 +355,7 @@ def test_one_text_that_is_impossible_tells():
 
 
 @pytest.mark.parametrize(
-    ("step", "change", "where"),
+    ("step", "change", "place"),
     [
         ("speculative_sampling", ("np.append(x, drafted),", "np.append(x, drafted)[-4 - k :],"),
          ""),
@@ -375,16 +375,16 @@ def test_one_text_that_is_impossible_tells():
     ],
 )  # fmt: skip
 @pytest.mark.slow
-def test_a_mistake_that_another_prompt_or_size_shows(step, change, where):
-    line = found_in(step, loop_with(change))[0]
-    assert where in line
+def test_a_mistake_that_another_prompt_or_size_shows(step, change, place):
+    line = lines_about(step, loop_with(change))[0]
+    assert place in line
 
 
 def test_a_mistake_of_a_billionth_is_shown_with_its_digits():
     def accept(p, q, token, rng):
         return rng.random() < q[token] / (p[token] + 1e-7)
 
-    headline, *_, errors, samples = found_in("accept", accept)
+    headline, *_, errors, samples = lines_about("accept", accept)
     assert re.match(r"wrong by \de-08", headline)
     assert errors.split() == ["error", "+1e-08", "-4e-08", "+3e-08"]
     assert re.search("about [1-9](,000)+ texts", samples)
@@ -407,7 +407,7 @@ class Odd(Exception):
         raise ValueError"""
 
 
-def said_of(folder, body, step):
+def verdict_on(folder, body, step):
     """What the grader says about a step of a file, which begins in line 3."""
     head = re.search(rf"def {step}\(.*", read("exercise/stubs.py"))[0]
     path = folder / "mine.py"
@@ -478,7 +478,7 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
     ],
 )  # fmt: skip
 def test_what_cannot_be_graded_is_said_in_one_line(tmp_path, body, step, message):
-    assert message in said_of(tmp_path, body, step)
+    assert message in verdict_on(tmp_path, body, step)
 
 
 # ---- A process for the file ----
@@ -502,7 +502,7 @@ def verify(drafted, p, q, rng):
 def speculative_sampling(x, draft_model, target_model, N, K, rng):
     return sum(itertools.repeat(0))  # a loop in C
 """
-SAID = """\
+VERDICTS = """\
 1 accept                line [567], .*: it did not end within 1 seconds
 2 residual              it ended Python, with exit code 0
 3 verify                it returned None; is a return missing\\?
@@ -519,7 +519,7 @@ def test_a_function_that_hangs_or_ends_python_costs_its_own_step(tmp_path, monke
     with pytest.raises(SystemExit):
         program.main([str(path)])
     printed = capfd.readouterr()
-    assert re.match(SAID, printed.out) and printed.err == "seen\n"
+    assert re.match(VERDICTS, printed.out) and printed.err == "seen\n"
 
 
 @pytest.mark.parametrize(
@@ -560,7 +560,7 @@ def test_what_a_rule_gains_is_what_the_page_says(tmp_path, capsys):
 
 
 def test_a_rule_above_the_best_is_told_why():
-    assert OTHERS in priced(STEP["verify"], GALLERY["continues"].verify, "")[0][-1]
+    assert EMITS_OTHERS in priced(STEP["verify"], GALLERY["continues"].verify, "")[0][-1]
 
 
 # ---- Files ----
