@@ -32,7 +32,7 @@ class KVCache:
         self.values = aligned_zeros(n_blocks, n_head, 1, BLOCK, n_columns)
 
     def attend(self, n_past, q, k, v):  # 3 times [n_head, n_seq, d] -> [n_head, n_seq, d]
-        """As `gpt2.attention`, for positions n_past, n_past + 1, ... k and v are stored."""
+        """`gpt2.attention` for positions n_past, n_past + 1, ... whose k and v are stored."""
         n_head, n_seq, d = q.shape
         if n_seq > STEP:
             steps = []
@@ -63,7 +63,7 @@ class KVCache:
         return heads.reshape(-1, n_head, d)[:n_seq].swapaxes(0, 1)
 
     def write(self, n_past, k, v):  # twice [n_head, n_seq, d]
-        """Keep the keys and values of new positions, behind the first n_past."""
+        """Keep the keys and values of new positions, after the first n_past."""
         n_seq, d = k.shape[1:]
         begin = 0
         while begin < n_seq:

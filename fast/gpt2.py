@@ -44,7 +44,7 @@ class GPT2(gpt2.GPT2):
             return super().__call__(ids, n_rows)
 
     def forward(self, ids, n_past, n_rows):
-        """As in gpt2.py, and a long prompt in several parts, so that arrays stay small."""
+        """The pass of gpt2.py. A long prompt is cut into parts, so that arrays stay small."""
         n_before = len(ids) - n_rows
         logits = []
         for begin, end in parts(n_past, n_before, len(ids)):

@@ -54,9 +54,9 @@ SMALL = 1_000_000  # the small-matrix kernel takes products of at most this many
 
 
 class Tiles:
-    """A matrix w [n_in, n_out], cut into tiles. `x @ w` is sooner than NumPy's for a few rows.
+    """A matrix w [n_in, n_out], cut into tiles. `x @ w` is faster than NumPy's for a few rows.
 
-    room are zeros, one after the other, as many as `tile_shape` tells.
+    room is an array of zeros, as many as `tile_shape` says.
     """
 
     __array_ufunc__ = None  # so that NumPy leaves `x @ w` to this class
@@ -124,14 +124,14 @@ class Tiles:
 
 def in_groups(x):  # [..., n_seq, n] -> [..., n_groups, group, n]
     """Cut rows into groups, and fill up the last one by rows of zeros."""
-    *others, n_seq, n = x.shape
+    *leading, n_seq, n = x.shape
     if matrix_kernel() == SINGLE:
         group = n_seq if n_seq >= MANY else 1
     else:
         group = n_seq + n_seq % 2 if n_seq <= 2 * GROUP else GROUP
     if n_more := -n_seq % group:
-        x = np.concatenate([x, np.zeros((*others, n_more, n), dtype=x.dtype)], axis=-2)
-    return x.reshape(*others, -1, group, n)
+        x = np.concatenate([x, np.zeros((*leading, n_more, n), dtype=x.dtype)], axis=-2)
+    return x.reshape(*leading, -1, group, n)
 
 
 def parts(n_past, n_before, n):
@@ -216,8 +216,8 @@ def matrix_kernel():
     kernels = {"groups": GROUPED, "single": SINGLE}
     if choice := os.environ.get("SPECULATIVE_KERNEL"):
         if choice not in kernels:
-            what = f"SPECULATIVE_KERNEL is {choice!r} in the environment"
-            raise OSError(f"{what}; use groups or single, or unset it")
+            problem = f"SPECULATIVE_KERNEL is {choice!r} in the environment"
+            raise OSError(f"{problem}; use groups or single, or unset it")
         return kernels[choice]
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2 * GROUP, 768), dtype=np.float32)

@@ -31,9 +31,9 @@ def load_numpy():
     """
     if "numpy" in sys.modules:
         return False
-    name, one = "OPENBLAS_NUM_THREADS", "1"
+    name = "OPENBLAS_NUM_THREADS"
     before = os.environ.get(name)
-    os.environ[name] = one  # it is read once, as the library is loaded
+    os.environ[name] = "1"  # it is read once, as the library is loaded
     import numpy  # noqa: F401
 
     if before is None:

@@ -1,6 +1,6 @@
 """How a program ends: one line on what the user can mend, and a traceback for our mistakes.
 
-Programs import this first. So even Ctrl-C while their modules load is one line.
+Programs import this first, so that even Ctrl-C while their modules load is one line.
 """
 
 import os
@@ -28,12 +28,12 @@ sys.excepthook = while_loading
 
 def report(main, name):
     """Run a program whose errors begin with its name."""
-    import signal  # here, so that Ctrl-C is one line before
+    import signal  # imported here, so that Ctrl-C is one line even while this loads
 
     from checkpoint import UserError
 
     for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has another one
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup it's another handler
             signal.signal(number, stop)
     try:
         if sys.stdout is None:
@@ -60,7 +60,7 @@ def stop(number, frame):
 
 
 def drop_output():
-    """What cannot be written would be an error once more, when Python ends."""
+    """Drop what can't be written, which would be an error once more when Python ends."""
     try:
         print(end="", flush=True)
     except OSError:

@@ -17,6 +17,8 @@ ROUNDING = "no: x @ w rounds differently for one row and for several, and two to
 
 
 class Figure(NamedTuple):
+    """What a figure shows, and what it means."""
+
     text: str
     meaning: str = ""  # for a page, which has more room
 
@@ -90,7 +92,7 @@ def v_below_1(plain, fast):
 
 
 def tokens_per_pass(run):
-    """Only of a loop that asks the target several times in a round."""
+    """Tokens per pass, for a loop that asks the target several times in a round."""
     n_passes, n_rounds = len(run.target_seconds), len(run.round_seconds)
     if n_passes <= n_rounds:
         return ""
@@ -135,9 +137,9 @@ def why_slower(run, guesses, check, rest):
     return f"because {max(costs, key=costs.get)}"
 
 
-def same_text(ids, other, if_texts_differ):
+def same_text(ids, other_ids, if_texts_differ):
     """Whether two sequences of ids are equal, in words."""
-    return "yes" if np.array_equal(ids, other) else if_texts_differ
+    return "yes" if np.array_equal(ids, other_ids) else if_texts_differ
 
 
 def printed(rows):

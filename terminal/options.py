@@ -24,14 +24,14 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; {self.advice}")
 
 
-def add_option(group, name, *others, **kwargs):
-    """An option with - or _ between its words, and of other names. --help has the first alone."""
-    names = name, name.replace("_", "-"), *others
+def add_option(group, name, *synonyms, **kwargs):
+    """Add an option with - or _ between its words, and synonyms. --help shows its name alone."""
+    names = name, name.replace("_", "-"), *synonyms
     action = group.add_argument(*(f"--{spelling}" for spelling in names), **kwargs)
     del action.option_strings[1:]
 
 
-def checked_type(type, is_good, what):
+def checked_type(type, is_good, description):
     """A type for argparse: a value for which is_good holds."""
 
     def parse(text):
@@ -40,7 +40,7 @@ def checked_type(type, is_good, what):
         except ValueError:
             value = None
         if value is None or not is_good(value):
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not {description}")
         return value
 
     return parse
@@ -72,11 +72,11 @@ def options(description, epilog, advice="see --help"):
     """The parser of main.py's options, which the lab has too."""
     parser = Parser(description=description, epilog=epilog, advice=advice)
 
-    def add(name, *others, **kwargs):
-        add_option(parser, name, *others, help=HELP[name], **kwargs)
+    def add(name, *synonyms, **kwargs):
+        add_option(parser, name, *synonyms, help=HELP[name], **kwargs)
 
     add("prompt", default=PROMPT)
-    synonyms = "max_new_tokens", "max-new-tokens"  # elsewhere
+    synonyms = "max_new_tokens", "max-new-tokens"  # its names in other programs
     add("n_tokens_to_generate", *synonyms, type=COUNT, default=154, metavar="N")
     add("draft_model_size", type=known_as, metavar="SIZE")
     add("target_model_size", type=known_as, metavar="SIZE")

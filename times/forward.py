@@ -36,7 +36,7 @@ PAIR = "models/target", "models/draft"
 
 
 def hparams_of(model):
-    """Those of a folder, or of a released model."""
+    """The hyperparameters of a folder, or of a released model."""
     return sizes_of(model) or open_model(model).hparams
 
 
@@ -45,7 +45,7 @@ def sizes_of(model):
 
 
 def tensors_of(model):
-    """Those of a folder, or random ones, so that a released model needs no download."""
+    """The tensors of a folder, or random ones, so that a released model needs no download."""
     if not sizes_of(model):
         return open_model(model).tensors()
     rng = np.random.default_rng(0)
@@ -129,9 +129,9 @@ def compare_passes(folder):
         jobs[f"{kind}, 1 row"] = engine, 4, 1
         jobs[f"{kind}, 5 rows"] = engine, 4, 5
     seconds, _ = compare(jobs)
-    one = seconds["1 row"]
-    rows = [[name, float(np.median(times / one))] for name, times in seconds.items()]
-    return table([f"1 row: {np.median(one) * 1e3:.1f} ms", "time / time of 1 row"], rows)
+    of_one_row = seconds["1 row"]
+    rows = [[name, float(np.median(times / of_one_row))] for name, times in seconds.items()]
+    return table([f"1 row: {np.median(of_one_row) * 1e3:.1f} ms", "time / time of 1 row"], rows)
 
 
 # ---- The demo ----

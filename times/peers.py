@@ -42,7 +42,7 @@ def torch_gpt2(folder):
 
 
 def their_pass(folder):
-    """An engine, as forward.our_pass."""
+    """An engine like forward.our_pass."""
     import torch
     from transformers import DynamicCache
 
@@ -64,13 +64,13 @@ def their_pass(folder):
 
 
 def our_loop(target, draft):
-    """An engine, as forward.loop, with the time for the prompt."""
+    """An engine like forward.loop. Its time includes the prompt."""
     decode = loop(target, draft)
     return timed(lambda N, K: decode(N, K)[1])
 
 
 def their_loop(target, draft):
-    """An engine, as our_loop."""
+    """An engine like our_loop."""
     import torch
 
     x = torch.tensor([get_encoder(target, "").encode(PROMPT)])
@@ -99,27 +99,27 @@ def check_packages():
 def compare_passes(folder):
     """A table: our time divided by theirs."""
     check_packages()
-    us = passes(folder, "forward:our_pass")
-    them = passes(folder, "peers:their_pass")
+    our_jobs = passes(folder, "forward:our_pass")
+    their_jobs = passes(folder, "peers:their_pass")
     jobs = {}
-    for name in us:
-        jobs[name, "ours"] = us[name]
-        jobs[name, "theirs"] = them[name]
+    for name in our_jobs:
+        jobs[name, "ours"] = our_jobs[name]
+        jobs[name, "theirs"] = their_jobs[name]
     seconds, logits = compare(jobs)
     rows = []
-    for name in us:
-        ours, theirs = (name, "ours"), (name, "theirs")
-        differ = np.abs(np.subtract(logits[ours], logits[theirs])).max()
-        assert differ < 1e-2, "the engines' logits differ"
-        rows.append([name, float(np.median(seconds[ours] / seconds[theirs]))])
+    for name in our_jobs:
+        our_key, their_key = (name, "ours"), (name, "theirs")
+        difference = np.abs(np.subtract(logits[our_key], logits[their_key])).max()
+        assert difference < 1e-2, "the engines' logits differ"
+        rows.append([name, float(np.median(seconds[our_key] / seconds[their_key]))])
     return table(["", "our time / theirs"], rows)
 
 
 def compare_texts():
     check_packages()
-    us = Engine("times.peers:our_loop", *PAIR)
-    them = Engine("times.peers:their_loop", *PAIR)
-    return speeds({"ours": us, "transformers": them}, 100)
+    our_engine = Engine("times.peers:our_loop", *PAIR)
+    their_engine = Engine("times.peers:their_loop", *PAIR)
+    return speeds({"ours": our_engine, "transformers": their_engine}, 100)
 
 
 if __name__ == "__main__":
