@@ -38,7 +38,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """The claim comes first. `pytest -m exact` checks nothing else."""
+    """Run the tests of the claim first. `pytest -m exact` runs no others."""
     items.sort(key=lambda item: item.get_closest_marker("exact") is None)
 
 

@@ -49,12 +49,12 @@ def test_the_logits_do_not_depend_on_earlier_calls(micro, calls):
         assert np.abs(logits - LOGITS[n - len(logits) : n]).max() < TOLERANCE
 
 
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy])
-def test_a_copy_has_a_cache_of_its_own(micro, way):
+@pytest.mark.parametrize("copy_of", [copy.copy, copy.deepcopy])
+def test_a_copy_has_a_cache_of_its_own(micro, copy_of):
     micro(IDS[:30])
-    other = way(micro)
-    assert np.abs(other(IDS[:20], 20) - LOGITS[:20]).max() < TOLERANCE
-    other(IDS[30:60])
+    clone = copy_of(micro)
+    assert np.abs(clone(IDS[:20], 20) - LOGITS[:20]).max() < TOLERANCE
+    clone(IDS[30:60])
     assert np.abs(micro(IDS[:31]) - LOGITS[30]).max() < TOLERANCE
 
 
@@ -86,14 +86,14 @@ def test_weights_are_copied_as_float32(network):
 
 def test_only_new_positions_are_computed(micro, n_computed):
     micro.reset()
-    other = np.append(IDS[:12], (IDS[12:20] + 1) % 300)
+    changed_ids = np.append(IDS[:12], (IDS[12:20] + 1) % 300)
     for ids, n_rows in (
         (IDS[:10], 1),
         (IDS[:15], 5),
         (IDS[:20], 1),
-        (other, 3),
-        (other, 2),
-        (other[:4], 1),
+        (changed_ids, 3),
+        (changed_ids, 2),
+        (changed_ids[:4], 1),
         (np.array([0, 299]), 1),  # the ends of the vocabulary
     ):
         micro(ids, n_rows)
@@ -107,7 +107,7 @@ def test_only_new_positions_are_computed(micro, n_computed):
 def test_an_interrupted_call_does_not_change_later_results(
     kernel, monkeypatch, network, n, n_calls, after
 ):
-    """It has overwritten keys in some layers, or finished the first part of a long prompt."""
+    """The call has overwritten keys in some layers, or has done a part of a long prompt."""
     monkeypatch.setattr(product, "PART", 20)
     hparams, params = read(MICRO)
     net = network(params, hparams)

@@ -88,7 +88,7 @@ def test_each_turn_decodes_the_same_text_and_the_first_is_shown(monkeypatch):
 
 
 def test_every_option_of_the_lab_reaches_the_pair(tmp_path):
-    """The texts do not show this: at temperature 0 they are the same with all of them."""
+    """At temperature 0 the texts are the same whatever reaches the pair, so they don't show it."""
     options = """
         --draft ngram --prompt A --n_tokens_to_generate 9 --K 3 --seed 0
         --temperature 0.7 --top_k 5 --top_p 0.9 --repetition_penalty 1.2

@@ -86,8 +86,8 @@ def test_steps_1_to_5_the_token_of_a_round_is_a_draw_from_q(pair):
     for (guess, is_accepted, token), probability in sum_over_paths(one_round).items():
         assert token == guess or not is_accepted
         guessed[guess] += probability
-        way = accepted if is_accepted else resampled
-        way[token] += probability
+        emitted_so = accepted if is_accepted else resampled
+        emitted_so[token] += probability
     assert (guessed == p).all()  # step 1
     assert (accepted == np.minimum(p, q)).all()  # step 2
     assert resampled.sum() == np.maximum(q - p, 0).sum()  # step 3
@@ -136,7 +136,7 @@ def assert_exact(drawn, N, K, eos=None, rule=verify):
 @pytest.mark.parametrize("N, K", [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
 @pytest.mark.parametrize("eos", [None, 2])
 def test_step_7b_speculative_sampling_has_the_same_distribution(N, K, eos):
-    """For the pair of the gallery, which was chosen so that each mistake there shows."""
+    """The pair of the gallery, which was chosen so that each mistake there shows."""
     assert_exact((draft_model, target_model, np.array([0])), N, K, eos)
 
 

@@ -33,7 +33,7 @@ for script in sys.argv[1:]:
 
 
 def commands():
-    """(where, command) for each line that begins like one, and each that stands in `...`."""
+    """(place, command) for each line that begins like one, and each that stands in `...`."""
     for path in PAGES:
         text = read(path)
         blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -73,15 +73,15 @@ def test_each_script_says_how_it_is_run():
         assert f"python {name}" in text, script
 
 
-@pytest.mark.parametrize(("where", "command"), ALL)
-def test_a_published_command(where, command):
+@pytest.mark.parametrize(("place", "command"), ALL)
+def test_a_published_command(place, command):
     words = shlex.split(command, comments=True)
     while re.match(r"[A-Z_]+=", words[0]):
         words.pop(0)
     for word in words:
         # What is in none of our folders is the reader's own, or written by the command.
-        ours = "/" in word and (ROOT / word.split("/")[0]).is_dir()
-        if ours and not re.match(r"exercise/mine.py", word):
+        is_ours = "/" in word and (ROOT / word.split("/")[0]).is_dir()
+        if is_ours and not re.match(r"exercise/mine.py", word):
             assert (ROOT / word).exists(), word
     if words[0] != "python":
         return
@@ -97,8 +97,8 @@ def test_a_published_command(where, command):
     elif script == "lab.__main__":
         lab_main.arguments(args)
     elif args:
-        known = helps()[script]
-        assert all(re.search(rf"{arg}\b", known) for arg in args if arg.startswith("--")), args
+        text = helps()[script]
+        assert all(re.search(rf"{arg}\b", text) for arg in args if arg.startswith("--")), args
 
 
 def blocks(page):
@@ -108,7 +108,7 @@ def blocks(page):
 
 @pytest.mark.parametrize("page", [*filter(blocks, PAGES)], ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page):
-    """In order, with the names of its text: the gallery's pair, its rows, a guess, an rng."""
+    """Blocks run in order, with the page's names: the gallery's pair, a row, a guess, an rng."""
     setting = gallery.Setting(gallery.P.astype(float), gallery.Q.astype(float))
     names = {
         "np": np,

@@ -31,7 +31,7 @@ def test_a_rule_that_does_not_say_what_it_looks_at_has_no_alpha():
 
 
 class Clock:
-    """Each look at it takes a second."""
+    """A clock that moves on by a second each time that it's read."""
 
     now = 0
 
@@ -41,9 +41,9 @@ class Clock:
 
 
 def test_the_clock_stops_during_on_round(monkeypatch):
-    """A round looks twice at each call, and at its end."""
-    both = load_pair("draft", "target")
-    target = both.target_model
+    """A round reads the clock twice for each call, and at its end."""
+    pair = load_pair("draft", "target")
+    target = pair.target_model
     clock = Clock()
     monkeypatch.setattr(runs.time, "perf_counter", clock)
 
@@ -54,18 +54,18 @@ def test_the_clock_stops_during_on_round(monkeypatch):
     def slow_reader(r):
         clock.now += 1000
 
-    both.target_model = slow_target
-    run = both.decode([5], 9, K=2, on_round=slow_reader)
+    pair.target_model = slow_target
+    run = pair.decode([5], 9, K=2, on_round=slow_reader)
     assert {*run.draft_seconds} == {1}
     assert {*run.target_seconds} == {10}
     assert run.round_seconds == [12 + 2 * k for k in run.n_drafted]
 
 
 def test_each_run_reads_the_prompt_again(n_computed):
-    both = load_pair("draft", "target")
+    pair = load_pair("draft", "target")
     for _ in range(2):
         n_computed.clear()
-        both.decode(np.arange(20), 20, K=2)
+        pair.decode(np.arange(20), 20, K=2)
         assert n_computed[:5] == [20, 20, 1, 1, 3]  # the prompt; two guesses, a pass of the target
 
 

@@ -45,18 +45,18 @@ MANY_TIES = np.random.default_rng(0).integers(0, 3, 999).tolist()
     top_p=st.floats(0.01, 1),
 )
 def test_logits_to_probs_is_its_definition(logits, temperature, top_k, top_p):
-    both = np.array([logits, logits[::-1]])
-    given = both.copy()
+    rows = np.array([logits, logits[::-1]])
+    rows_before = rows.copy()
     for settings in itertools.product([temperature], [0, top_k], [1, top_p]):
-        for row, probs in zip(both.tolist(), logits_to_probs(both, *settings)):
+        for row, probs in zip(rows.tolist(), logits_to_probs(rows, *settings)):
             expected, nearest = naive_probs(row, *settings)
             # Otherwise rounding decides whether top_p was reached.
             assume(settings[2] == 1 or nearest > 1e-9)
             assert probs == pytest.approx(expected, abs=EXACT)
             assert (probs > 0).tolist() == (expected > 0).tolist()
             assert probs.sum() == pytest.approx(1, abs=1e-15 * (1 + len(logits)))
-        assert logits_to_probs(both.astype(np.float32), *settings).dtype == np.float64
-    assert np.array_equal(both, given)
+        assert logits_to_probs(rows.astype(np.float32), *settings).dtype == np.float64
+    assert np.array_equal(rows, rows_before)
 
 
 @pytest.mark.parametrize("settings", [dict(temperature=0), dict(top_k=2, top_p=0.9)])

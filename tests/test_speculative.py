@@ -70,7 +70,7 @@ own_schedules = st.lists(st.integers(0, 5), min_size=1, max_size=4).map(hashed)
     own_stop=st.sampled_from([*STOPS.values()]),
 )
 def test_lossless(verifier, kind, data, N, K, eos, schedule, own_stop):
-    """With any models, rule, schedule, stop and eos."""
+    """Speculative sampling is lossless with any models, rule, schedule, stop and eos."""
 
     def parts():
         chosen, stop = make_schedule(schedule, K)
@@ -116,11 +116,11 @@ def test_each_round_records_what_happened(verifier, drawn, N, K, seed):
     assert len(ids) == len(x) + N
     assert len(draft.calls) == sum(len(r.drafted) for r in rounds)
     n = len(x)
-    for r, (seen, _) in zip(rounds, target.calls, strict=True):  # one pass in each round
+    for r, (ids_of_pass, _) in zip(rounds, target.calls, strict=True):  # one pass in each round
         k = min(K, len(x) + N - n - 1)  # no more than can still be used
-        assert seen == [*ids[:n], *r.drafted] and len(r.drafted) == k
-        assert r.p.tolist() == [draft.row(seen[: n + i]).tolist() for i in range(k)]
-        assert r.q.tolist() == [target.row(seen[: n + i]).tolist() for i in range(k + 1)]
+        assert ids_of_pass == [*ids[:n], *r.drafted] and len(r.drafted) == k
+        assert r.p.tolist() == [draft.row(ids_of_pass[: n + i]).tolist() for i in range(k)]
+        assert r.q.tolist() == [target.row(ids_of_pass[: n + i]).tolist() for i in range(k + 1)]
         assert r.n_accepted == len(r.emitted) - 1
         n += len(r.emitted)
         assert r.emitted.tolist() == ids[n - len(r.emitted) : n].tolist()
@@ -129,9 +129,9 @@ def test_each_round_records_what_happened(verifier, drawn, N, K, seed):
 @given(drawn=models(sizes=[3]), N=st.integers(1, 9), K=st.integers(1, 4), seed=st.integers(0, 9))
 def test_an_accepted_eos_has_no_token_of_the_target_behind_it(drawn, N, K, seed):
     ids, rounds = decode(drawn, N, K, seed, eos=0)
-    *others, last = rounds
+    *earlier, last = rounds
     assert 0 not in ids[len(drawn[2]) : -1]
-    assert all(r.n_accepted == len(r.emitted) - 1 for r in others)
+    assert all(r.n_accepted == len(r.emitted) - 1 for r in earlier)
     n = len(last.emitted)
     is_accepted = last.drafted[:n].tolist() == last.emitted.tolist()  # a replacement differs
     assert last.n_accepted == (n if is_accepted else n - 1)
@@ -145,7 +145,7 @@ def draft_of_lists(ids, n_rows=1):
 
 
 def all_rows(ids):
-    """As in J. Mody's blog post: a row for each of the ids."""
+    """A model as in J. Mody's blog post: it returns a row for each of the ids."""
     return [[0.3, 0.6, 0.1] if token else [0.1, 0.2, 0.7] for token in ids]
 
 
@@ -196,7 +196,7 @@ def in_float16(model):  # so no row has a sum of 1
 
 
 def test_a_draft_of_another_vocabulary():
-    """Its tokens 2 and 0 are the target's 0 and 2. The target's 1 is read as a 3."""
+    """The draft's tokens 2 and 0 are the target's 0 and 2. It reads the target's 1 as a 3."""
     draft = Table(np.random.default_rng(1).dirichlet(np.ones(4), size=9))
     rows = draft([2, 3, 0], 3)[:, [2, 0]]
     rows_of_target = shared_vocabulary(draft, [2, -1, 0], unknown=3)(np.array([0, 1, 2]), 3)
@@ -316,8 +316,8 @@ def test_a_seed_fixes_the_text_and_without_one_it_differs(loop):
     [([2, 3], {2, 3}), ({2, 3}, {2, 3}), (np.array([2, 3]), {2, 3}), (np.array(2), {2}), (2, {2})],
 )
 def test_one_eos_or_several(loop, eos, ends):
-    *others, last = loop([0], RANDOM, 60, rng=7, eos=eos).tolist()
-    assert last in ends and not ends & {*others}
+    *earlier, last = loop([0], RANDOM, 60, rng=7, eos=eos).tolist()
+    assert last in ends and not ends & {*earlier}
 
 
 @both_loops

@@ -107,7 +107,7 @@ def test_a_broken_rule_is_one_line(source, message, capsys, monkeypatch):
 
 
 def test_the_readme_has_one_token_of_its_wrong_rules():
-    """But for the last of them, which a reader is asked about."""
+    """All of them but the last, which a reader is asked about."""
     p, q = np.array([[0.2, 0.5, 0.3], [0.3, 0.2, 0.5]])
     *lines, last = re.findall(r"^\| accept .*", read("README.md"), re.MULTILINE)
 

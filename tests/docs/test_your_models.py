@@ -34,7 +34,7 @@ def random_network(n_layer, vocab_size):
 
 
 def test_the_tokens_are_those_of_generate(network_of_the_page):
-    """In float64, or almost equal logits may change places from pass to pass."""
+    """A GPT-2 in float64. In float32, almost equal logits may change places from pass to pass."""
     draft, target = (random_network(n, vocab_size=101).double() for n in (1, 3))
     given = dict(max_new_tokens=50, do_sample=False, eos_token_id=None, pad_token_id=0)
     expected = target.generate(torch.tensor([PROMPT]), **given)[0].tolist()

@@ -79,8 +79,8 @@ def pairs(draw, sizes=(1, 2, 3, 4), **kwargs):
         return q.copy(), q
     if kind == "disjoint" and not q.all():
         unit = Fraction if q.dtype == object else float
-        others = (q == 0).astype(int)
-        return others / unit(int(others.sum())), q
+        is_left = (q == 0).astype(int)
+        return is_left / unit(int(is_left.sum())), q
     return draw(rows(n_vocab, **kwargs)), q
 
 

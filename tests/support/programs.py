@@ -25,8 +25,8 @@ def printed_by(program, *args):
 
 def texts_of(output):
     text = r" Decode\n-+\nTime = [\d.]+s\nText = (.*?)\n\n"
-    both = f"Autoregressive{text}Speculative{text}(?:tokens|nothing)"
-    return re.search(both, output, re.DOTALL).groups()
+    pattern = f"Autoregressive{text}Speculative{text}(?:tokens|nothing)"
+    return re.search(pattern, output, re.DOTALL).groups()
 
 
 def run(*args, **env):
