@@ -231,8 +231,8 @@ def resolution_of(distribution):
     return getattr(distribution, "resolution", 0)
 
 
-def distribution_of(given, resolution):
+def distribution_of(side, resolution):
     """{output: probability} of a function, or the dict that was given."""
-    if isinstance(given, dict):
-        return given
-    return output_distribution(given, resolution=resolution)
+    if isinstance(side, dict):
+        return side
+    return output_distribution(side, resolution=resolution)

@@ -258,9 +258,9 @@ def known_branches(n, p, dtype, is_list):
 
 def without(drawn, branches):
     """The branches without one of them, normalised."""
-    left = [(mass, i) for mass, i in branches if i != drawn]
-    total = sum(mass for mass, _ in left)
-    return [(mass / total, i) for mass, i in left]
+    remaining = [(mass, i) for mass, i in branches if i != drawn]
+    total = sum(mass for mass, _ in remaining)
+    return [(mass / total, i) for mass, i in remaining]
 
 
 def number_or_array(a):
@@ -268,9 +268,9 @@ def number_or_array(a):
     return np.array(a) if np.ndim(a) else float(a)
 
 
-def size_of(size, *given):
+def size_of(size, *arguments):
     """The size that was asked for, or that of the arrays that were given."""
-    return np.broadcast_shapes(*map(np.shape, given)) or None if size is None else size
+    return np.broadcast_shapes(*map(np.shape, arguments)) or None if size is None else size
 
 
 def several(size, draw):

@@ -151,7 +151,7 @@ class Numbers(TorchDispatchMode):
         name = function._schema.name.removeprefix("aten::")
         kind, names = KINDS.get(name, (None, ()))
         arguments = arguments_by_name(function, args, kwargs)
-        given = [numbers_in(arguments.get(name)) for name in names]
+        values = [numbers_in(arguments.get(name)) for name in names]
         generator = arguments.get("generator") or torch.default_generator
         before = generator.get_state()
         out = function(*args, **kwargs)
@@ -171,8 +171,8 @@ class Numbers(TorchDispatchMode):
         start = place_of(before)
         if start not in self.drawn:
             self.follow(start, place_of(after))
-        request = kind, layout_of(out), [comparable(argument) for argument in given]
-        drawn = self.same_or_new(start, request, partial(kind, self, out, *given))
+        request = kind, layout_of(out), [comparable(argument) for argument in values]
+        drawn = self.same_or_new(start, request, partial(kind, self, out, *values))
         out.copy_(torch.as_tensor(np.array(drawn)).reshape(out.shape))
         if name == "native_dropout":
             scale = 1 / (1 - arguments["p"]) if arguments["p"] < 1 else 0.0
@@ -213,8 +213,8 @@ class Numbers(TorchDispatchMode):
         dtype = float if out.dtype is torch.float64 else np.float32
         n_rows = out.numel() // shape[axis]
         rows = [self.draw.exponential(shape[axis], dtype) for _ in range(n_rows)]
-        others = [n for i, n in enumerate(shape) if i != axis % len(shape)]
-        return np.moveaxis(np.array(rows).reshape(*others, shape[axis]), -1, axis)
+        other_lengths = [n for i, n in enumerate(shape) if i != axis % len(shape)]
+        return np.moveaxis(np.array(rows).reshape(*other_lengths, shape[axis]), -1, axis)
 
 
 def leave_something(out):
@@ -241,15 +241,15 @@ def signature(function):
     return [argument.name for argument in arguments], defaults
 
 
-def numbers_in(given):
+def numbers_in(argument):
     """The numbers of a tensor in an array of its own, because the tensor may be written to."""
-    if isinstance(given, torch.Tensor):
-        return given.detach().to(torch.float64, copy=True).numpy()
-    return given
+    if isinstance(argument, torch.Tensor):
+        return argument.detach().to(torch.float64, copy=True).numpy()
+    return argument
 
 
-def comparable(given):
-    return given.tobytes() if isinstance(given, np.ndarray) else given
+def comparable(argument):
+    return argument.tobytes() if isinstance(argument, np.ndarray) else argument
 
 
 def layout_of(tensor):
@@ -304,8 +304,8 @@ def normal(numbers, out, mean=0.0, std=1.0):
     return mean + std * values
 
 
-def bernoulli(numbers, out, *given):
-    *_, p = (argument for argument in given if argument is not None)
+def bernoulli(numbers, out, *arguments):
+    *_, p = (argument for argument in arguments if argument is not None)
     return [numbers.draw.choice([1 - a, a]) for a in np.broadcast_to(p, out.shape).ravel()]
 
 
@@ -334,8 +334,8 @@ def integer(draw, n):
 
 
 def permutation(numbers, out):
-    left = [*range(out.numel())]
-    return [left.pop(integer(numbers.draw, len(left))) for _ in range(out.numel())]
+    remaining = [*range(out.numel())]
+    return [remaining.pop(integer(numbers.draw, len(remaining))) for _ in range(out.numel())]
 
 
 def tokens(numbers, out, probs, n, replacement):
@@ -434,12 +434,12 @@ class Followed:
 
     def begin(self, numbers):
         self.numbers, self.draw = numbers, numbers.draw
-        self.known = {self.state()}
+        self.known_states = {self.state()}
 
     def check(self):
         """Its state. NotByRng unless a draw that was served, or a seed, has left it so."""
         state = self.state()
-        if state not in self.known and not self.is_seeded(state):
+        if state not in self.known_states and not self.is_seeded(state):
             problem = f"the function draws from {self.name} by a name that was given before"
             self.refuse(NotByRng(f"{problem}, or sets its state; call {self.name}'s functions"))
         return state
@@ -447,7 +447,7 @@ class Followed:
     def once(self, request, make):
         state = self.check()
         self.move_on()
-        self.known.add(self.state())
+        self.known_states.add(self.state())
         return self.numbers.same_or_new(state, request, make)
 
     def refuse(self, error):

@@ -220,9 +220,9 @@ class Search:
 
         Returns the part that was cut, or None if the same outcome is seen everywhere.
         """
-        same, others = self.look_at(part)
+        alike, others = self.look_at(part)
         if others:
-            return self.divide(part, same, others)
+            return self.divide(part, alike, others)
         row = part.point.record.row(part.depth)
         if row is None or part.mass <= SMALL:
             return None
@@ -234,13 +234,13 @@ class Search:
         if part.mass <= SMALL or not part.point.numbers():  # then it is certain what is seen
             return [part.point], []
         part.points += self.points(part.box, N_POINTS - len(part.points))
-        same, others = [part.point], []
+        alike, others = [part.point], []
         for point in part.points:
-            group = others if self.differ(part.point, point) else same
+            group = others if self.differ(part.point, point) else alike
             group.append(point)
-        if len(same) == 1:
+        if len(alike) == 1:
             self.look_for_values(part.box, others[:N_POINTS])
-        return same, others
+        return alike, others
 
     def look_for_values(self, box, points):
         """NotByThresholds if the slightest change of a quarter of the points can be seen."""
@@ -264,10 +264,10 @@ class Search:
 
     # ---- Where to cut ----
 
-    def divide(self, part, same, others):
+    def divide(self, part, alike, others):
         """Cut a part, or one above it that should have been cut otherwise. Returns that part."""
-        change = self.earliest_change(same, others)
-        points = same[0], others[0], change.before, change.after
+        change = self.earliest_change(alike, others)
+        points = alike[0], others[0], change.before, change.after
         for above in part.above:
             for point in points:
                 pair = self.objection(above, point.at(above.depth))
@@ -301,10 +301,10 @@ class Search:
             return part.point, point
         return None
 
-    def earliest_change(self, same, others):
+    def earliest_change(self, alike, others):
         """The `Change` with the fewest others before it, on the ways between pairs of points."""
         change = None
-        for x, y in zip(itertools.cycle(same), others[:N_PAIRS]):
+        for x, y in zip(itertools.cycle(alike), others[:N_PAIRS]):
             for start, end in (x, y), (y, x):
                 if change is None or self.differ(start, start.on_the_way_to(end, change.n_before)):
                     change = self.first_change(start, end)

@@ -98,8 +98,8 @@ class Uniform:
         except (TypeError, OverflowError):
             kind = None
         if kind not in LARGEST_SHIFT:
-            other = "another one" if kind is Uniform else f"a {type(a).__name__}"
-            self.refuse(f"was combined with {other}")
+            partner = "another one" if kind is Uniform else f"a {type(a).__name__}"
+            self.refuse(f"was combined with {partner}")
         if not 1e-30 < abs(self.scale) < 1e30:
             self.refuse(f"was multiplied by {self.scale}, not by 1e-30 to 1e30")
         if abs(self.shift) > LARGEST_SHIFT[kind] * abs(self.scale):

@@ -33,8 +33,8 @@ class AnyTwister(type):
     generator that was made before.
     """
 
-    def __instancecheck__(cls, thing):
-        return isinstance(thing, np.random.MT19937)
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, np.random.MT19937)
 
 
 @contextlib.contextmanager
@@ -153,12 +153,12 @@ class Watch:
         gc.unfreeze()  # get_objects leaves out what is frozen
         objects = gc.get_objects()
         kinds = {kind for kind in {*map(type, objects)} if issubclass(kind, KINDS)}
-        things = [thing for thing in objects if type(thing) in kinds]
+        generators = [generator for generator in objects if type(generator) in kinds]
         if "torch" in sys.modules:
-            things.append(sys.modules["torch"].default_generator)
-        for thing in things:
-            if id(thing) not in self.states:
-                self.states[id(thing)] = thing, state_of(thing)
+            generators.append(sys.modules["torch"].default_generator)
+        for generator in generators:
+            if id(generator) not in self.states:
+                self.states[id(generator)] = generator, state_of(generator)
 
     def check(self):
         """NotByRng if the state of a generator has changed."""
