@@ -440,7 +440,7 @@ def blocks(language):
 def test_the_page_checks_a_library(library, monkeypatch):
     monkeypatch.chdir(library.parent)
     exec(blocks("python")[0], names := {})
-    assert total_variation(names["found"], TWO_TOKENS) < 1e-15
+    assert total_variation(names["distribution"], TWO_TOKENS) < 1e-15
 
 
 def test_the_page_checks_a_program_in_javascript(tmp_path, monkeypatch):
@@ -449,4 +449,4 @@ def test_the_page_checks_a_program_in_javascript(tmp_path, monkeypatch):
     (tmp_path / "my_sampler.js").write_text(JAVASCRIPT + blocks("js")[0])
     monkeypatch.chdir(tmp_path)
     exec(blocks("python")[1], names := {})
-    assert total_variation(names["found"], TWO_TOKENS) < 1e-15
+    assert total_variation(names["distribution"], TWO_TOKENS) < 1e-15
