@@ -77,7 +77,7 @@ def as_verify(function):
         returned = function(drafted, p, q, rng)
         emitted = tokens_from(returned, "the round", q.shape[1], function)
         if not 1 <= len(emitted) <= k + 1:
-            needed = f"a round of {k} guesses emits 1 to {k + 1} tokens" if k else ONE_TOKEN
+            needed = f"a round with {k} guesses emits 1 to {k + 1} tokens" if k else ONE_TOKEN
             raise Wrong(f"{needed}{hint_for(returned)}; found {emitted.tolist()!s:.60}")
         return emitted
 

@@ -113,7 +113,7 @@ class Noting(EveryBranch):
         least = 0 if is_last else needed  # the end may be cut
         if self.below and not least <= len(emitted) <= needed:
             shown = " ".join(NAMES[token] for token in emitted)
-            numbers = f"{len(emitted)} in place of {needed} tokens"
+            numbers = f"{len(emitted)} tokens instead of {needed}"
             self.slip = f"{', '.join(names)}: the round emits {shown}, {numbers}"
         # What was drawn comes after the accepted guesses, or alone where a rule drops them.
         m = min(len(emitted), len(accepted))

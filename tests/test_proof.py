@@ -21,8 +21,8 @@ K + 1 tokens of the target alone. To see that, look at any of its positions. Wha
 before decides where its token comes from:
 
 - The round still goes on, and there is a guess. Whether the guesses before it are accepted
-  doesn't depend on the random number that drew this one. So it is a draw from p, even once we
-  know that they were, and by steps 1 to 5 the token is a draw from q.
+  doesn't depend on the random number that drew this one. So even given that they were, it is a
+  draw from p, and by steps 1 to 5 the token is a draw from q.
 - The round still goes on, and the guesses are used up. The token is the bonus, a draw from q.
 - The round has ended. The token is the target's own, a draw from q.
 
@@ -35,8 +35,8 @@ has drawn, and R one that a round has emitted. The rounds emit two tokens, one, 
     [R R P] P P      a round emitted two tokens, and P completes it
     R R [P P P]      the same text, and where the next round goes
     R R [R P P]      it emitted one
-    R R R [P P]
-    R R R [R R]      the last one emitted the two that were left
+    R R R [P P]      and where the last round goes
+    R R R [R R]      it emitted the two that were left
 
 A completed round takes the place of the P's in brackets. By step 6 both have the same
 distribution. The target draws the P's to their right as before, each after all that stands to
@@ -50,7 +50,7 @@ text of `speculative_sampling`. If there is an eos, both samplers cut the text a
 
 Which ways to guess are covered? Step 2 needs the very p that the guess was drawn from. You may
 stop guessing whenever you like, but keep each guess that you have drawn. Say you take back every
-B: then only A and C are left, and they are no draws from p.
+B: then only A and C are left, and they are not draws from p.
 
 The tests compute exact probabilities: sum_over_paths runs a function down every path. The
 library Hypothesis makes up p and q from small whole numbers, zeros among them, as

@@ -295,12 +295,12 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
         ("verify", lambda drafted, p, q, rng: [*drafted, sample(q[-1], rng)],
          'of "accepts everything" .transformers #28508'),
         ("verify", edited(verify, (RESAMPLED, f"[{RESAMPLED}, sample(q[-1], rng)]")),
-         "break in place of return.*reject B: the round emits A A, 2 in place of 1 tokens.*"
+         "break in place of return.*reject B: the round emits A A, 2 tokens instead of 1.*"
          "guess B .5, reject B .6, resample A .333 +bonus A .5 +.050"),
         ("verify", edited(verify, ("drafted[:i]", "drafted[: i + 1]")),
-         "reject B: the round emits B A, 2 in place of 1 tokens.*accept B .4 .*reject B .6 +.300"),
+         "reject B: the round emits B A, 2 tokens instead of 1.*accept B .4 .*reject B .6 +.300"),
         ("verify", edited(verify, (f"np.append(drafted[:i], {RESAMPLED})", f"[{RESAMPLED}]")),
-         "accept A, reject B: the round emits A, 1 in place of 2 tokens.*"
+         "accept A, reject B: the round emits A, 1 tokens instead of 2.*"
          "guess C .3, guess C .5, always accept C +reject C .6, resample A .333 +.030"),
         ("siblings", edited(top_down, ("residual(child.p, r)", "residual(child.p, node.q)")),
          "a second guess is drawn from p.*guess A .4 +accept B .4 .*reject B .6 +accept A "),
@@ -452,14 +452,14 @@ INSTEAD = "; write rng.random() < a or rng.choice(len(p), p=p)"
         ("return ['0.5', p, q]", "residual",
          "the residual must be an array; found ['0.5', array(["),
         ("return [7]", "verify", "a list of tokens, whole numbers from 0 to 2; found [7]"),
-        ("return []", "verify", "a round of 2 guesses emits 1 to 3 tokens; found"),
+        ("return []", "verify", "a round with 2 guesses emits 1 to 3 tokens; found"),
         ("return drafted + [2]", "verify",
          "whole numbers from 0 to 2 (+ adds numbers to an array); found [2, 3]"),
         ("return np.append(np.zeros(0), drafted)", "verify",
          "from 0 to 2 (np.append to an empty array gives floats); found [0.0, 0.0]"),
         ("return 0", "verify", "must be a list of tokens, whole numbers from 0 to 2; found 0"),
         ("return drafted[:0] + [2]", "verify",
-         "a round of 2 guesses emits 1 to 3 tokens (+ adds numbers to an array); found []"),
+         "a round with 2 guesses emits 1 to 3 tokens (+ adds numbers to an array); found []"),
         ("return [rng.choice(len(q[0]), p=q[0 if len(drafted) else 1])]", "verify",
          "IndexError: index 1 is out of bounds for axis 0 with size 1, where there are no guesses"),
         ("return [np.searchsorted(np.cumsum([0.3, 0.2, 0.5 - 1e-15]), rng.random())]", "verify",
