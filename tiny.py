@@ -190,7 +190,7 @@ def main():
         try:
             wrong, per_pass = how_wrong(rule, draft_model, target_model, x, N=3, K=2)
         except Exception as error:
-            more = f"python main.py --mine {sys.argv[0]} {rule.__name__} says more"
+            more = f"python main.py --mine tiny.py {rule.__name__} says more"
             sys.exit(f"tiny.py: {rule.__name__}: {type(error).__name__}: {error}; {more}")
         shown = f"{float(wrong):.4f} = {wrong}" if wrong else "0"
         print(f"{rule.__name__:16} wrong by {shown:19} {float(per_pass):.2f} tokens per pass")

@@ -60,6 +60,7 @@ class Noting(EveryBranch):
         self.events = []
         self.slip = ""
         self.n_calls = 0  # of the draft, since the target's last call
+        self.n_text = 0  # tokens of the text, when the draft was first called in this round
         self.guesses = []  # lists of guesses that the target was called about; a tree has several
         self.start = 0  # where these guesses begin in the text
         self.n_forks_before = 0  # forks before the target was called
@@ -83,12 +84,17 @@ class Noting(EveryBranch):
 
     def draft_is_called(self, ids, n_rows):
         self.end_round(ids)
+        if not self.n_calls:
+            self.n_text = len(ids)
         self.n_calls += not self.guesses
 
     def target_is_called(self, ids, n_rows):
         self.end_round(ids)
         if not self.guesses:
-            self.start = len(ids) - min(n_rows - 1, self.n_calls)
+            has_all = len(ids) == self.n_text + self.n_calls
+            n_guesses = self.n_calls if has_all else min(n_rows - 1, self.n_calls)
+            self.start = len(ids) - n_guesses
+            self.n_rows = n_rows
             self.n_forks_before = self.n_forks
             self.below = []
             self.drawn = None
@@ -106,14 +112,19 @@ class Noting(EveryBranch):
         if self.n_forks == self.n_forks_before and len(emitted) <= len(self.guesses[0]):
             return  # the same guesses again, and not what became of them
         fates = self.fates(emitted)
+        n_guesses = len(self.guesses[0])
+        if len(self.guesses) == 1 and self.n_rows <= n_guesses:
+            asked = f"the target is asked for {self.n_rows} of {n_guesses + 1} rows"
+            self.slip = f"{asked}: each guess needs one, and so does the bonus"
         self.guesses = []
         accepted = [guess for guess, is_accepted in fates if is_accepted]
         needed = len(accepted) + 1
         names = [f"{FATES[not is_accepted]} {NAMES[guess]}" for guess, is_accepted in fates]
         least = 0 if is_last else needed  # the end may be cut
-        if self.below and not least <= len(emitted) <= needed:
+        if self.below and not self.slip and not least <= len(emitted) <= needed:
             shown = " ".join(NAMES[token] for token in emitted)
-            numbers = f"{len(emitted)} tokens instead of {needed}"
+            tokens = "token" if len(emitted) == 1 else "tokens"
+            numbers = f"{len(emitted)} {tokens} instead of {needed}"
             self.slip = f"{', '.join(names)}: the round emits {shown}, {numbers}"
         # What was drawn comes after the accepted guesses, or alone where a rule drops them.
         m = min(len(emitted), len(accepted))

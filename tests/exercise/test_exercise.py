@@ -297,10 +297,12 @@ OWN_SEED = "n = len(x)", "n, rng = len(x), np.random.default_rng(0)"
         ("verify", edited(verify, (RESAMPLED, f"[{RESAMPLED}, sample(q[-1], rng)]")),
          "break in place of return.*reject B: the round emits A A, 2 tokens instead of 1.*"
          "guess B .5, reject B .6, resample A .333 +bonus A .5 +.050"),
+        ("speculative_sampling", loop_with(("len(drafted) + 1", "len(drafted)")),
+         "asked for 1 of 2 rows: each guess needs one.*guess B .5 +accept B .8 +.400"),
         ("verify", edited(verify, ("drafted[:i]", "drafted[: i + 1]")),
          "reject B: the round emits B A, 2 tokens instead of 1.*accept B .4 .*reject B .6 +.300"),
         ("verify", edited(verify, (f"np.append(drafted[:i], {RESAMPLED})", f"[{RESAMPLED}]")),
-         "accept A, reject B: the round emits A, 1 tokens instead of 2.*"
+         "accept A, reject B: the round emits A, 1 token instead of 2.*"
          "guess C .3, guess C .5, always accept C +reject C .6, resample A .333 +.030"),
         ("siblings", edited(top_down, ("residual(child.p, r)", "residual(child.p, node.q)")),
          "a second guess is drawn from p.*guess A .4 +accept B .4 .*reject B .6 +accept A "),
