@@ -10,11 +10,10 @@ from gallery.variant import texts_of
 
 ROUNDING = 1e-9
 QUESTIONS = """\
-**Is it enough to test the first token? Or with a draft and a target that have one row each?**
+**Is it enough to test the first token? Or with models that return the same row after any text?**
 No. Of the {} wrong rules of [exactness.md](exactness.md), {} have the right first token, though \
-the texts of one are wrong by {:.4f}. {} are right if the models return the same row after any \
-text, though one of them is wrong by {:.4f} if they don't. So test whole rounds, with rows that \
-depend on the text.
+the texts of one are wrong by {:.4f}. {} pass with models that have one row each, though one of \
+them is wrong by {:.4f} with others. So test whole rounds, with rows that depend on the text.
 
 **How many texts does a test by samples need?**
 That depends on the mistake. A chi-square test that finds wrong code in 80 of 100 cases, and calls \
