@@ -13,5 +13,5 @@ VARIANTS = [
       seen="asked for in vllm-project/vllm-ascend#11985"),
     entry("block-residual", "block verification with the residual of q",
       ("w[i] * q[i]", "q[i]"), of=BLOCK,
-      seen="vllm-project/vllm-ascend#7807, which has other h"),
+      seen="vllm-project/vllm-ascend#7807, whose h differs, too"),
 ]  # fmt: skip

@@ -34,9 +34,9 @@ def from_marginals(x, draft_model, k_max, rng):
 VARIANTS = [
     entry("greedy-draft", "greedy draft with its ordinary p",
       ("sample(p, rng)", "p.argmax()"), of=PROPOSE,
-      seen="until huggingface/transformers#33534; confused with a drawn one, until "
+      seen="until huggingface/transformers#33534; taken for a drawn one, until "
            "xLLM-AI/xllm#2175; "
-           "with the best beam for the argmax, apple/ml-recurrent-drafter#6"),
+           "with the best beam in place of the argmax, apple/ml-recurrent-drafter#6"),
     entry("top-k-draft", "top-k draft with the p of all tokens",
       ("sample(p, rng)", "sample(top_k(p), rng)"), of=PROPOSE,
       seen="until huggingface/transformers#48007; measured in huggingface/transformers#47932"),
@@ -45,13 +45,13 @@ VARIANTS = [
       seen="found in review of NVIDIA/TensorRT-LLM#12588"),
     entry("stale-p", "p of later guesses never written",
       ("rows.append(p)", "rows.append(rows[0] if rows else p)"), of=PROPOSE,
-      looks="so the first one's stays there",
+      looks="so the first guess's p stays there",
       seen="under CUDA graphs, until vllm-project/vllm#37639"),
     entry("mapped", "the token mapped to the target's ids, its row not",
       ("rows.append(p)", "rows.append(np.roll(p, 1))"), of=PROPOSE,
       looks="so p is that of another token", seen="alibaba/rtp-llm#1311"),
     entry("other-sequence", "the rows of another sequence",
       ("rows.append(p)", "rows.append(draft_model((x[:-1] + 1) % len(p))[-1])"), of=PROPOSE,
-      looks="as where a batch has been put in another order",
+      looks="as if the batch had been reordered",
       seen="until vllm-project/vllm#14645; feared in vllm-project/vllm#41044"),
 ]  # fmt: skip

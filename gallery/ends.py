@@ -48,7 +48,7 @@ LENGTH = Place(
 VARIANTS = [
     Variant("eos-inside", "overlooks an eos inside a round",
             edit=OVERLOOKED, of=speculative_sampling,
-            seen="huggingface/transformers#47912; in rounds that reach the limit as well, "
+            seen="huggingface/transformers#47912; also in rounds that reach the limit, "
                  "until sgl-project/sglang#33758", **about_eos(overlooks_an_eos)),
     entry("eos-redrawn", "redraws an accepted eos",
       ("return np.append(drafted[:i]",

@@ -56,7 +56,7 @@ VARIANTS = [
             seen="warned of in huggingface/transformers#48281"),
     penalty("penalty-rejected", "penalty that keeps rejected tokens",
             counts_rejected_tokens, decode=partial(with_notes, rejected_tokens),
-            looks="they stay counted", seen="osaurus-ai/vmlx-swift#357"),
+            looks="which stay counted", seen="osaurus-ai/vmlx-swift#357"),
     penalty("penalty-last-token", "penalty for the last token in place of the guesses",
             ("*drafted[:i]", "*[x[-1]] * i"),
             seen="in the MTP branch, ml-explore/mlx-lm#1175"),
@@ -65,5 +65,5 @@ VARIANTS = [
             seen="in review in Luce-Org/lucebox#374"),
     penalty("penalty-this-round", "penalty that sees the tokens of this round alone",
             ("[*x, *drafted[:i]]", "[x[-1], *drafted]"),
-            looks="later ones included", seen="no_repeat_ngram in facebookresearch/LayerSkip"),
+            looks="even those to come", seen="no_repeat_ngram in facebookresearch/LayerSkip"),
 ]  # fmt: skip

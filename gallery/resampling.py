@@ -30,7 +30,7 @@ VARIANTS = [
     entry("from-row-after", "resamples from the row after",
       ("residual(p[i], q[i])", "q[i + 1]"),
       seen="openvinotoolkit/openvino.genai#4190; openvinotoolkit/openvino.genai#4490, open, "
-           "would mend it"),
+           "would fix it"),
     entry("without-it", "removes the rejected token from q",
       ("residual(p[i], q[i])", "without(q[i], token)"),
       looks="right only with a greedy draft", seen="until SafeAILab/EAGLE#20"),
@@ -59,7 +59,7 @@ VARIANTS = [
     entry("place-as-token", "a token's place in the sorted row, read as the token",
       (RESAMPLED, "sample(-np.sort(-residual(p[i], q[i])), rng)",
        "sample(q[-1], rng)", "sample(-np.sort(-q[-1]), rng)"),
-      looks="a greedy request has A every time",
+      looks="so a greedy request writes A every time",
       seen="for greedy requests among others, vllm-project/vllm-ascend#16430"),
     entry("from-last-row", "resamples from the last row",
       ("residual(p[i], q[i])", "q[-1]"),

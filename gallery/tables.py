@@ -13,25 +13,25 @@ from gallery.lossy import prices
 from gallery.variant import REPOSITORY, Variant, edited_source, replacements
 from terminal.table import table
 
-HEADER = ["bug", "code", "seen in", "distance"]
+HEADER = ["bug", "code", "where", "distance"]
 N_WORST = 4
 NOTES = {  # what a reader of a group needs beside its table
-    "The acceptance": 'In "u <= ratio", u is one of ten numbers, 0 among them: a real number is '
+    "The acceptance": 'In "u <= ratio", u is one of 0, .1, ... .9, because a real number is '
     "never exactly 0.",
     "Resampling and the bonus": "`without(row, token)` leaves a token out and normalises the rest.",
     "Block verification": "`verify_block`, with w and h, is in [lab/block.py](../lab/block.py).",
-    "Rows and their context": "The recurrent state is the sum of all tokens that were read. It "
+    "Rows and their context": "The recurrent state is the sum of all tokens that were read, and it "
     "chooses the row.",
-    "Penalties": "Each time that a token was seen halves its probability. The code is "
+    "Penalties": "The penalty halves a token's probability each time that the token occurs, in "
     "`penalised_rows` of [penalties.py](../gallery/penalties.py).",
     "Temperature and truncation": "`change(row)` sets a temperature or truncates, in "
-    "`truncated_rows` of [truncation.py](../gallery/truncation.py). XTC flips a coin, and "
-    "with tails only the least probable of all tokens with q ≥ 1/4 stays.",
+    "`truncated_rows` of [truncation.py](../gallery/truncation.py). XTC flips a coin: "
+    "with tails, it removes all tokens with q ≥ 1/4 but the least probable of them.",
     "Grammars and forced tokens": "The grammar forbids A after a B: see `masked_rows` of "
     "[grammar.py](../gallery/grammar.py).",
     "Guesses withdrawn, kept or cut": "The code is in [kept.py](../gallery/kept.py).",
     "Noise and seeds": "`picked(row, u)` draws a token with a given number u.",
-    "The end of the text": 'eos is C, and the stop sequence "B C".',
+    "The end of the text": 'eos is C, and the stop sequence is "B C".',
 }
 FAMOUS = {
     "greedy-draft": "transformers, until "
@@ -129,7 +129,7 @@ def of_gallery():
     """The worst as diffs, and then the others by what is wrong."""
     worst = by_distance(WRONG)[:N_WORST]
     texts = ["### The worst"]
-    texts += [as_diff(variant, linked(variant.seen)) for variant in worst]
+    texts += [as_diff(variant, f"Where: {linked(variant.seen)}") for variant in worst]
     for group, variants in GROUPS.items():
         lines = [line(variant) for variant in by_distance(variants) if variant not in worst]
         texts.append(f"### {group}")
@@ -151,7 +151,7 @@ def of_trees():
 
 def of_exact_rules():
     """The exact rules, with the tokens that a round adds."""
-    header = ["exact rule", "code", "seen in", "tokens per round"]
+    header = ["exact rule", "code", "where", "tokens per round"]
     texts = []
     for group, variants in EXACT_GROUPS.items():
         lines = []

@@ -49,7 +49,7 @@ VARIANTS = [
                looks="here a temperature of 0.5",
                seen="since keras-team/keras-hub#2735; until vllm-project/vllm#10198; "
                     "RightNow-AI/picolm#30; feared in vllm-project/vllm#42744, "
-                    "which vllm-project/vllm#42802, open, would mend"),
+                    "which vllm-project/vllm#42802, open, would fix"),
     truncation("temperature-but-bonus", "temperature or truncation for all but the bonus",
                ("return np.array(",
                 "if len(drafted): return np.array([*map(change, q[:-1]), q[-1]])\n"
@@ -60,11 +60,12 @@ VARIANTS = [
                ("return np.array(", "if len(drafted): return q\n    return np.array("), min_p,
                looks="here min-p",
                seen="a logit bias in vllm-project/vllm#38202, and until "
-                    "sgl-project/sglang#11555; unserved, until ohdearquant/lattice#974"),
+                    "sgl-project/sglang#11555; in code that isn't served yet, "
+                    "until ohdearquant/lattice#974"),
     entry("first-argmax", "first token of a text is the argmax",
       ("while len(x)",
        "x = np.append(x, setting.target_model(x)[-1].argmax())\n    while len(x)"), of=DECODE,
-      looks="the prompt's pass has one at hand", seen="mended in Luce-Org/lucebox#374"),
+      looks="which the pass over the prompt has at hand", seen="fixed in Luce-Org/lucebox#374"),
     xtc_rule("xtc-emitted", "XTC on what is emitted, not on the test",
              (RESAMPLED, "sample(xtc(residual(p[i], q[i]), rng.random()), rng)", *XTC_BONUS),
              seen="until jundot/omlx#3084"),
@@ -81,13 +82,13 @@ VARIANTS = [
       seen="until vllm-project/vllm-ascend#6685"),
     entry("other-order", "truncated in another order",
       ("top_k(top_p(row))", "top_p(top_k(row))"), of=TRUNCATED_TWICE,
-      looks="where autoregressive sampling has top-p first",
+      looks="while the plain loop has top-p first",
       seen="sgl-project/sglang#36173, closed unmerged; with top-p and temperature, "
            "since vllm-project/tpu-inference#1385"),
     entry("residual-truncated", "residual truncated again",
       ("residual(p[i], q[i])", "top_p(residual(p[i], q[i]))"), **all_rows(top_p), step="",
-      looks="where q already is", seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
+      looks="although q was truncated already", seen="tyshiwo1/Accelerating-T2I-AR-with-SJD"),
     entry("colder-after-rejection", "temperature twice after a rejection",
       ("residual(p[i], q[i])", "residual(p[i], colder(q[i]))"), **all_rows(colder), step="",
-      looks="where logits are divided in place", seen="OptimalScale/LMFlow"),
+      looks="because logits are divided in place", seen="OptimalScale/LMFlow"),
 ]  # fmt: skip
