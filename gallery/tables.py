@@ -46,8 +46,8 @@ FAMOUS = {
     "`picked` draws with that number again. It isn't random any more, because we know that it has "
     "picked the rejected guess.",
     "without-it": "EAGLE, until [#20](https://github.com/SafeAILab/EAGLE/issues/20). "
-    "`without` sets the rejected token to 0 and leaves the others. The residual would subtract p "
-    "from those, which changes nothing only if p was 1 for the guess.",
+    "`without` sets the rejected token to 0 and leaves the others. The residual also subtracts p "
+    "from the others, which makes no difference only if the guess had p = 1.",
 }
 
 
