@@ -1,4 +1,4 @@
-"""What functions return, as arrays, or an error that says what is needed in its place."""
+"""What functions return, as arrays, or an error that says what they should have returned."""
 
 import numpy as np
 

@@ -40,7 +40,7 @@ FATES = "accept", "reject"
 
 class Path(NamedTuple):
     events: list  # "guess B", "reject B", "resample A", "bonus C", ...
-    slip: str  # about a round with too few tokens, or too many
+    slip: str  # about a round with too few rows, or with too few tokens or too many
     ids: tuple
     probability: float
     token: Any = None  # the one after the text that is shown, if the path begins with that text
@@ -63,6 +63,7 @@ class Noting(EveryBranch):
         self.n_text = 0  # tokens of the text, when the draft was first called in this round
         self.guesses = []  # lists of guesses that the target was called about; a tree has several
         self.start = 0  # where these guesses begin in the text
+        self.n_rows = 0  # that the target was asked for then
         self.n_forks_before = 0  # forks before the target was called
         self.below = []  # whether each random number after that call was below its limit
         self.drawn = None  # the last token that was drawn after that call

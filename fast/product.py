@@ -69,9 +69,9 @@ class Tiles:
 
         def fill(part):
             for i in range(n_tiles)[part]:
-                part = w[:, i * width : (i + 1) * width]
-                n = part.shape[1]  # the last part may be narrower, and leaves some zeros
-                self.tiles[i].reshape(-1, width)[:, :n] = part
+                columns = w[:, i * width : (i + 1) * width]
+                n = columns.shape[1]  # the last ones may be fewer, and leave some zeros
+                self.tiles[i].reshape(-1, width)[:, :n] = columns
 
         n_bytes = 4 * self.tiles[0].nbytes  # 4, because copying is slower than reading
         in_parallel(fill, n_tiles, n_bytes)

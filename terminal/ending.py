@@ -1,4 +1,4 @@
-"""How a program ends: one line on what the user can mend, and a traceback for our mistakes.
+"""How a program ends: one line on what the user can fix, and a traceback for our mistakes.
 
 Programs import this first, so that even Ctrl-C while their modules load is one line.
 """
